@@ -73,20 +73,33 @@ def shown(*columns: ProgressColumn) -> Iterator[Progress]:
         return {"text/plain": drawn.get().rstrip()}
 
     output = put(text(), raw=True, display_id=True)
-    ended = threading.Event()
 
     def look() -> None:
         with suppress(Exception):  # a bar that cannot be shown stops no work
             output.update(text(), raw=True)
 
+    with called_every(_PAUSE, look):
+        yield bars
+
+
+@contextmanager
+def called_every(pause: float, look: Callable[[], None]) -> Iterator[None]:
+    """Call a function in a thread, with a pause before each time, and once when the block ends.
+
+    Args:
+        pause: in seconds.
+        look: what is called.
+    """
+    ended = threading.Event()
+
     def look_on() -> None:
-        while not ended.wait(_PAUSE):
+        while not ended.wait(pause):
             look()
 
     thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
     thread.start()
     try:
-        yield bars
+        yield
     finally:
         ended.set()
         thread.join()

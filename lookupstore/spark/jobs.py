@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lookupstore.progress import is_watched, shown
+from lookupstore.progress import called_every, is_watched, shown
 
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
@@ -67,7 +66,6 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
 
     tracker = context.statusTracker()
     earlier = set(tracker.getJobIdsForGroup(group))
-    ended = threading.Event()
     with shown(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
@@ -85,18 +83,8 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
                 total = known or None
                 display.update(bar, completed=done, total=total, known=known, rows=rows.value)
 
-        def look_on() -> None:
-            while not ended.wait(PAUSE):
-                look()
-
-        thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
-        thread.start()
-        try:
+        with called_every(PAUSE, look):
             yield
-        finally:
-            ended.set()
-            thread.join()
-            look()
 
 
 def _tasks(tracker: Any, jobs: set[int]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.taking import keep, take
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.schema import KeySchema
+from lookupstore.processors import processors
 
 if TYPE_CHECKING:
     from lookupstore.keys.lookups import Lookups
@@ -29,6 +31,12 @@ HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
 _SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
 #: Most keys that are looked up at once: more take no less time for each, and hold more memory.
 CALL_KEYS = 1 << 20
+#: Fewest keys for which a thread is begun, which takes as long as some thousand keys.
+THREAD_KEYS = 1 << 15
+#: Most threads that look up the keys of one join.
+MOST_THREADS = min(4, processors())
+#: Which rows of key columns have their key found, and value columns of what is there.
+Found: TypeAlias = "tuple[pa.BooleanArray, list[pa.ChunkedArray]]"
 
 
 def how_of(given: str) -> How:
@@ -171,9 +179,40 @@ def check_names(
         )
 
 
-def look_up(
-    lookups: Lookups, keys: Sequence[Column], names: Sequence[str]
-) -> tuple[pa.BooleanArray, list[pa.ChunkedArray]]:
+def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> list[Found]:
+    """Return what `look_up` does of any number of rows, part by part, one part at least.
+
+    Where calls of several threads do not wait for each other, each has some of the parts. They end
+    with the call, so that a fork finds none of them.
+    """
+    count = len(keys[0])
+    threads = max(1, min(MOST_THREADS, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
+    # Whole bytes of the bits that say which keys are null, so that Arrow copies none of them.
+    size = max(1, min(CALL_KEYS, -(-count // threads) + 7 & ~7))
+    starts = range(0, max(1, count), size)
+    found: list[Found] = [()] * len(starts)  # type: ignore[list-item]
+
+    def look(thread: int) -> None:
+        for part in range(thread, len(starts), threads):
+            at = starts[part]
+            found[part] = look_up(lookups, [column[at : at + size] for column in keys], names)
+
+    with ThreadPoolExecutor(threads, "lookupstore-join") as pool:
+        others: list[Future[None]] = []
+        own = [0]
+        for thread in range(1, threads):
+            try:
+                others.append(pool.submit(look, thread))
+            except RuntimeError:  # none is to be had, as when Python ends
+                own.append(thread)
+        for thread in own:
+            look(thread)
+        for other in others:
+            other.result()
+    return found
+
+
+def look_up(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> Found:
     """Return which rows of key columns have their key found, and value columns of what is there.
 
     A row with a null in its key finds nothing, also where the null is a key of a row.
@@ -329,11 +368,7 @@ class Join:
             keys: the columns of facts that hold the key, as `keys` has their names.
         """
         self.check_kinds([None if isinstance(one, list) else one.type for one in keys])
-        count = len(keys[0])
-        parts = [
-            self._part([column[at : at + CALL_KEYS] for column in keys])
-            for at in range(0, max(1, count), CALL_KEYS)
-        ]
+        parts = [self._part(*one) for one in look_up_all(self.lookups, keys, self.names)]
         if len(parts) == 1:
             return parts[0]
         columns = [
@@ -343,10 +378,9 @@ class Join:
         kept = None
         if any(part.kept is not None for part in parts):
             kept = pa.concat_arrays([part.mask() for part in parts])
-        return Answers(count, kept, columns)
+        return Answers(len(keys[0]), kept, columns)
 
-    def _part(self, keys: Sequence[Column]) -> Answers:
-        found, columns = look_up(self.lookups, keys, self.names)
+    def _part(self, found: pa.BooleanArray, columns: list[pa.ChunkedArray]) -> Answers:
         kept = None
         if self.how != "left":
             kept = pc.invert(found) if self.how == "anti" else found

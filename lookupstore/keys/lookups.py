@@ -20,7 +20,7 @@ import pyarrow as pa
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.facts import facts_of, mapped
-from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up
+from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up_all
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import keyword_only
 
@@ -52,6 +52,11 @@ class Lookups(ArrowRows):
     """
 
     path: str
+
+    @property
+    def _calls_in_threads(self) -> bool:
+        """Return whether calls of several threads do not wait for each other, or read twice."""
+        return False
 
     @property
     @abstractmethod
@@ -237,7 +242,9 @@ class Lookups(ArrowRows):
         names = value_columns(self, column)
 
         def look(given: Column) -> pa.ChunkedArray:
-            return look_up(self, [given], names)[1][0]
+            parts = [values[0] for _, values in look_up_all(self, [given], names)]
+            chunks = [chunk for part in parts for chunk in part.chunks]
+            return pa.chunked_array(chunks, parts[0].type)
 
         answers: C = mapped(keys, look, column)
         return answers

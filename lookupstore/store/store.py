@@ -599,6 +599,10 @@ class LookupStore(PointLookups, LocalLookups):
         """Return the number of keys."""
         return self._manifest.num_rows
 
+    @property
+    def _calls_in_threads(self) -> bool:
+        return self._files.layers_in_place() is not None
+
     def lookup(
         self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
     ) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -277,6 +278,80 @@ def test_facts_in_parts(
         monkeypatch.setattr(joins, "CALL_KEYS", size)
         parts = [lookups.join(one, {"plane": "id"}, how) for one in ours for how in HOWS]
         assert all(one.equals(other) for one, other in zip(whole, parts, strict=True)), size
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Joins of few facts in three threads, and the names of those that had some."""
+    names: set[str] = set()
+    look_up = joins.look_up
+
+    def named(*args: Any) -> joins.Found:
+        names.add(threading.current_thread().name)
+        return look_up(*args)
+
+    monkeypatch.setattr(joins, "THREAD_KEYS", 50)
+    monkeypatch.setattr(joins, "MOST_THREADS", 3)
+    monkeypatch.setattr(joins, "look_up", named)
+    yield names
+    assert not [one for one in threading.enumerate() if one.name.startswith("lookupstore-join")]
+
+
+def test_facts_in_threads(
+    planes: tuple[Lookups, pa.Table],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+    in_threads: set[str],
+) -> None:
+    """The answers to many facts come from several threads, and are as from one."""
+    lookups, _ = planes
+    flights = flights_of(seed)
+    ours = flights.to_pandas(), pl.DataFrame(flights), flights
+
+    def joined() -> list[Any]:
+        keys = flights["plane"], flights["plane"].to_pylist()
+        maps = [pa.array(lookups.map(one, "model")) for one in keys]
+        return [lookups.join(one, {"plane": "id"}, how) for one in ours for how in HOWS] + maps
+
+    monkeypatch.setattr(joins, "MOST_THREADS", 1)
+    whole = joined()
+    assert in_threads == {threading.current_thread().name}
+    for threads in (2, 3):
+        for size in (joins.CALL_KEYS, 30):  # a part for each thread, and many
+            with monkeypatch.context() as patch:
+                patch.setattr(joins, "MOST_THREADS", threads)
+                patch.setattr(joins, "CALL_KEYS", size)
+                parts = joined()
+            for one, other in zip(whole, parts, strict=True):
+                assert one.equals(other), (threads, size)
+    assert len(in_threads) > 1 or not isinstance(lookups, lookupstore.LookupStore)
+
+
+def test_a_thread_that_fails(tmp_path: Path, seed: int, in_threads: set[str]) -> None:
+    """An error of a thread is that of the join; where no thread can be had, the caller does all."""
+    table = pa.table({"id": pa.array(range(300), pa.int64()), "name": ["x"] * 300})
+    with lookupstore.build(table, tmp_path / "store", key="id") as store:
+        facts = pa.table({"id": range(299, -1, -1)})
+        wanted = store.join(facts, "id")
+        assert len(in_threads) > 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", _refuse)
+            in_threads.clear()
+            assert store.join(facts, "id").equals(wanted)
+            assert in_threads == {threading.current_thread().name}
+    (file,) = (tmp_path / "store").rglob("*.sst")
+    damaged = bytearray(file.read_bytes())
+    damaged[random.Random(seed).randrange(200)] ^= 1  # of the only block
+    file.write_bytes(damaged)
+    with (
+        lookupstore.open(tmp_path / "store") as store,
+        pytest.raises(lookupstore.CorruptionError, match=file.name),
+    ):
+        store.join(facts, "id")
+
+
+def _refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_a_reader_is_read_as_it_is_joined(planes: tuple[Lookups, pa.Table], seed: int) -> None:

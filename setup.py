@@ -85,6 +85,7 @@ MODULES = {
     ],
     "lookupstore.sst._filter": ["ls_filter", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._frames": [],
+    "lookupstore.sst._written": [],
     "lookupstore.sst._map": [],
     "lookupstore.sst._table": [
         "ls_places",

@@ -9,14 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.sst import zstd
-from lookupstore.sst.format import MAX_BLOCK, pack_varint, unpack_varint
+from lookupstore.sst._written import pack_blocks
+from lookupstore.sst.format import MAX_BLOCK, Dialect, pack_trailer, unpack_varint
 from lookupstore.sst.zstd import PLAIN_FRAMES, Frames, Tuning
 
 _LENGTHS = struct.Struct("<ii")
@@ -39,8 +40,9 @@ class Codec:
             and refused before memory is asked for.
         decode: returns the block of a body and a length, with what decompresses the frames of the
             file; ValueError says what is broken.
-        encoder: returns a function from blocks to bodies, made for a level, perhaps a dictionary,
-            and the choice to write Java's bytes; None: files of this codec are read only.
+        encoder: returns a function from blocks to as many bodies, which have buffers, made for a
+            level, perhaps a dictionary, and the choice to write Java's bytes; None: files of this
+            codec are read only.
         has_lengths: whether lz4-java's two lengths, of body and block, are before the body.
         levels: that `encoder` takes besides None.
         tune: returns how to compress a file, of the level that is asked for and its first blocks;
@@ -51,20 +53,20 @@ class Codec:
     id: int
     expansion: int
     decode: Callable[[_Body, int, Frames], _Body]
-    encoder: Callable[[Tuning, bool], Callable[[bytes], bytes]] | None
+    encoder: Callable[[Tuning, bool], Callable[[list[bytes]], Sequence[Any]]] | None
     has_lengths: bool = False
     levels: range = range(0)
     tune: Callable[[int | None, Sequence[bytes]], Tuning] | None = None
 
 
-def _plain_encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
-    return lambda block: block
+def _plain_encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
+    return lambda blocks: blocks
 
 
-def _lz4_encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
+def _lz4_encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
     # Arrow's raw codec is LZ4_compress_default, which lz4-java calls too.
     lz4 = pa.Codec("lz4_raw")
-    return lambda block: lz4.compress(block, asbytes=True)
+    return lambda blocks: [lz4.compress(block) for block in blocks]
 
 
 def _decode_lz4(body: _Body, plain: int, frames: Frames) -> bytes:
@@ -187,18 +189,33 @@ class Compressor:
             self._codec.name, self._level, java=self._java, dictionary=self.dictionary
         )
 
-    def compress(self, block: bytes) -> tuple[int, bytes]:
-        """Return codec id and payload; codec 0 where compression saves 12.5 % or less."""
-        if self._codec.id == 0:
-            return 0, block
-        plain = len(block)
-        body = self._encode(block)
-        prefix = pack_varint(plain)
-        if self._codec.has_lengths:
-            prefix += _LENGTHS.pack(len(body), plain)
-        if len(prefix) + len(body) >= plain - plain // 8:
-            return 0, block
-        return self._codec.id, prefix + body
+    def packed(self, blocks: list[bytes], dialect: Dialect) -> Packed:
+        """Return blocks as they are written; codec 0 where compression saves 12.5 % or less."""
+        codec = self._codec
+        if codec.id == 0:
+            pieces: list[bytes | memoryview] = []
+            for block in blocks:
+                pieces += block, pack_trailer(dialect, 0, block)
+            return Packed(pieces, [0] * len(blocks), list(map(len, blocks)))
+        bodies = self._encode(blocks)
+        written, codecs, sizes = pack_blocks(
+            blocks, bodies, codec.id, codec.has_lengths, dialect.checksum
+        )
+        return Packed([written], codecs, sizes)
+
+
+class Packed(NamedTuple):
+    """Some blocks as they are written, one behind the other.
+
+    Attributes:
+        pieces: all bytes: payloads, each with its trailer.
+        codecs: codec id of each block.
+        sizes: bytes of each payload.
+    """
+
+    pieces: list[bytes | memoryview]
+    codecs: list[int]
+    sizes: list[int]
 
 
 def _one_of(names: Sequence[str]) -> str:

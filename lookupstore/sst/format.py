@@ -398,11 +398,6 @@ def unpack_varint(data: bytes | memoryview, start: int) -> tuple[int, int]:
     raise ValueError(f"a varint of {data[start : start + 10].hex() or 'no bytes'}")
 
 
-def pack_handle(offset: int, size: int) -> bytes:
-    """Return the value of an index record: varint offset, varint payload size."""
-    return pack_varint(offset) + pack_varint(size)
-
-
 def unpack_handle(value: bytes) -> tuple[int, int]:
     """Return (offset, payload size) of an index record's value.
 

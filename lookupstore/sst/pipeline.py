@@ -6,13 +6,13 @@ import atexit
 import os
 import queue
 import threading
-from collections import deque
-from typing import NamedTuple
+from collections import Counter, deque
 
 from lookupstore.errors import ClosedError
 from lookupstore.sst._block import BlockBuilder
-from lookupstore.sst.codec import CODECS, Compressor
-from lookupstore.sst.format import Dialect, pack_handle, pack_trailer
+from lookupstore.sst._written import add_handles
+from lookupstore.sst.codec import CODECS, Compressor, Packed
+from lookupstore.sst.format import Dialect
 from lookupstore.storage.output import Output
 
 # Blocks go from hand to hand in loads of so many bytes: a handover costs as much as a small block.
@@ -26,24 +26,15 @@ SAMPLE_BLOCKS = 1024
 
 
 class _Load:
-    """Some blocks on their way; `stored` is None until they are compressed."""
+    """Some blocks on their way; `packed` is None until they are compressed."""
 
-    __slots__ = ("blocks", "nbytes", "stored")
+    __slots__ = ("blocks", "last_keys", "nbytes", "packed")
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[bytes, bytes]] = []  # each with its last key
+        self.blocks: list[bytes] = []
+        self.last_keys: list[bytes] = []
         self.nbytes = 0
-        self.stored: list[_Stored] | None = None
-
-
-class _Stored(NamedTuple):
-    """What is written of a block, and what is noted of it."""
-
-    codec: int
-    payload: bytes
-    trailer: bytes
-    plain_bytes: int
-    last_key: bytes
+        self.packed: Packed | None = None
 
 
 class Pipeline:
@@ -116,18 +107,19 @@ class Pipeline:
             self._add(block, last_key)
 
     def _add(self, block: bytes, last_key: bytes) -> None:
-        if self._helpers == 0:
-            self._write(self._stored(self.compressor, block, last_key))
-            return
-        self._load.blocks.append((block, last_key))
+        self._load.blocks.append(block)
+        self._load.last_keys.append(last_key)
         self._load.nbytes += len(block)
         if self._load.nbytes >= LOAD:
             self._send()
 
     def _send(self) -> None:
+        load, self._load = self._load, _Load()
+        if not self._helpers:
+            self._write_alone(load)
+            return
         if not self._threads:
             self._start()
-        load, self._load = self._load, _Load()
         with self._changed:
             self._on_the_way.append(load)
         self._todo.put(load)
@@ -143,8 +135,8 @@ class Pipeline:
             self._tune(self._sample)
         if self._threads and self._load.blocks:
             self._send()
-        for block, last_key in self._load.blocks:  # too few for a thread
-            self._write(self._stored(self.compressor, block, last_key))
+        self._write_alone(self._load)  # too few for a thread
+        self._load = _Load()
         self._help(0)
         self.stop()
 
@@ -208,37 +200,36 @@ class Pipeline:
     def _do(self, load: _Load, compressor: Compressor) -> None:
         if self._stopped:
             return
-        load.stored = [self._stored(compressor, *block) for block in load.blocks]
+        load.packed = compressor.packed(load.blocks, self._dialect)
         load.blocks.clear()
         with self._changed:
             if self._writing:  # whoever is at it looks again
                 return
             self._writing = True
         while (oldest := self._next_to_write()) is not None:
-            for stored in oldest:
-                self._write(stored)
+            self._write(*oldest)
 
-    def _next_to_write(self) -> list[_Stored] | None:
+    def _next_to_write(self) -> tuple[_Load, Packed] | None:
         with self._changed:
             self._changed.notify_all()
             if not self._stopped and self._on_the_way:
-                stored = self._on_the_way[0].stored
-                if stored is not None:
+                load = self._on_the_way[0]
+                if load.packed is not None:
                     self._on_the_way.popleft()
-                    return stored
+                    return load, load.packed
             self._writing = False
             return None
 
-    def _stored(self, compressor: Compressor, block: bytes, last_key: bytes) -> _Stored:
-        codec, payload = compressor.compress(block)
-        trailer = pack_trailer(self._dialect, codec, payload)
-        return _Stored(codec, payload, trailer, len(block), last_key)
+    def _write_alone(self, load: _Load) -> None:
+        if load.blocks:
+            self._write(load, self.compressor.packed(load.blocks, self._dialect))
 
-    def _write(self, stored: _Stored) -> None:
-        handle = pack_handle(self._output.offset, len(stored.payload))
-        self._output.write(stored.payload)
-        self._output.write(stored.trailer)
-        name = CODECS[stored.codec].name
-        self.codecs[name] = self.codecs.get(name, 0) + 1
-        self.plain_bytes += stored.plain_bytes
-        self.index.add(stored.last_key, handle)
+    def _write(self, load: _Load, packed: Packed) -> None:
+        offset = self._output.offset
+        for piece in packed.pieces:
+            self._output.write(piece)
+        add_handles(self.index, load.last_keys, offset, packed.sizes)
+        for codec, count in Counter(packed.codecs).items():
+            name = CODECS[codec].name
+            self.codecs[name] = self.codecs.get(name, 0) + count
+        self.plain_bytes += load.nbytes

@@ -359,8 +359,10 @@ class Writer:
         dictionary = self._blocks.compressor.dictionary
         dictionary_handle = None if dictionary is None else self._write_block(0, dictionary)
         filter_handle, entries = self._write_filter()
-        index_codec, index = self._compressor.compress(self._finish_index())
-        index_handle = self._write_block(index_codec, index)
+        index = self._compressor.packed([self._finish_index()], self._dialect)
+        index_handle = self._output.offset, index.sizes[0]
+        for piece in index.pieces:
+            self._output.write(piece)
         native = self._dialect is NATIVE
         key_schema, value_schema, source, metadata = self._properties
         info = Info(

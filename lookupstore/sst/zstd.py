@@ -7,7 +7,7 @@ is trained on the first blocks of a file and stored in it once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import zstandard
 
@@ -43,8 +43,12 @@ class Tuning(NamedTuple):
     dictionary: bytes | None = None
 
 
-def encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
-    """Return a function from blocks to frames; with `java` the bytes that zstd-jni makes."""
+def encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
+    """Return a function from blocks to frames, which have buffers.
+
+    With `java` they are the bytes that zstd-jni makes. Without it all blocks of a call are
+    compressed in one step, without the GIL.
+    """
     level = USUAL if tuning.level is None else tuning.level
     known = None
     if tuning.dictionary is not None:
@@ -59,7 +63,10 @@ def encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
         stream = zstd.compressobj()
         return stream.compress(block) + stream.flush()
 
-    return in_a_stream if java else zstd.compress
+    def together(blocks: list[Any]) -> Any:  # it is no Sequence, but has items and a length
+        return zstd.multi_compress_to_buffer(blocks, threads=1)
+
+    return (lambda blocks: list(map(in_a_stream, blocks))) if java else together
 
 
 def tune(level: int | None, sample: Sequence[bytes]) -> Tuning:
@@ -97,8 +104,7 @@ def _train(level: int | None, sample: Sequence[bytes]) -> bytes | None:
 
 
 def _size(tuning: Tuning, sample: Sequence[bytes]) -> int:
-    encode = encoder(tuning, java=False)
-    return sum(len(encode(block)) for block in sample)
+    return sum(map(len, encoder(tuning, java=False)(list(sample))))
 
 
 class Frames:

@@ -56,7 +56,7 @@ class Output:
         """Return the XXH64 of a finished file as `lookupstore.storage.local.file_hash` does."""
         return self._hash.hexdigest()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
         rest = memoryview(data)
         while rest:

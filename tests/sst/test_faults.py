@@ -16,7 +16,7 @@ import pytest
 from support.sst_files import fresh, written
 
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.sst import Writer, stored
+from lookupstore.sst import Writer, pipeline, stored
 from lookupstore.sst import pipeline as pipeline_module
 from lookupstore.storage import naming as naming_module
 from lookupstore.storage import output as output_module
@@ -152,6 +152,7 @@ def test_a_lost_block_cannot_be_published(tmp_path: Path) -> None:
         patch.setattr(output_module, "os", disk)
         patch.setattr(output_module, "open", disk.open_file, raising=False)
         patch.setattr(output_module, "PIECE", 1)
+        patch.setattr(pipeline, "LOAD", 1)
         writer = Writer(path, block_size=1)
         with pytest.raises(OSError, match="injected into write"):
             writer.put(b"a", b"1")

@@ -21,7 +21,8 @@ from support.sst_files import DIALECTS, fresh
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer, pipeline
 from lookupstore.sst import writer as writer_module
-from lookupstore.sst.codec import Compressor
+from lookupstore.sst.codec import Compressor, Packed
+from lookupstore.sst.format import Dialect
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +51,11 @@ def workers() -> list[threading.Thread]:
 
 
 class Hooked(Compressor):
-    """A stand-in for the writer's compressor, which calls `hook` before each block."""
+    """A stand-in for the writer's compressor, which calls `hook` before each load."""
 
-    def compress(self, block: bytes) -> tuple[int, tuple[bytes, ...]]:
+    def packed(self, blocks: list[bytes], dialect: Dialect) -> Packed:
         type(self).hook()
-        return super().compress(block)
+        return super().packed(blocks, dialect)
 
     @staticmethod
     def hook() -> None:

@@ -77,6 +77,10 @@ class Taken:
         index_compressor = Compressor(codec, None, java=java)
         out = bytearray()
 
+        def payload_of(compressor: Compressor, block: bytes) -> tuple[int, bytes]:
+            packed = compressor.packed([block], self.dialect)
+            return packed.codecs[0], b"".join(packed.pieces)[: packed.sizes[0]]
+
         def put(number: int, payload: bytes) -> tuple[int, int]:
             handle = len(out), len(payload)
             out.extend(payload + pack_trailer(self.dialect, number, payload))
@@ -86,7 +90,7 @@ class Taken:
         starts = []
         for i, plain in enumerate(self.blocks):
             data = mutated(plain, rng) if (target, victim) == ("block", i) else plain
-            number, payload = compressor.compress(data)
+            number, payload = payload_of(compressor, data)
             if (target, victim) == ("payload", i):
                 payload = mutated(payload, rng)
                 number = rng.choice([number, number, 0, 1, 2, 3, 9])
@@ -113,7 +117,7 @@ class Taken:
                 filter_handle = len(out), len(bits)
                 out.extend(bits)
         stored = mutated(bytes(index), rng) if target == "index" else bytes(index)
-        index_handle = put(*index_compressor.compress(stored))
+        index_handle = put(*payload_of(index_compressor, stored))
         properties_handle = None
         if self.properties is not None:
             plain = self.properties

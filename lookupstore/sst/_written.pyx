@@ -1,0 +1,96 @@
+"""Compressed blocks on their way into a file, many in one step: Python touches none alone."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "ls_bytes.h":
+    uint8_t *ls_put_varint(uint8_t *p, uint64_t value) noexcept nogil
+    size_t ls_varint_size(uint64_t value) noexcept nogil
+    void ls_store32(uint8_t *p, uint32_t value) noexcept nogil
+
+
+cdef enum:
+    MOST_OF_VARINT = 10
+    LENGTHS = 8      # lz4-java's, of body and block
+    TRAILER = 5      # codec and checksum
+
+
+def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
+    """Return what is written of blocks that are compressed, payloads with their trailers.
+
+    Args:
+        blocks: n of them.
+        bodies: the same, compressed: n of what has a buffer.
+        codec: its id; 0 stands for a block of which compression saves 12.5 % or less.
+        has_lengths: whether lz4-java's two lengths are before the body.
+        checksum: of the dialect, called with bytes and the checksum of those before.
+
+    Returns:
+        The bytes, and lists of n codec ids and n sizes of payloads.
+    """
+    cdef size_t count = len(blocks), room = 0, at = 0, start, plain, head, i
+    cdef uint8_t *out
+    cdef uint8_t used
+    cdef Py_buffer body
+    cdef bytes block
+    cdef list codecs = [], sizes = []
+    if len(bodies) != count:
+        raise ValueError(f"{len(bodies)} bodies of {count} blocks")
+    for i in range(count):
+        block = blocks[i]
+        room += PyBytes_GET_SIZE(block) + TRAILER
+    packed = bytearray(room)
+    cdef uint8_t[::1] written = packed
+    view = memoryview(packed)
+    out = &written[0] if room > 0 else NULL
+    for i in range(count):
+        block = blocks[i]
+        plain = PyBytes_GET_SIZE(block)
+        start = at
+        PyObject_GetBuffer(bodies[i], &body, PyBUF_SIMPLE)
+        try:
+            head = ls_varint_size(plain) + (LENGTHS if has_lengths else 0)
+            if head + body.len >= plain - plain // 8:
+                used = 0
+                memcpy(out + at, PyBytes_AS_STRING(block), plain)
+                at += plain
+            else:
+                used = codec
+                at = ls_put_varint(out + at, plain) - out
+                if has_lengths:
+                    ls_store32(out + at, <uint32_t>body.len)
+                    ls_store32(out + at + 4, <uint32_t>plain)
+                    at += LENGTHS
+                memcpy(out + at, body.buf, body.len)
+                at += body.len
+        finally:
+            PyBuffer_Release(&body)
+        codecs.append(used)
+        sizes.append(at - start)
+        out[at] = used
+        ls_store32(out + at + 1, <uint32_t>checksum(view[start:at + 1], 0))
+        at += TRAILER
+    return view[:at], codecs, sizes
+
+
+def add_handles(index not None, list last_keys not None, uint64_t offset, list sizes not None):
+    """Add a record for each block to the index: its last key, offset and size of the payload.
+
+    Args:
+        index: that takes them.
+        last_keys: of n blocks.
+        offset: of the first one; trailers are between them.
+        sizes: of their n payloads.
+    """
+    cdef uint8_t handle[2 * MOST_OF_VARINT]
+    cdef uint8_t *end
+    cdef uint64_t size
+    cdef size_t i
+    for i in range(<size_t>len(last_keys)):
+        size = sizes[i]
+        end = ls_put_varint(ls_put_varint(handle, offset), size)
+        index.add(last_keys[i], PyBytes_FromStringAndSize(<char *>handle, end - handle))
+        offset += size + TRAILER

@@ -179,14 +179,23 @@ def check_names(
         )
 
 
-def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> list[Found]:
-    """Return what `look_up` does of any number of rows, part by part, one part at least.
+def look_up_all(
+    lookups: Lookups, keys: Sequence[Column], names: Sequence[str], threads: int | None = None
+) -> Found:
+    """Return what `look_up` does, of any number of rows, which are looked up part by part.
 
     Where calls of several threads do not wait for each other, each has some of the parts. They end
     with the call, so that a fork finds none of them.
+
+    Args:
+        lookups: what is looked up in.
+        keys: a column for each key field.
+        names: of the value columns.
+        threads: at most so many; None: one for each processor, but at most `MOST_THREADS`.
     """
     count = len(keys[0])
-    threads = max(1, min(MOST_THREADS, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
+    most = MOST_THREADS if threads is None else threads
+    threads = max(1, min(most, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
     # Whole bytes of the bits that say which keys are null, so that Arrow copies none of them.
     size = max(1, min(CALL_KEYS, -(-count // threads) + 7 & ~7))
     starts = range(0, max(1, count), size)
@@ -197,7 +206,22 @@ def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) 
             at = starts[part]
             found[part] = look_up(lookups, [column[at : at + size] for column in keys], names)
 
-    with ThreadPoolExecutor(threads, "lookupstore-join") as pool:
+    if threads == 1:
+        look(0)
+    else:
+        _in_threads(look, threads)
+    if len(found) == 1:
+        return found[0]
+    columns = [
+        pa.chunked_array([chunk for part in parts for chunk in part.chunks])
+        for parts in zip(*(values for _, values in found), strict=True)
+    ]
+    return pa.concat_arrays([one for one, _ in found]), columns
+
+
+def _in_threads(look: Callable[[int], None], threads: int) -> None:
+    """Call a function with each number below that of threads: the first in this one."""
+    with ThreadPoolExecutor(threads - 1, "lookupstore-join") as pool:
         others: list[Future[None]] = []
         own = [0]
         for thread in range(1, threads):
@@ -209,7 +233,6 @@ def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) 
             look(thread)
         for other in others:
             other.result()
-    return found
 
 
 def look_up(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> Found:
@@ -368,19 +391,7 @@ class Join:
             keys: the columns of facts that hold the key, as `keys` has their names.
         """
         self.check_kinds([None if isinstance(one, list) else one.type for one in keys])
-        parts = [self._part(*one) for one in look_up_all(self.lookups, keys, self.names)]
-        if len(parts) == 1:
-            return parts[0]
-        columns = [
-            pa.chunked_array([chunk for part in parts for chunk in part.columns[at].chunks], kind)
-            for at, kind in enumerate(self.appended.types)
-        ]
-        kept = None
-        if any(part.kept is not None for part in parts):
-            kept = pa.concat_arrays([part.mask() for part in parts])
-        return Answers(len(keys[0]), kept, columns)
-
-    def _part(self, found: pa.BooleanArray, columns: list[pa.ChunkedArray]) -> Answers:
+        found, columns = look_up_all(self.lookups, keys, self.names)
         kept = None
         if self.how != "left":
             kept = pc.invert(found) if self.how == "anti" else found

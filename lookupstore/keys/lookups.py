@@ -242,9 +242,7 @@ class Lookups(ArrowRows):
         names = value_columns(self, column)
 
         def look(given: Column) -> pa.ChunkedArray:
-            parts = [values[0] for _, values in look_up_all(self, [given], names)]
-            chunks = [chunk for part in parts for chunk in part.chunks]
-            return pa.chunked_array(chunks, parts[0].type)
+            return look_up_all(self, [given], names)[1][0]
 
         answers: C = mapped(keys, look, column)
         return answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -16,6 +16,32 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
     head = f"<thead>{_row('th', heads)}</thead>" if heads else ""
     body = "".join(_row("td", row) for row in rows)
     return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+
+
+def html_fields(caption: str, fields: Mapping[str, object]) -> str:
+    """Return what has names as an HTML table of a row each, without those that say nothing.
+
+    Numbers have groups of three digits. Items of lists and dicts follow each other.
+
+    >>> html_fields("write", {"rows": 1200, "errors": [], "steps": {"read": 0.25}})
+    '<table><caption>write</caption><tbody><tr><td>rows</td><td>1,200</td></tr>\
+<tr><td>steps</td><td>read: 0.25</td></tr></tbody></table>'
+    """
+    said = {name: _said(value) for name, value in fields.items() if value not in _NOTHING}
+    return html_table(caption, [], said.items())
+
+
+_NOTHING: tuple[object, ...] = (None, "", (), [], {})
+
+
+def _said(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_said(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -28,12 +29,26 @@ class Rows(Protocol):
 
 B = TypeVar("B", bound=Rows)
 
-# Called with the number of rows done since the call before.
-Advance = Callable[[int], None]
-# Opens a bar with a title and a total of rows (None: not known).
-Bars = Callable[[str, "int | None"], Advance]
+# Called with how much was done since the call before.
+Advance = Callable[[float], None]
 
 
+class Bars(Protocol):
+    """What opens bars, one below the other."""
+
+    def __call__(self, title: str, total: float | None, unit: str = "rows") -> Advance:
+        """Open a bar, and return what moves it.
+
+        Args:
+            title: of the bar.
+            total: how much there is to do; None: nobody knows.
+            unit: of what is done.
+        """
+        ...
+
+
+# A verb that mostly ends before this many seconds shows a bar only if it goes on after them.
+LATE = 1.0
 # Seconds between two looks at a bar in a notebook, and how many characters it is wide there.
 _PAUSE = 0.3
 _WIDTH = 100
@@ -53,15 +68,21 @@ def _notebook_display() -> Any:
 
 
 @contextmanager
-def shown(*columns: ProgressColumn) -> Iterator[Progress]:
-    """Yield bars with these columns, which are seen until the end of the block."""
+def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
+    """Yield bars with these columns, which are seen until the end of the block.
+
+    Args:
+        columns: of each bar.
+        after: seconds before they are seen.
+    """
     # Imported here: rich takes longer to import than many builds take.
     from rich.console import Console
     from rich.progress import Progress
 
     put = _notebook_display()
     if put is None:
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        bars = Progress(*columns, console=Console(stderr=True))
+        with _begun(bars, after):
             yield bars
         return
     console = Console(file=io.StringIO(), width=_WIDTH, force_jupyter=False)
@@ -72,14 +93,40 @@ def shown(*columns: ProgressColumn) -> Iterator[Progress]:
             console.print(bars.get_renderable())
         return {"text/plain": drawn.get().rstrip()}
 
-    output = put(text(), raw=True, display_id=True)
+    begin = time.monotonic() + after
+    output: list[Any] = []
 
     def look() -> None:
+        if time.monotonic() < begin:
+            return
         with suppress(Exception):  # a bar that cannot be shown stops no work
-            output.update(text(), raw=True)
+            if output:
+                output[0].update(text(), raw=True)
+            else:
+                output.append(put(text(), raw=True, display_id=True))
 
+    look()
     with called_every(_PAUSE, look):
         yield bars
+
+
+@contextmanager
+def _begun(bars: Progress, after: float) -> Iterator[None]:
+    """Show bars on the terminal until the end of the block, if it is not over before so long."""
+    if not after:
+        with bars:
+            yield
+        return
+    timer = threading.Timer(after, bars.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if bars.live.is_started:
+            bars.stop()
 
 
 @contextmanager
@@ -107,10 +154,12 @@ def called_every(pause: float, look: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
+def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[Bars | None]:
     """Yield a function that opens progress bars, or None where they would not be seen.
 
-    `show=None` shows bars if standard error is a terminal, or in a notebook.
+    Args:
+        show: whether there are bars; None: if standard error is a terminal, or in a notebook.
+        late: whether they are not seen before `LATE` seconds, unless `show` says that there are.
 
     >>> with progress_bars(False) as bars:
     ...     print(bars)
@@ -124,22 +173,23 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
     with shown(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.TextColumn("{task.completed:,.0f} rows"),
+        progress.TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
         progress.TextColumn("{task.fields[rate]}"),
         progress.TimeElapsedColumn(),
         progress.TextColumn("{task.fields[left]}"),
         progress.TimeRemainingColumn(elapsed_when_finished=False),
+        after=LATE if late and show is None else 0,
     ) as display:
 
-        def open_bar(title: str, total: int | None) -> Advance:
+        def open_bar(title: str, total: float | None, unit: str = "rows") -> Advance:
             left = "" if total is None else "left"
-            task = display.add_task(title, total=total, rate="", left=left)
+            task = display.add_task(title, total=total, unit=unit, rate="", left=left)
 
-            def advance(rows: int) -> None:
-                display.update(task, advance=rows)
+            def advance(done: float) -> None:
+                display.update(task, advance=done)
                 speed = display.tasks[task].speed
                 if speed is not None:
-                    display.update(task, rate=f"{speed:,.0f} rows/s")
+                    display.update(task, rate=f"{speed:,.0f} {unit}/s")
 
             return advance
 

@@ -125,7 +125,7 @@ def _keys(
 ) -> Iterator[Keys]:
     """Yield keys that were typed, or those of a file."""
     if isinstance(opened, Reader):
-        kind = pa.large_binary() if order == "bytes" else pa.type_for_alias(order)
+        kind = pa.type_for_alias(order) if _has_numbers(order) else pa.large_binary()
         key = pa.schema([("key", kind)])
     else:
         key = opened.key_schema.schema
@@ -255,6 +255,11 @@ def _beginning(text: str | None, prefix: str | None, schema: pa.Schema) -> str |
     return parse_beginning(text, schema.field(place)) if place < len(schema) else text
 
 
+def _has_numbers(order: str) -> bool:
+    """Return whether keys in an order are numbers, and not bytes."""
+    return order.startswith("int")
+
+
 def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
     """Return a key of a file: text, 0x and hex digits, or a number where the order has numbers."""
     if hexadecimal:
@@ -262,7 +267,7 @@ def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
             return bytes.fromhex(key.removeprefix("0x"))
         except ValueError:
             raise ValueError(f"key {key!r} is not in hex digits, which --hex asks for") from None
-    if order == "bytes":
+    if not _has_numbers(order):
         if not key.startswith("0x"):
             return os.fsencode(key)
         try:
@@ -291,7 +296,7 @@ def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
             )
             for column in (key, value)
         )
-    elif order != "bytes":
+    elif _has_numbers(order):
         size = int(order.removeprefix("int")) // 8
         stored = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
         whole = stored.fill_null(bytes(size))  # there is no row at null

@@ -29,14 +29,13 @@ class _Place(click.types.StringParamType):
 PLACE = _Place()
 
 
-ORDERS = ("bytes", "int8", "int16", "int32", "int64")
-
 order_option: Option = click.option(
     "--order",
-    type=click.Choice(ORDERS),
     default="bytes",
     show_default=True,
-    help="Key order of a Paimon file, which does not store it.",
+    metavar="ORDER",
+    help="Key order of a Paimon file, which does not store it: bytes, int8, int16, int32, int64, "
+    "or, such as row(int64,bytes), that of typed keys, which are read and printed as bytes.",
 )
 hex_option: Option = click.option(
     "--hex",

@@ -25,6 +25,7 @@ from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
 from lookupstore.hostcache.stats import fetched as fetched_bytes
 from lookupstore.hostcache.stats import read as read_stats
+from lookupstore.progress import watched
 from lookupstore.quantities import counted
 from lookupstore.source.source import Source
 from lookupstore.sst import Info
@@ -115,7 +116,8 @@ def verify(path: str, output: str, **what: Any) -> int:
 
 def _verify_rows(files: Source, path: str, output: str) -> None:
     """Read all rows of columnar files, and print how many they are."""
-    rows = sum(batch.num_rows for batch in files.batches(files.schema.names))
+    batches = watched(files.batches(files.schema.names), "Reading", files.count_rows)
+    rows = sum(batch.num_rows for batch in batches)
     if output == "json":
         write_json({"ok": True, "num_rows": rows, "bytes": files.nbytes})
     else:

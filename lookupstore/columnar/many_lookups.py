@@ -10,6 +10,7 @@ from typing import Any
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
+from lookupstore.progress import progress_bars
 from lookupstore.store.local_files import LocalFiles, LocalLookups
 
 
@@ -141,17 +142,27 @@ class ManyLookups(LocalLookups):
             options=self._options(),
         )
 
-    def verify(self) -> FilesCheck:
+    def verify(self, *, progress: bool | None = None) -> FilesCheck:
         """Read all files and their lookup files, and check that these have the rows of those.
 
         No lookup file is made.
+
+        Args:
+            progress: show a progress bar; None shows it after a second, on a terminal or in a
+                notebook.
 
         Raises:
             CorruptionError: the first thing that is wrong.
             StaleStoreError: a file is gone, or is another one by now.
             OSError: a remote file could not be read.
         """
-        made = sum(lookup.verify() for lookup in self._every())
+        made = 0
+        with progress_bars(progress, late=True) as bars:
+            advance = bars("Checking", self.nbytes / 1e6, "MB") if bars else None
+            for lookup in self._every():
+                made += lookup.verify()
+                if advance:
+                    advance(lookup.plan.source.nbytes / 1e6)
         return FilesCheck(self.num_files, self.num_rows, self.nbytes, made)
 
     def close(self) -> None:

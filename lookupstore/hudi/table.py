@@ -25,7 +25,7 @@ from lookupstore.hudi.clustering import (
     is_due,
     last_columns,
 )
-from lookupstore.hudi.file_group.groups import FileGroup
+from lookupstore.hudi.file_group.groups import FileGroup, FileGroups
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.row_tags import tag_rows
@@ -103,6 +103,7 @@ from lookupstore.hudi.write.plan import (
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.writable import writable_view
 from lookupstore.hudi.write.write import Write
+from lookupstore.progress import progress_bars
 from lookupstore.quantities import bytes_of
 from lookupstore.storage.location import Location, as_location
 
@@ -313,7 +314,7 @@ class HudiTable(ArrowRows):
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return self.view().groups(given_time("as_of", as_of))
+        return FileGroups(self.view().groups(given_time("as_of", as_of)))
 
     def scan(
         self,
@@ -1136,7 +1137,7 @@ class HudiTable(ArrowRows):
         with self._locked(wait, metadata, lock) as (view, held):
             return archive(view, held, min_commits=min_commits, max_commits=max_commits)
 
-    def verify(self) -> TableCheck:
+    def verify(self, *, progress: bool | None = None) -> TableCheck:
         """Read every byte of the current table, and list what is damaged and what is left over.
 
         Of a merge-on-read table these are the base files and the timeline, without the log files.
@@ -1144,12 +1145,17 @@ class HudiTable(ArrowRows):
         Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
         of commits against files, what a metadata table lists.
 
+        Args:
+            progress: show a progress bar; None shows it after a second, on a terminal or in a
+                notebook.
+
         Raises:
             CorruptionError: the properties or the names of the timeline are damaged.
             FormatError: the table is of a kind that is not read.
             OSError: a file could not be read.
         """
-        return check_table(self.view())
+        with progress_bars(progress, late=True) as bars:
+            return check_table(self.view(), bars)
 
     @contextmanager
     def _locked(

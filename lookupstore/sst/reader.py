@@ -16,6 +16,7 @@ import pyarrow as pa
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted.schema import Types
 from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import Layer, Lookup, answer
@@ -557,6 +558,12 @@ class Reader(Mapping[bytes, bytes]):
         state = "closed " if self._file is None else ""
         count = "" if self._info.num_records is None else f" {self._info.num_records} records"
         return f"<{state}lookupstore.sst.Reader {self._path} {self._info.dialect}{count}>"
+
+    def _repr_html_(self) -> str:
+        said = self._info.to_json()
+        for name in ("key_schema", "value_schema"):
+            said[name] = {one["name"]: one["type"] for one in said[name] or ()}
+        return html_fields(repr(self)[1:-1], {**said, "path": None, "metadata": None})
 
 
 class Records(ItemsView[bytes, bytes]):

@@ -8,9 +8,10 @@ they have written.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 
 from lookupstore.sorting.ahead import made_ahead
 from lookupstore.sst import Reader
@@ -30,6 +31,9 @@ RUN_FPP = 0.001
 # Batches of merged rows, of some megabytes, that wait for who writes them: he is not as even as who
 # merges.
 _MADE_AHEAD = 4
+
+#: What rows are written to.
+RUNS, BASES = "runs", "bases"
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class BucketChanger:
         self._folder = folder
         self._name = f"{version_id}-{{:05d}}{attempt}"
         self._threads = threads
+        #: Told where rows have come, `RUNS` or `BASES`, and how many, after each batch of them.
+        self.advance: Callable[[str, int], None] | None = None
         self._options = options_of(manifest)
         self._bases = {file.bucket: file for file in manifest.files}
         self._runs = manifest.runs_by_bucket()
@@ -138,6 +144,7 @@ class BucketChanger:
             resolved.batches(),
             schemas=self._manifest,
             options=replace(self._options, bloom_fpp=RUN_FPP),
+            advance=self.advance and partial(self.advance, RUNS),
             threads=self._threads,
         )
         if file is None:
@@ -155,6 +162,12 @@ class BucketChanger:
         settle(self._location, self._folder, file, {})
         return changed
 
+    def count(self, bucket: int) -> int:
+        """Return how many rows a bucket has before it is changed."""
+        base = self._bases.get(bucket)
+        rows = 0 if base is None else base.num_records
+        return rows + sum(run.new_rows for run in self._runs.get(bucket, ()))
+
     def compact(
         self, bucket: int, newest: Reader | None = None, new_rows: int = 0
     ) -> ChangedBucket:
@@ -163,10 +176,7 @@ class BucketChanger:
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
-        base = self._bases.get(bucket)
-        count = new_rows + sum(run.new_rows for run in self._runs.get(bucket, ()))
-        if base is not None:
-            count += base.num_records
+        count = self.count(bucket) + new_rows
         rows = self._reads.sorted_rows(bucket, newest)
         file = write_bucket(
             self._folder,
@@ -176,6 +186,7 @@ class BucketChanger:
             schemas=self._manifest,
             options=self._options,
             rows_at_most=count or None,
+            advance=self.advance and partial(self.advance, BASES),
             threads=self._threads,
         )
         if file is not None:

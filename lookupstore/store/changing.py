@@ -21,12 +21,15 @@ import pyarrow as pa
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache.cache import Residency
+from lookupstore.progress import Advance, Bars, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.source.source import in_types
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.changed_bucket import (
+    BASES,
+    RUNS,
     BucketChanger,
     ChangedBucket,
     CompactionRule,
@@ -45,6 +48,7 @@ Changed: TypeAlias = "Iterator[tuple[int, ChangedBucket]]"
 #: How often changes are made to the version that another writer has published meanwhile.
 ATTEMPTS = 8
 _PAUSE = 0.05
+_TITLES = {RUNS: "Writing changes", BASES: "Compacting"}
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +67,7 @@ def upsert_version(
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
+    progress: bool | None,
 ) -> VersionName | None:
     """Publish the current version with changes, as the next one; without changes nothing.
 
@@ -85,9 +90,10 @@ def upsert_version(
     incoming = IncomingChanges(
         ChangeEncoding(current, rules), memory=memory, folder=folder, buckets=current.buckets
     )
-    with closing(incoming):
+    with closing(incoming), progress_bars(progress, late=True) as bars:
         if changes is not None:
-            incoming.add(source)
+            read = bars("Reading", source.count_rows()) if bars else None
+            incoming.add(source, read)
         if deletes is not None:
             incoming.delete(deletes)
         if not incoming.num_rows:
@@ -102,10 +108,12 @@ def upsert_version(
                 if changed is not None:
                     yield bucket, changed
 
-        return retried(
-            lambda: _publish(location, f"changes: {description}", change,
-                             threads=threads, retain=retain, temp_dir=temp_dir)
-        )  # fmt: skip
+        def publish() -> VersionName | None:
+            advance = _advance(bars, {RUNS: incoming.num_rows}) if bars else None
+            return _publish(location, f"changes: {description}", change, advance,
+                            threads=threads, retain=retain, temp_dir=temp_dir)  # fmt: skip
+
+        return retried(publish)
 
 
 def compact_version(
@@ -114,6 +122,7 @@ def compact_version(
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
+    progress: bool | None,
     rule: CompactionRule | None = None,
 ) -> VersionName | None:
     """Publish the current version with compacted buckets, as the next one; if none is due, nothing.
@@ -127,6 +136,7 @@ def compact_version(
             processor.
         retain: how long replaced versions stay.
         temp_dir: where files of a remote store are written first.
+        progress: as of `LookupStore.compact`.
         rule: which buckets are due; None: all that have runs.
 
     Returns:
@@ -140,8 +150,14 @@ def compact_version(
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
     ) as new:
-        with _changing(location, new, threads) as (merged, changer):
-            done = {bucket: changer.compact(bucket) for bucket in _due_buckets(merged, rule)}
+        with (
+            progress_bars(progress, late=True) as bars,
+            _changing(location, new, threads) as (merged, changer),
+        ):
+            due = _due_buckets(merged, rule)
+            if bars:
+                changer.advance = _advance(bars, {BASES: sum(map(changer.count, due))})
+            done = {bucket: changer.compact(bucket) for bucket in due}
         tried: list[str] = []  # identities of versions that were withdrawn
 
         def publish() -> VersionName | None:
@@ -216,6 +232,7 @@ def _publish(
     location: Location,
     source: str | None,
     change: Callable[[Manifest, BucketChanger], Changed],
+    advance: Callable[[str, int], None] | None,
     *,
     threads: int | None,
     retain: Duration,
@@ -226,6 +243,7 @@ def _publish(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
     ) as new:
         with _changing(location, new, threads) as (manifest, changer):
+            changer.advance = advance
             changed = dict(change(manifest, changer))
         if not changed:
             _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
@@ -235,6 +253,18 @@ def _publish(
             replaces=name_of(manifest),
         )
     return name_of(published)
+
+
+def _advance(bars: Bars, totals: Mapping[str, int]) -> Callable[[str, int], None]:
+    """Return what tells bars of rows that are written, each of which opens with its first ones."""
+    opened: dict[str, Advance] = {}
+
+    def advance(kind: str, rows: int) -> None:
+        if kind not in opened:
+            opened[kind] = bars(_TITLES[kind], totals.get(kind))
+        opened[kind](rows)
+
+    return advance
 
 
 @contextmanager

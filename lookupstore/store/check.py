@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of
+from lookupstore.progress import Advance
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
@@ -55,8 +56,16 @@ class StoreCheck:
         return {**asdict(self), "stray": list(self.stray)}
 
 
-def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> StoreCheck:
+def check_store(
+    location: Location, manifest: Manifest, files: BucketFiles, advance: Advance | None = None
+) -> StoreCheck:
     """Read every byte of a version and check it; of a remote one at its place and here.
+
+    Args:
+        location: of the store.
+        manifest: of the version.
+        files: of its buckets, open.
+        advance: told the number of records after each batch of them.
 
     Raises:
         CorruptionError: the first thing that is wrong.
@@ -65,10 +74,10 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
     _check_is_there(location, manifest)
     for file in manifest.files:
         check = partial(_check_base, manifest)
-        _check_file(location, manifest, file, files, file.bucket, check)
-    _check_runs(location, manifest, manifest.runs, files)
+        _check_file(location, manifest, file, files, file.bucket, check, advance)
+    _check_runs(location, manifest, manifest.runs, files, advance)
     with closing(files.of_runs(manifest.applied)) as merged:
-        _check_runs(location, manifest, manifest.applied, merged)
+        _check_runs(location, manifest, manifest.applied, merged, advance)
     _check_counts(location, manifest, files)
     named = {*named_files(location), NEWEST_COPY}
     return StoreCheck(
@@ -85,10 +94,15 @@ def _check_is_there(location: Location, manifest: Manifest) -> None:
 
 
 def _check_runs(
-    location: Location, manifest: Manifest, runs: Sequence[ChangeRun], files: BucketFiles
+    location: Location,
+    manifest: Manifest,
+    runs: Sequence[ChangeRun],
+    files: BucketFiles,
+    advance: Advance | None,
 ) -> None:
     for number, run in enumerate(runs, manifest.buckets):
-        _check_file(location, manifest, run.file, files, number, partial(_check_run, manifest, run))
+        check = partial(_check_run, manifest, run)
+        _check_file(location, manifest, run.file, files, number, check, advance)
 
 
 def _check_file(
@@ -98,9 +112,10 @@ def _check_file(
     files: BucketFiles,
     number: int,
     check: Callable[[Records], None],
+    advance: Advance | None,
 ) -> None:
     try:
-        _check_records(location, manifest, file, files, number, check)
+        _check_records(location, manifest, file, files, number, check, advance)
     except FileNotFoundError:
         raise missing_file_error(location, manifest, file) from None
 
@@ -112,6 +127,7 @@ def _check_records(
     files: BucketFiles,
     number: int,
     check: Callable[[Records], None],
+    advance: Advance | None,
 ) -> None:
     path = location.show(file.name)
     found = location.hash(file.name)
@@ -121,13 +137,13 @@ def _check_records(
         if found != file.xxh64:
             raise wrong_hash_error(path, file, found)
         try:
-            check(_checked_records(path, manifest, file, reader))
+            check(_checked_records(path, manifest, file, reader, advance))
         except FormatError as error:
             raise CorruptionError(path, 0, "rows of the store's schema", error) from error
 
 
 def _checked_records(
-    path: str, manifest: Manifest, file: DataFile, reader: Reader
+    path: str, manifest: Manifest, file: DataFile, reader: Reader, advance: Advance | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file, whose keys are those of its bucket and its statistics true."""
     statistics = RowStatistics()
@@ -141,6 +157,8 @@ def _checked_records(
             key = keys[int(wrong[0])].as_py().hex()
             raise CorruptionError(path, 0, f"keys of bucket {file.bucket}", f"the key {key}")
         yield batch
+        if advance is not None:
+            advance(len(keys))
     for name, found in statistics.fields().items():
         expected = getattr(file, name)
         if found != expected:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
+from lookupstore.progress import Advance
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.runs import RunSorter, one_batch
@@ -187,8 +188,12 @@ class IncomingChanges:
             partition=encoding.buckets_of,
         )
 
-    def add(self, source: Source) -> None:
+    def add(self, source: Source, advance: Advance | None = None) -> None:
         """Add rows to upsert, in the order in which they come.
+
+        Args:
+            source: of the rows.
+            advance: told the number of rows after each batch.
 
         Raises:
             KeyError: a key column that the source does not have.
@@ -197,6 +202,8 @@ class IncomingChanges:
         for batch in source.batches(self._encoding.names(source.schema.names)):
             if batch.num_rows:
                 self.put(self._encoding.rows(batch, self._arrivals(batch.num_rows)))
+            if advance is not None:
+                advance(batch.num_rows)
 
     def delete(self, keys: Any) -> None:
         """Add keys to delete, in any form of `lookupstore.keys.arguments`.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import xxhash
 
+from lookupstore.progress import Bars, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
@@ -41,6 +42,7 @@ def publish(
     overwrite: bool = False,
     allow_empty: bool = False,
     retain: Duration = HOUR,
+    progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Copy a version of a store to another place, as the next version there, and open that.
@@ -56,6 +58,7 @@ def publish(
         overwrite: publish even if another version is there.
         allow_empty: let a version without rows replace one that has some.
         retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
+        progress: show a progress bar; None shows it after a second, on a terminal or in a notebook.
         storage_options: of `store` and `path`, where they are URIs, as of `lookupstore.Location`.
 
     Raises:
@@ -85,13 +88,17 @@ def publish(
         return LookupStore(target)
     if names and not overwrite:
         raise store_exists_error(target)
-    with NewVersion(
-        target,
-        overwrite=overwrite,
-        allow_empty=allow_empty,
-        retain=retain,
-        version_id=manifest.id,
-    ) as new:
+    with (
+        progress_bars(progress, late=True) as bars,
+        NewVersion(
+            target,
+            overwrite=overwrite,
+            allow_empty=allow_empty,
+            retain=retain,
+            version_id=manifest.id,
+        ) as new,
+    ):
+        advance = _megabytes(bars, manifest) if bars else None
         # With the mark there, files that versions name stay; any other may be about to go.
         there = _named_by_content(target)
         files = []
@@ -107,8 +114,10 @@ def publish(
                         continue  # it may be the same file: only a whole one replaces it
                     target.delete(copy.name)  # a local file is not written over
                 new.written.append(copy.name)
-                target.write(copy.name, _checked(source, manifest, file))
+                target.write(copy.name, _checked(source, manifest, file, advance))
                 target.check_size(copy.name, copy.bytes)
+            elif advance:
+                advance(file.bytes)
             files.append(copy)
         copies = iter(files)
         bases = tuple(islice(copies, len(manifest.files)))
@@ -118,6 +127,13 @@ def publish(
         written = [file for file in copied.data_files if file.name in new.written]
         new.publish(replace(copied, rewritten_buckets=len(written)))
     return LookupStore(target)
+
+
+def _megabytes(bars: Bars, manifest: Manifest) -> Callable[[int], None]:
+    """Return what tells a bar of bytes that are copied, or there already."""
+    total = sum(file.bytes for file in manifest.named_files)
+    advance = bars("Copying", total / 1e6, "MB")
+    return lambda nbytes: advance(nbytes / 1e6)
 
 
 def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile]:
@@ -145,8 +161,20 @@ def _version_of(
         raise gone_version_error(store.location, store.version, store.id) from None
 
 
-def _checked(location: Location, manifest: Manifest, file: DataFile) -> Iterator[bytes]:
-    """Read a data file, and raise after its last byte if it is not the one of the manifest."""
+def _checked(
+    location: Location,
+    manifest: Manifest,
+    file: DataFile,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[bytes]:
+    """Read a data file, and raise after its last byte if it is not the one of the manifest.
+
+    Args:
+        location: of the store.
+        manifest: of the version.
+        file: which one.
+        advance: told how many bytes were taken, after each piece.
+    """
     digest = xxhash.xxh64()
     size = 0
     try:
@@ -154,6 +182,8 @@ def _checked(location: Location, manifest: Manifest, file: DataFile) -> Iterator
             digest.update(chunk)
             size += len(chunk)
             yield chunk
+            if advance:
+                advance(len(chunk))
     except FileNotFoundError:
         raise missing_file_error(location, manifest, file) from None
     if size != file.bytes:

@@ -20,6 +20,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
+from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
@@ -168,6 +169,7 @@ def upsert(
     threads: int | None = None,
     retain: Duration = HOUR,
     temp_dir: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Change rows of a store and open it at the next version, which costs what the changes do.
@@ -207,6 +209,8 @@ def upsert(
         retain: how long replaced versions stay; see `lookupstore.expire`.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
+        progress: show progress bars; None shows them after a second, on a terminal or in a
+            notebook.
         storage_options: of the URIs of the store and of files with changes, as of
             `lookupstore.Location`.
 
@@ -248,13 +252,14 @@ def upsert(
         threads=threads,
         retain=retain,
         temp_dir=temp_dir,
+        progress=progress,
     )
     if background:
         compact_in_background(
             location.uri,
             # One thread: a process that ends while it works starts no more.
             partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
-                    rule=due),
+                    progress=False, rule=due),
         )  # fmt: skip
     return LookupStore(location, version=published)
 
@@ -418,6 +423,7 @@ class LookupStore(PointLookups, LocalLookups):
         threads: int | None = None,
         retain: Duration = HOUR,
         temp_dir: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
     ) -> LookupStore:
         """Change rows of the store's current version and open it at the next one.
 
@@ -446,6 +452,7 @@ class LookupStore(PointLookups, LocalLookups):
             threads=threads,
             retain=retain,
             temp_dir=temp_dir,
+            progress=progress,
         )
         if self._cache_bytes is None and self._residency is None:
             return changed
@@ -458,6 +465,7 @@ class LookupStore(PointLookups, LocalLookups):
         threads: int | None = None,
         retain: Duration = HOUR,
         temp_dir: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
     ) -> LookupStore:
         """Merge the runs of the current version into their buckets, and open the next one.
 
@@ -470,6 +478,8 @@ class LookupStore(PointLookups, LocalLookups):
             retain: how long replaced versions stay; see `lookupstore.expire`.
             temp_dir: where files of a remote store are written first; None is the system's
                 temporary folder.
+            progress: show a progress bar; None shows it after a second, on a terminal or in a
+                notebook.
 
         Raises:
             CorruptionError: a file of the store is damaged.
@@ -483,9 +493,10 @@ class LookupStore(PointLookups, LocalLookups):
         (1, 0)
         """
         self._check_open()
-        return self._opened_again(
-            compact_version(self._location, threads=threads, retain=retain, temp_dir=temp_dir)
+        compacted = compact_version(
+            self._location, threads=threads, retain=retain, temp_dir=temp_dir, progress=progress
         )
+        return self._opened_again(compacted)
 
     def changes(
         self,
@@ -695,15 +706,22 @@ class LookupStore(PointLookups, LocalLookups):
             options=dict(manifest.options),
         )
 
-    def verify(self) -> StoreCheck:
+    def verify(self, *, progress: bool | None = None) -> StoreCheck:
         """Read every byte of the store and check it: hashes, blocks, order, keys and rows.
+
+        Args:
+            progress: show a progress bar; None shows it after a second, on a terminal or in a
+                notebook.
 
         Raises:
             CorruptionError: the first thing that is wrong.
             StaleStoreError: the version has been replaced, and its files are gone.
         """
         self._check_open()
-        return check_store(self._location, self._manifest, self._files)
+        records = sum(file.num_records for file in self._manifest.named_files)
+        with progress_bars(progress, late=True) as bars:
+            advance = bars("Checking", records) if bars else None
+            return check_store(self._location, self._manifest, self._files, advance)
 
     def close(self) -> None:
         """Close the files; lookups raise `ClosedError` from then on. Closing again does nothing."""

@@ -457,6 +457,37 @@ def test_verify(store: Path, file: Path, numbers: Path) -> None:
     assert result.stderr == f"{store}: data/stray.sst is not part of the store\n"
 
 
+def test_files_with_typed_keys(tmp_path: Path) -> None:
+    """With the order of their keys they are checked and read as bytes."""
+    path = tmp_path / "typed.sst"
+    keys = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.date32())])
+    rows = {"id": [-7, 3, 300], "day": [None, 20000, 5]}
+    with Writer(path, dialect="paimon", key_types=keys, mode="empty") as writer:
+        writer.put_many(rows, None)
+    order = ("--order", "row(int64,int32)")
+    checked = run("verify", path, *order)
+    assert checked.exit_code == 0
+    assert "3 records" in checked.stdout
+    with Reader(path, order="row(int64,int32)") as reader:
+        stored = [key.hex() for key, _ in reader.items()]
+    assert stored != sorted(stored)
+    scanned = run("scan", path, *order, "--output", "json", "--hex")
+    assert [json.loads(line)["key"] for line in scanned.stdout.splitlines()] == stored
+    for key in (f"0x{stored[1]}", stored[1]):
+        hexadecimal = () if key.startswith("0x") else ("--hex",)
+        got = run("get", path, key, *order, *hexadecimal, "--output", "json")
+        assert got.exit_code == 0, got.stderr
+        assert json.loads(got.stdout)["key"].removeprefix("0x") == stored[1]
+    assert "row(int64,int32)" in run("info", path, *order).stdout
+    assert run("dump", path, *order).exit_code == 0
+    assert run("verify", path).exit_code == 1
+    for wrong in ("row(int64,x)", "text", "row("):
+        refused = run("verify", path, "--order", wrong)
+        assert refused.exit_code != 0
+        assert "order" in refused.stderr
+        assert "int64" in refused.stderr
+
+
 def test_verify_tells_programs_of_damage(store: Path) -> None:
     (data,) = (store / "data").iterdir()
     flip(data, 3)

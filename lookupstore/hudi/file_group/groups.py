@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.html_table import html_table
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.names import BASE_FILE, SUFFIX, GroupId, check_partition
 from lookupstore.hudi.timeline.timeline import Timeline, is_time
+from lookupstore.quantities import counted
 from lookupstore.storage.location import FoundFile, Location
 
 
@@ -54,6 +56,24 @@ class FileGroup:
     def current(self) -> FileSlice:
         """Return the slice that holds the rows of the group."""
         return self.slices[-1]
+
+
+class FileGroups(list[FileGroup]):
+    """File groups in a list, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        heads = ("partition", "file id", "instant", "bytes", "slices")
+        rows = (
+            (
+                group.id.partition,
+                group.id.file_id,
+                group.current.time,
+                f"{group.current.bytes:,}",
+                f"{len(group.slices):,}",
+            )
+            for group in self
+        )
+        return html_table(counted(len(self), "file group"), heads, rows)
 
 
 def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:

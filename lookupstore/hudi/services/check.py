@@ -57,6 +57,7 @@ from lookupstore.hudi.timeline.timeline import (
     State,
 )
 from lookupstore.hudi.view import TableView
+from lookupstore.progress import Bars
 from lookupstore.sorting._sort import sort_keys
 
 _RESULTS: Mapping[str, Any] = {
@@ -131,13 +132,14 @@ class TableCheck:
         }
 
 
-def check_table(view: TableView) -> TableCheck:
+def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
     """Read every byte of the current base files and of the timeline, and check all of it.
 
     Memory is taken for the record keys of one partition.
 
     Args:
         view: of the table; what others commit meanwhile does not count.
+        bars: opens a bar of the bytes of base files.
 
     Raises:
         OSError: a file could not be read, which says nothing about what is in it.
@@ -146,12 +148,17 @@ def check_table(view: TableView) -> TableCheck:
     check.timeline()
     groups = check.groups()
     check.statistics(groups)
+    advance = None
+    if bars is not None:
+        advance = bars("Checking", sum(group.current.bytes for group in groups) / 1e6, "MB")
     partition, keys = "", _Keys()
     for group in groups:
         if group.id.partition != partition:
             check.duplicates(keys)
             partition, keys = group.id.partition, _Keys()
         check.file(group.current, keys)
+        if advance is not None:
+            advance(group.current.bytes / 1e6)
     check.duplicates(keys)
     check.column_statistics(groups)
     check.uncommitted()

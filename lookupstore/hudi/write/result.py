@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from lookupstore.html_table import html_fields
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.row_errors import RowError, RowErrors
 from lookupstore.hudi.timeline.commit import WriteStat
@@ -85,6 +86,13 @@ class WriteResult:
     cleans: tuple[str, ...] = ()
     archived: int = 0
     service_errors: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        del said["operation"]
+        said["instant"] = "none: it was only tried" if self.instant is None else self.instant.time
+        said["errors"] = [f"row {one.row}: {one.reason}" for one in self.errors]
+        return html_fields(f"WriteResult {self.operation}", said)
 
     @classmethod
     def of(

@@ -13,6 +13,7 @@ import pytest
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.sst import Reader
 
 ROWS = pa.table({"<id>": [1, 2], "b & c": ["x", "y"]})
 
@@ -59,3 +60,43 @@ def test_funnels(tmp_path: Path) -> None:
         assert notes == [line.strip() for line in str(shown).splitlines()[len(cells) :]]
     assert "<td>found</td><td>2</td>" in tagged._repr_html_()
     assert "id &lt; -1" in scanned._repr_html_()
+
+
+def test_files_and_writes(tmp_path: Path) -> None:
+    """A list of file groups, a write, and a sorted file are tables as well."""
+    schema = pa.schema({"id": pa.int64(), "day": pa.string()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id", partition_by="day")
+    rows = pa.table({"id": list(range(1200)), "day": ["<b>", "c"] * 600})
+    table.insert(rows)
+    written = table.upsert(rows)
+    tried = table.upsert(rows.slice(0, 4), dry_run=True)
+    groups = table.file_groups()
+    shown = [groups, written, tried]
+    pages = [ElementTree.fromstring(one._repr_html_()) for one in shown]
+    cells = [[[cell.text or "" for cell in row] for row in page.iter("tr")] for page in pages]
+    heads, *lines = cells[0]
+    assert heads == ["partition", "file id", "instant", "bytes", "slices"]
+    assert [(line[1], line[3], line[4]) for line in lines] == [
+        (one.id.file_id, f"{one.current.bytes:,}", "2") for one in groups
+    ]
+    assert "&lt;b&gt;" in groups._repr_html_()
+    said = dict(cells[1])
+    assert said["instant"] == written.instant.time
+    assert (said["rows_read"], said["rows_updated"]) == ("1,200", "1,200")
+    assert said["files_rewritten"] == ", ".join(written.files_rewritten)
+    assert "errors" not in said
+    assert "read: " in said["seconds"]
+    assert dict(cells[2])["instant"] == "none: it was only tried"
+
+
+def test_sorted_files(tmp_path: Path) -> None:
+    lookupstore.build(ROWS, tmp_path / "s", key="<id>").close()
+    (path,) = (tmp_path / "s").rglob("*.sst")
+    with Reader(path) as reader:
+        page = ElementTree.fromstring(reader._repr_html_())
+        said = {row[0].text: row[1].text for row in page.iter("tr")}
+        assert said["key_schema"] == "<id>: int64"
+        assert said["file_bytes"] == f"{path.stat().st_size:,}"
+        caption = page.find("caption")
+        assert caption is not None
+        assert caption.text == repr(reader)[1:-1]

@@ -1,0 +1,188 @@
+"""Bars of verbs that may take long: what they are told, and when they are seen."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.remote import Remote
+
+import lookupstore
+from lookupstore import progress
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.hudi import HudiTable
+
+VERBS = [
+    importlib.import_module(f"lookupstore.{name}")
+    for name in (
+        "store.store", "store.changing", "store.publishing", "columnar.many_lookups", "hudi.table",
+    )
+]  # fmt: skip
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """What bars were opened: title, total, unit, and how much was done."""
+    opened: list[list[Any]] = []
+
+    def open_bar(title: str, total: float | None, unit: str = "rows") -> Callable[[float], None]:
+        bar = [title, total, unit, 0]
+        opened.append(bar)
+
+        def advance(done: float) -> None:
+            bar[3] += done
+
+        return advance
+
+    @contextmanager
+    def shown(show: bool | None = None, *, late: bool = False) -> Iterator[Any]:
+        assert late
+        yield None if show is False else open_bar
+
+    for verb in VERBS:
+        monkeypatch.setattr(verb, "progress_bars", shown)
+    return opened
+
+
+def table_of(start: int, count: int) -> pa.Table:
+    ids = np.arange(start, start + count)
+    return pa.table({"id": ids, "name": [f"row {one}" for one in ids]})
+
+
+def test_bars_are_told_of_all_that_is_done(tmp_path: Path, bars: list[list[Any]]) -> None:
+    def told() -> list[tuple[Any, ...]]:
+        seen = [tuple(bar) for bar in bars]
+        bars.clear()
+        return seen
+
+    store = lookupstore.build(table_of(0, 3000), tmp_path / "s", key="id", buckets=3)
+    assert told() == []
+    assert store.verify().num_rows == 3000
+    assert told() == [("Checking", 3000, "rows", 3000)]
+
+    # A run for each bucket, then one that is merged into its base at once.
+    store = store.upsert(table_of(2990, 20), deletes=[1, 2], max_run_share=9)
+    assert told() == [("Reading", 20, "rows", 20), ("Writing changes", 22, "rows", 22)]
+    store.verify()
+    assert told() == [("Checking", 3022, "rows", 3022)]
+    store = store.upsert(deletes=[3], max_runs=0)
+    changed, compacted = told()
+    assert changed == ("Writing changes", 1, "rows", 1)
+    assert compacted[:3] == ("Compacting", None, "rows")
+    rows_of_bucket = compacted[3]
+    assert 500 < rows_of_bucket < 1500
+
+    # Of the others.
+    store = store.compact()
+    (bar,) = told()
+    assert bar == ("Compacting", 3007 - rows_of_bucket, "rows", 3007 - rows_of_bucket)
+    store.verify(progress=False)
+    store = store.upsert(table_of(9000, 5), progress=False, max_run_share=9)
+    store = store.compact(progress=False)
+    lookupstore.publish(store, tmp_path / "quiet", progress=False).close()
+    assert told() == []
+
+    size = store.info().bytes / 1e6
+    for folder in ("new", "s3"):  # a local folder, and an object store
+        place = tmp_path / folder if folder == "new" else Remote(tmp_path, "s3").location()
+        lookupstore.publish(store, place).close()
+        ((title, total, unit, done),) = told()
+        assert (title, unit) == ("Copying", "MB")
+        assert total == pytest.approx(size)
+        assert done == pytest.approx(size)
+        # What is there counts as copied.
+        newer = store.upsert(table_of(0, 1), max_run_share=9)
+        told()
+        lookupstore.publish(newer, place, overwrite=True).close()
+        ((_, total, _, done),) = told()
+        assert total > size
+        assert done == pytest.approx(total)
+        store = newer
+        size = total
+
+
+def test_bars_of_files_and_tables(tmp_path: Path, bars: list[list[Any]]) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for number, path in enumerate(paths):
+        pq.write_table(table_of(100 * number, 100), path)
+    table = HudiTable.create(tmp_path / "t", table_of(0, 1), record_key="id")
+    for start in (0, 50):
+        table.upsert(table_of(start, 100))
+    checks: list[tuple[Any, int]] = [
+        (ColumnarFiles(paths, key="id"), sum(path.stat().st_size for path in paths)),
+        (table, sum(group.current.bytes for group in table.file_groups())),
+    ]
+    for checked, size in checks:
+        checked.verify()
+        ((title, total, unit, done),) = bars
+        assert (title, unit) == ("Checking", "MB")
+        assert total == pytest.approx(size / 1e6)
+        assert done == pytest.approx(total)
+        bars.clear()
+        checked.verify(progress=False)
+        assert not bars
+
+
+def test_a_bar_that_is_late(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done soon shows nothing, unless a bar is asked for; what goes on does."""
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(progress, "LATE", 0.2)
+
+    def work(seconds: float, show: bool | None = None) -> str:
+        with progress.progress_bars(show, late=True) as open_bar:
+            assert open_bar is not None
+            advance = open_bar("Working", 2)
+            advance(1)
+            time.sleep(seconds)
+            advance(1)
+        return capfd.readouterr().err
+
+    assert work(0) == ""
+    assert "Working" in work(0, True)
+    long = work(0.8)
+    assert "Working" in long
+    assert "2 rows" in long
+    with pytest.raises(KeyError), progress.progress_bars(None, late=True):
+        raise KeyError
+    time.sleep(0.3)
+    assert capfd.readouterr().err == ""
+
+    with lookupstore.build(table_of(0, 10), tmp_path / "s", key="id", progress=False) as store:
+        store.verify()
+        assert capfd.readouterr().err == ""
+        store.verify(progress=True)
+        assert "Checking" in capfd.readouterr().err
+
+
+def test_a_late_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Output:
+        def update(self, text: dict[str, str], **_: Any) -> None:
+            shown.append(text["text/plain"])
+
+    def put(text: dict[str, str], **_: Any) -> Output:
+        shown.append(text["text/plain"])
+        return Output()
+
+    monkeypatch.setattr(progress, "_notebook_display", lambda: put)
+    monkeypatch.setattr(progress, "LATE", 0.2)
+    monkeypatch.setattr(progress, "_PAUSE", 0.05)
+    for seconds, seen in ((0, False), (0.5, True)):
+        with progress.progress_bars(late=True) as open_bar:
+            assert open_bar is not None
+            advance = open_bar("Copying", 2.5, "MB")
+            time.sleep(seconds)
+            advance(2.5)
+        assert bool(shown) == seen
+    assert "2 MB" in shown[-1]

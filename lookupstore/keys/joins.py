@@ -179,23 +179,14 @@ def check_names(
         )
 
 
-def look_up_all(
-    lookups: Lookups, keys: Sequence[Column], names: Sequence[str], threads: int | None = None
-) -> Found:
+def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> Found:
     """Return what `look_up` does, of any number of rows, which are looked up part by part.
 
     Where calls of several threads do not wait for each other, each has some of the parts. They end
     with the call, so that a fork finds none of them.
-
-    Args:
-        lookups: what is looked up in.
-        keys: a column for each key field.
-        names: of the value columns.
-        threads: at most so many; None: one for each processor, but at most `MOST_THREADS`.
     """
     count = len(keys[0])
-    most = MOST_THREADS if threads is None else threads
-    threads = max(1, min(most, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
+    threads = max(1, min(MOST_THREADS, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
     # Whole bytes of the bits that say which keys are null, so that Arrow copies none of them.
     size = max(1, min(CALL_KEYS, -(-count // threads) + 7 & ~7))
     starts = range(0, max(1, count), size)

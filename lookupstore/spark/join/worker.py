@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from lookupstore.errors import MissingKeyError
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
-from lookupstore.keys.joins import look_up_all, one_array
+from lookupstore.keys.joins import look_up as look_up_keys
+from lookupstore.keys.joins import one_array
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.join.task import Dimension, Lookup, Retry, Task
 from lookupstore.spark.types import numbered, to_spark
@@ -240,9 +240,7 @@ def answers_to(
 
 
 def _look_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[pa.BooleanArray, Columns]:
-    context = TaskContext.get()
-    threads = 1 if context is None else context.cpus()
-    found, columns = look_up_all(store, keys, lookup.columns, threads)
+    found, columns = look_up_keys(store, keys, lookup.columns)
     values = [
         to_spark(one_array(column), kind, name)
         for column, name, kind in zip(columns, lookup.columns, lookup.types, strict=True)

@@ -8,7 +8,6 @@ import functools
 import os
 import random
 import signal
-import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -27,7 +26,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
 
 import lookupstore
-from lookupstore.keys import joins
 from lookupstore.keys.joins import HOWS
 from lookupstore.spark import lookup_join
 from lookupstore.spark.join import plan as spark_plan
@@ -608,49 +606,6 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         TypeError, match=r"'d' of the store is decimal256\(60, 0\), for which Spark"
     ):
         lookup_join(spark.range(1), lookupstore.build(wide, tmp_path / "wide", key="id"), on="id")
-
-
-def test_a_task_with_processors_looks_up_in_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """As many as `spark.task.cpus` gives it, and never more."""
-    rng = random.Random(seed)
-    rows = {key: rng.choice([None, f"row {key}"]) for key in rng.sample(range(3000), 1500)}
-    table = pa.table({"id": pa.array(rows, pa.int64()), "name": list(rows.values())})
-    names: set[str] = set()
-    look_up = joins.look_up
-
-    def named(*given: Any) -> joins.Found:
-        names.add(threading.current_thread().name)
-        return look_up(*given)
-
-    monkeypatch.setattr(joins, "look_up", named)
-    monkeypatch.setattr(joins, "THREAD_KEYS", 200)
-    batches = [
-        pa.array([rng.choice([None, rng.randrange(3000)]) for _ in range(size)], pa.int64())
-        for size in (5, 1000, 0, 1700)
-    ]
-    keys = [key for batch in batches for key in batch.to_pylist()]
-    wanted = [None if key is None else rows.get(key) for key in keys]
-    with lookupstore.build(table, tmp_path / "store", key="id") as store:
-        lookup = spark_task.Lookup(
-            dimension=spark_plan.planned_on(store),
-            key_schema=store.key_schema,
-            columns=("name",),
-            types=(pa.string(),),
-            freshness=Freshness(),
-            on_miss=None,
-            counts=None,
-        )
-        step = worker.Step(lookup, (0,), "left", False)
-        for cpus in (1, 2, 3):
-            names.clear()
-            context = SimpleNamespace(cpus=lambda cpus=cpus: cpus)
-            monkeypatch.setattr(worker, "TaskContext", SimpleNamespace(get=lambda one=context: one))
-            found = pa.concat_arrays(worker.look_up([step], iter(batches)))
-            assert found.field(0).to_pylist() == wanted
-            assert (len(names) > 1) == (cpus > 1)
-            assert len(names) <= 2 * cpus  # threads of two calls
 
 
 def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:

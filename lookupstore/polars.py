@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.frames import as_polars_has, polars_frame
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.extras import require
 from lookupstore.keys.arguments import column_of
@@ -103,8 +104,8 @@ def _structs(lookups: Lookups, keys: Sequence[Any], fields: Sequence[pa.Field]) 
     parts = []
     for at in range(0, max(1, len(keys[0])), CALL_KEYS):
         found, values = look_up(lookups, [key[at : at + CALL_KEYS] for key in keys], names)
-        arrays = [one_array(column) for column in values]
-        parts.append(pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.invert(found)))
+        arrays = [as_polars_has(one_array(column)) for column in values]
+        parts.append(pa.StructArray.from_arrays(arrays, names=names, mask=pc.invert(found)))
     return pa.chunked_array(parts)
 
 
@@ -243,8 +244,7 @@ class _Source:
         )
         batches = part.batches(self.lookups, values, schema)
         for table in _gathered(batches, schema, batch_size or BATCH_ROWS, n_rows):
-            frame = pl.from_arrow(table.select([name for name in schema.names if name in needed]))
-            assert isinstance(frame, pl.DataFrame)
+            frame = polars_frame(table.select([name for name in schema.names if name in needed]))
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height

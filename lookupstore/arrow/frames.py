@@ -108,7 +108,34 @@ def polars_frame(table: pa.Table) -> Any:
         raise ImportError(
             "a polars DataFrame needs polars: pip install polars", name="polars"
         ) from error
-    return polars.from_arrow(table)
+    columns = [as_polars_has(column) for column in table.columns]
+    fields = [one.with_type(column.type) for one, column in zip(table.schema, columns, strict=True)]
+    return polars.from_arrow(pa.Table.from_arrays(columns, schema=pa.schema(fields)))
+
+
+def as_polars_has(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts and bytes as views, which polars takes as they are, and all else as it is.
+
+    Of others it makes views itself, which takes longer, and holds the GIL meanwhile.
+
+    >>> as_polars_has(pa.array(["EWR", None])).type
+    DataType(string_view)
+    """
+    kind = _VIEWS.get(column.type)
+    if kind is None:
+        return column
+    try:
+        return column.cast(kind)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # an old pyarrow, or too many bytes
+        return column
+
+
+_VIEWS = {
+    pa.string(): pa.string_view(),
+    pa.large_string(): pa.string_view(),
+    pa.binary(): pa.binary_view(),
+    pa.large_binary(): pa.binary_view(),
+}
 
 
 def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:

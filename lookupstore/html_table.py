@@ -41,7 +41,9 @@ def _said(value: object) -> str:
         return ", ".join(f"{name}: {_said(one)}" for name, one in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_said, value))
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return str(value)
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

@@ -81,7 +81,13 @@ def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
 
     put = _notebook_display()
     if put is None:
-        bars = Progress(*columns, console=Console(stderr=True))
+        # What the program prints meanwhile stays where the program wants it.
+        bars = Progress(
+            *columns,
+            console=Console(stderr=True),
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         with _begun(bars, after):
             yield bars
         return
@@ -117,7 +123,12 @@ def _begun(bars: Progress, after: float) -> Iterator[None]:
         with bars:
             yield
         return
-    timer = threading.Timer(after, bars.start)
+
+    def start() -> None:
+        with suppress(Exception):  # a bar that cannot be shown stops no work
+            bars.start()
+
+    timer = threading.Timer(after, start)
     timer.daemon = True
     timer.start()
     try:
@@ -197,7 +208,11 @@ def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[B
 
 
 def watched(
-    batches: Iterable[B], title: str, total: Callable[[], int | None] | None = None
+    batches: Iterable[B],
+    title: str,
+    total: Callable[[], int | None] | None = None,
+    *,
+    late: bool = False,
 ) -> Generator[B]:
     """Yield batches, and show a bar of their rows if it would be seen, until it is closed.
 
@@ -205,8 +220,9 @@ def watched(
         batches: of rows, or tables.
         title: of the bar.
         total: counts the rows that will come, or returns None; None: nobody knows.
+        late: as of `progress_bars`.
     """
-    with progress_bars() as bars:
+    with progress_bars(late=late) as bars:
         advance = bars(title, total() if total else None) if bars else None
         for batch in batches:
             yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 from typing import Any
 
@@ -116,8 +116,9 @@ def verify(path: str, output: str, **what: Any) -> int:
 
 def _verify_rows(files: Source, path: str, output: str) -> None:
     """Read all rows of columnar files, and print how many they are."""
-    batches = watched(files.batches(files.schema.names), "Reading", files.count_rows)
-    rows = sum(batch.num_rows for batch in batches)
+    every = files.batches(files.schema.names)
+    with closing(watched(every, "Checking", files.count_rows, late=True)) as batches:
+        rows = sum(batch.num_rows for batch in batches)
     if output == "json":
         write_json({"ok": True, "num_rows": rows, "bytes": files.nbytes})
     else:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -189,39 +191,39 @@ def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) 
     threads = max(1, min(MOST_THREADS, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
     # Whole bytes of the bits that say which keys are null, so that Arrow copies none of them.
     size = max(1, min(CALL_KEYS, -(-count // threads) + 7 & ~7))
-    starts = range(0, max(1, count), size)
-    found: list[Found] = [()] * len(starts)  # type: ignore[list-item]
+    found: list[Found] = [()] * max(1, -(-count // size))  # type: ignore[list-item]
+    parts = iter(range(len(found)))  # each goes to one thread
 
-    def look(thread: int) -> None:
-        for part in range(thread, len(starts), threads):
-            at = starts[part]
-            found[part] = look_up(lookups, [column[at : at + size] for column in keys], names)
+    def look() -> None:
+        try:
+            for part in parts:
+                own = [column[part * size : (part + 1) * size] for column in keys]
+                found[part] = look_up(lookups, own, names)
+        except BaseException:
+            deque(parts, maxlen=0)  # the others go no further
+            raise
 
     if threads == 1:
-        look(0)
+        look()
     else:
         _in_threads(look, threads)
     if len(found) == 1:
         return found[0]
     columns = [
-        pa.chunked_array([chunk for part in parts for chunk in part.chunks])
-        for parts in zip(*(values for _, values in found), strict=True)
+        pa.chunked_array([chunk for part in chunked for chunk in part.chunks])
+        for chunked in zip(*(values for _, values in found), strict=True)
     ]
     return pa.concat_arrays([one for one, _ in found]), columns
 
 
-def _in_threads(look: Callable[[int], None], threads: int) -> None:
-    """Call a function with each number below that of threads: the first in this one."""
+def _in_threads(look: Callable[[], None], threads: int) -> None:
+    """Call a function in so many threads, this one among them, or as many as can be had."""
     with ThreadPoolExecutor(threads - 1, "lookupstore-join") as pool:
         others: list[Future[None]] = []
-        own = [0]
-        for thread in range(1, threads):
-            try:
-                others.append(pool.submit(look, thread))
-            except RuntimeError:  # none is to be had, as when Python ends
-                own.append(thread)
-        for thread in own:
-            look(thread)
+        with suppress(RuntimeError):  # no more are to be had, as when Python ends
+            for _ in range(threads - 1):
+                others.append(pool.submit(look))
+        look()
         for other in others:
             other.result()
 

@@ -85,8 +85,12 @@ class Lookups(ArrowRows):
         """Describe what is looked up in."""
 
     @abstractmethod
-    def verify(self) -> Described:
+    def verify(self, *, progress: bool | None = None) -> Described:
         """Read all of it and check it.
+
+        Args:
+            progress: show a progress bar; None shows it after a second, on a terminal or in a
+                notebook.
 
         Raises:
             CorruptionError: the first thing that is wrong.

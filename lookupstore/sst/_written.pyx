@@ -40,8 +40,9 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
     if len(bodies) != count:
         raise ValueError(f"{len(bodies)} bodies of {count} blocks")
     for i in range(count):
-        block = blocks[i]
-        room += PyBytes_GET_SIZE(block) + TRAILER
+        plain = len(blocks[i])
+        head = head_size(plain, has_lengths)
+        room += payload_size(plain, head + <size_t>len(bodies[i])) + TRAILER
     packed = bytearray(room)
     cdef uint8_t[::1] written = packed
     view = memoryview(packed)
@@ -49,11 +50,13 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
     for i in range(count):
         block = blocks[i]
         plain = PyBytes_GET_SIZE(block)
+        head = head_size(plain, has_lengths)
         start = at
         PyObject_GetBuffer(bodies[i], &body, PyBUF_SIMPLE)
         try:
-            head = ls_varint_size(plain) + (LENGTHS if has_lengths else 0)
-            if head + body.len >= plain - plain // 8:
+            if payload_size(plain, head + <size_t>body.len) + TRAILER > room - at:
+                raise ValueError("a body that has more bytes than it said")
+            if payload_size(plain, head + <size_t>body.len) == plain:
                 used = 0
                 memcpy(out + at, PyBytes_AS_STRING(block), plain)
                 at += plain
@@ -76,6 +79,16 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
     return view[:at], codecs, sizes
 
 
+cdef size_t head_size(size_t plain, bint has_lengths) noexcept nogil:
+    """Bytes before a body."""
+    return ls_varint_size(plain) + (LENGTHS if has_lengths else 0)
+
+
+cdef size_t payload_size(size_t plain, size_t compressed) noexcept nogil:
+    """Bytes of what is stored of a block: all of it where compression saves 12.5 % or less."""
+    return plain if compressed >= plain - plain // 8 else compressed
+
+
 def add_handles(index not None, list last_keys not None, uint64_t offset, list sizes not None):
     """Add a record for each block to the index: its last key, offset and size of the payload.
 
@@ -89,6 +102,8 @@ def add_handles(index not None, list last_keys not None, uint64_t offset, list s
     cdef uint8_t *end
     cdef uint64_t size
     cdef size_t i
+    if len(last_keys) != len(sizes):
+        raise ValueError(f"{len(last_keys)} last keys of {len(sizes)} blocks")
     for i in range(<size_t>len(last_keys)):
         size = sizes[i]
         end = ls_put_varint(ls_put_varint(handle, offset), size)

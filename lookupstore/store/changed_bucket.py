@@ -117,7 +117,7 @@ class BucketChanger:
         self._folder = folder
         self._name = f"{version_id}-{{:05d}}{attempt}"
         self._threads = threads
-        #: Told where rows have come, `RUNS` or `BASES`, and how many, after each batch of them.
+        #: Told how many changes were resolved, for `RUNS`, and how many rows written to `BASES`.
         self.advance: Callable[[str, int], None] | None = None
         self._options = options_of(manifest)
         self._bases = {file.bucket: file for file in manifest.files}
@@ -136,7 +136,14 @@ class BucketChanger:
 
         Raises: what `ResolvedRun.batches` raises.
         """
-        resolved = ResolvedRun(self._manifest, self._reads, rules, incoming, bucket)
+        resolved = ResolvedRun(
+            self._manifest,
+            self._reads,
+            rules,
+            incoming,
+            bucket,
+            self.advance and partial(self.advance, RUNS),
+        )
         file = write_bucket(
             self._folder,
             f"{self._name.format(bucket)}-run",
@@ -144,7 +151,6 @@ class BucketChanger:
             resolved.batches(),
             schemas=self._manifest,
             options=replace(self._options, bloom_fpp=RUN_FPP),
-            advance=self.advance and partial(self.advance, RUNS),
             threads=self._threads,
         )
         if file is None:

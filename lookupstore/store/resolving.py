@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.taking import keep_rows, take
+from lookupstore.progress import Advance
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.store.buckets import BucketReads
@@ -34,6 +35,7 @@ class ResolvedRun:
         rules: of the upsert.
         incoming: the changes.
         bucket: number of the bucket.
+        advance: told how many of the changes are resolved, batch by batch.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class ResolvedRun:
         rules: MergeRules,
         incoming: IncomingChanges,
         bucket: int,
+        advance: Advance | None = None,
     ) -> None:
+        self._advance = advance
         self._manifest = manifest
         self._reads = reads
         self._rules = rules
@@ -63,6 +67,8 @@ class ResolvedRun:
             CorruptionError: the stored bytes are wrong.
         """
         for changed in self._incoming.of_bucket(self._bucket):
+            if self._advance is not None:
+                self._advance(len(changed.rows))
             if self._rules.whole is not None:
                 found, stays, rows = self._whole_rows(changed)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -288,6 +289,7 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 
     def named(*args: Any) -> joins.Found:
         names.add(threading.current_thread().name)
+        time.sleep(0.002)  # that others begin before this one has done it all
         return look_up(*args)
 
     monkeypatch.setattr(joins, "THREAD_KEYS", 50)
@@ -348,6 +350,28 @@ def test_a_thread_that_fails(tmp_path: Path, seed: int, in_threads: set[str]) ->
         pytest.raises(lookupstore.CorruptionError, match=file.name),
     ):
         store.join(facts, "id")
+
+
+def test_an_error_ends_all_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_threads: set[str]
+) -> None:
+    """The others go no further when one has failed."""
+    monkeypatch.setattr(joins, "CALL_KEYS", 8)
+    table = pa.table({"id": pa.array(range(300), pa.int64()), "name": ["x"] * 300})
+    calls: list[int] = []
+    look_up = joins.look_up
+
+    def failing(*args: Any) -> joins.Found:
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError("injected")
+        return look_up(*args)
+
+    monkeypatch.setattr(joins, "look_up", failing)
+    with lookupstore.build(table, tmp_path / "store", key="id") as store:
+        with pytest.raises(OSError, match="injected"):
+            store.join(pa.table({"id": range(3000)}), "id")
+        assert len(calls) <= 6  # of 375
 
 
 def _refuse(thread: threading.Thread) -> None:

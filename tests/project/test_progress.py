@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,8 +70,9 @@ def test_bars_are_told_of_all_that_is_done(tmp_path: Path, bars: list[list[Any]]
     assert told() == [("Checking", 3000, "rows", 3000)]
 
     # A run for each bucket, then one that is merged into its base at once.
-    store = store.upsert(table_of(2990, 20), deletes=[1, 2], max_run_share=9)
-    assert told() == [("Reading", 20, "rows", 20), ("Writing changes", 22, "rows", 22)]
+    twice = pa.concat_tables([table_of(2990, 20)] * 2)
+    store = store.upsert(twice, deletes=[1, 2, 7777], max_run_share=9)
+    assert told() == [("Reading", 40, "rows", 40), ("Writing changes", 43, "rows", 43)]
     store.verify()
     assert told() == [("Checking", 3022, "rows", 3022)]
     store = store.upsert(deletes=[3], max_runs=0)
@@ -138,12 +140,15 @@ def test_a_bar_that_is_late(
     monkeypatch.setattr(progress, "is_watched", lambda: True)
     monkeypatch.setattr(progress, "LATE", 0.2)
 
+    stdout = sys.stdout
+
     def work(seconds: float, show: bool | None = None) -> str:
         with progress.progress_bars(show, late=True) as open_bar:
             assert open_bar is not None
             advance = open_bar("Working", 2)
             advance(1)
             time.sleep(seconds)
+            assert sys.stdout is stdout  # it is the program's
             advance(1)
         return capfd.readouterr().err
 

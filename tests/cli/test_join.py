@@ -174,7 +174,7 @@ def test_a_bar_ends_before_an_error_is_said(
     open_bars = []
 
     @contextmanager
-    def bars(show: bool | None = None) -> Iterator[Any]:
+    def bars(show: bool | None = None, *, late: bool = False) -> Iterator[Any]:
         open_bars.append(1)
         try:
             yield lambda title, total: lambda rows: None

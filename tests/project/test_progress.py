@@ -140,15 +140,12 @@ def test_a_bar_that_is_late(
     monkeypatch.setattr(progress, "is_watched", lambda: True)
     monkeypatch.setattr(progress, "LATE", 0.2)
 
-    stdout = sys.stdout
-
     def work(seconds: float, show: bool | None = None) -> str:
         with progress.progress_bars(show, late=True) as open_bar:
             assert open_bar is not None
             advance = open_bar("Working", 2)
             advance(1)
             time.sleep(seconds)
-            assert sys.stdout is stdout  # it is the program's
             advance(1)
         return capfd.readouterr().err
 
@@ -167,6 +164,27 @@ def test_a_bar_that_is_late(
         assert capfd.readouterr().err == ""
         store.verify(progress=True)
         assert "Checking" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("show", [None, True])
+def test_a_bar_leaves_the_programs_output_alone(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, show: bool | None
+) -> None:
+    """What is printed while a bar is seen on a terminal goes where the program has it go."""
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(progress, "LATE", 0.1)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes that for a terminal
+    streams = sys.stdout, sys.stderr
+    with progress.progress_bars(show, late=True) as open_bar:
+        assert open_bar is not None
+        open_bar("Working", 2)(1)
+        time.sleep(0.5)
+        assert (sys.stdout, sys.stderr) == streams
+        print("printed", flush=True)
+    assert (sys.stdout, sys.stderr) == streams
+    out, err = capfd.readouterr()
+    assert out == "printed\n"
+    assert "Working" in err
 
 
 def test_a_late_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,10 @@ class Bars(Protocol):
         ...
 
 
+def not_shown(done: float) -> None:
+    """Move no bar: what takes the place of an `Advance` where nobody would see one."""
+
+
 # A verb that mostly ends before this many seconds shows a bar only if it goes on after them.
 LATE = 1.0
 # Seconds between two looks at a bar in a notebook, and how many characters it is wide there.

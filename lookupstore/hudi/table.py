@@ -5,11 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -540,8 +541,7 @@ class HudiTable(ArrowRows):
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
         """
-        write, chosen = self._write(options, dry_run, UPSERT)
-        return self.after_write(write.upsert(rows), chosen)
+        return self._written(options, dry_run, UPSERT, lambda write: write.upsert(rows))
 
     def insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -555,8 +555,7 @@ class HudiTable(ArrowRows):
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        write, chosen = self._write(options, dry_run, INSERT)
-        return self.after_write(write.insert(rows), chosen)
+        return self._written(options, dry_run, INSERT, lambda write: write.insert(rows))
 
     def bulk_insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -570,8 +569,7 @@ class HudiTable(ArrowRows):
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        write, chosen = self._write(options, dry_run, BULK_INSERT)
-        return self.after_write(write.bulk_insert(rows), chosen)
+        return self._written(options, dry_run, BULK_INSERT, lambda write: write.bulk_insert(rows))
 
     def delete(
         self,
@@ -617,25 +615,32 @@ class HudiTable(ArrowRows):
                 f"delete: {'neither' if keys is None else 'both'} of keys and where; give keys, or "
                 "where=FILTER for the rows for which it is true"
             )
-        write, chosen = self._write(options, dry_run, DELETE)
         if where is None:
-            return self.after_write(write.delete(keys), chosen)
-        rows = plan_matching(write.view, where)
-        return self.after_write(write.delete_stored(rows.found(), rows.current), chosen)
+            return self._written(options, dry_run, DELETE, lambda write: write.delete(keys))
+        delete_matching = partial(_delete_matching, where=where)
+        return self._written(options, dry_run, DELETE, delete_matching)
 
     def insert_overwrite(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
-        write, chosen = self._write(options, dry_run, INSERT_OVERWRITE)
-        return self.after_write(write.overwrite(rows, whole_table=False), chosen)
+        return self._written(
+            options,
+            dry_run,
+            INSERT_OVERWRITE,
+            lambda write: write.overwrite(rows, whole_table=False),
+        )
 
     def insert_overwrite_table(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
-        write, chosen = self._write(options, dry_run, INSERT_OVERWRITE_TABLE)
-        return self.after_write(write.overwrite(rows, whole_table=True), chosen)
+        return self._written(
+            options,
+            dry_run,
+            INSERT_OVERWRITE_TABLE,
+            lambda write: write.overwrite(rows, whole_table=True),
+        )
 
     def delete_partition(
         self,
@@ -654,8 +659,9 @@ class HudiTable(ArrowRows):
         Raises:
             KeyError: the table does not have a partition.
         """
-        write, chosen = self._write(options, dry_run, DELETE_PARTITION)
-        return self.after_write(write.delete_partitions(partitions), chosen)
+        return self._written(
+            options, dry_run, DELETE_PARTITION, lambda write: write.delete_partitions(partitions)
+        )
 
     def cluster(
         self,
@@ -724,7 +730,16 @@ class HudiTable(ArrowRows):
         view = self.writable(chosen, dry_run=dry_run)
         if where is not None:
             partitions = partitions_of(view, where, partitions)
-        return cluster(view, choice, partitions, chosen, incremental=incremental, dry_run=dry_run)
+        with progress_bars(chosen.progress, late=True) as bars:
+            return cluster(
+                view,
+                choice,
+                partitions,
+                chosen,
+                incremental=incremental,
+                dry_run=dry_run,
+                bars=bars,
+            )
 
     def layout_health(
         self, columns: str | Sequence[str] | None = None, *, by_partition: bool = False
@@ -883,11 +898,19 @@ class HudiTable(ArrowRows):
             errors.append(said)
             warnings.warn(f"{self._location.uri}: {said}", stacklevel=4)
 
-    def _write(
-        self, given: GivenOptions | None, dry_run: bool, operation: str
-    ) -> tuple[Write, WriteOptions]:
+    def _written(
+        self,
+        given: GivenOptions | None,
+        dry_run: bool,
+        operation: str,
+        work: Callable[[Write], WriteResult],
+    ) -> WriteResult:
+        """Write, and do what follows; `operation` is Hudi's name."""
         options = given_options(given, self._options, operation)
-        return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run), options
+        with progress_bars(options.progress, late=True) as bars:
+            view = self.writable(options, dry_run=dry_run)
+            result = work(Write(view, options, dry_run=dry_run, bars=bars))
+        return self.after_write(result, options)
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the base file and row of their keys.
@@ -1181,6 +1204,11 @@ class HudiTable(ArrowRows):
             view = prepared(view, metadata)
             self._options = view.options
             yield view, held
+
+
+def _delete_matching(write: Write, where: Filter) -> WriteResult:
+    rows = plan_matching(write.view, where)
+    return write.delete_stored(rows.found(), rows.current)
 
 
 def _folder_name(location: Location) -> str:

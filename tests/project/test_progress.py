@@ -19,7 +19,8 @@ from support.remote import Remote
 import lookupstore
 from lookupstore import progress
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.hudi import HudiTable
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.write.partitioner import FileSizing
 
 VERBS = [
     importlib.import_module(f"lookupstore.{name}")
@@ -118,6 +119,7 @@ def test_bars_of_files_and_tables(tmp_path: Path, bars: list[list[Any]]) -> None
     table = HudiTable.create(tmp_path / "t", table_of(0, 1), record_key="id")
     for start in (0, 50):
         table.upsert(table_of(start, 100))
+    bars.clear()
     checks: list[tuple[Any, int]] = [
         (ColumnarFiles(paths, key="id"), sum(path.stat().st_size for path in paths)),
         (table, sum(group.current.bytes for group in table.file_groups())),
@@ -131,6 +133,62 @@ def test_bars_of_files_and_tables(tmp_path: Path, bars: list[list[Any]]) -> None
         bars.clear()
         checked.verify(progress=False)
         assert not bars
+
+
+def test_bars_of_writes(tmp_path: Path, bars: list[list[Any]]) -> None:
+    def told() -> list[tuple[Any, ...]]:
+        seen = [tuple(bar) for bar in bars]
+        bars.clear()
+        return seen
+
+    def rows_of(start: int, count: int) -> pa.Table:
+        table = table_of(start, count)
+        return table.append_column("half", pa.array([f"{one % 2}" for one in range(count)]))
+
+    table = HudiTable.create(tmp_path / "t", rows_of(0, 1), record_key="id", partition_by="half")
+    table.upsert(rows_of(0, 100))
+    # There are no files to look for keys in.
+    assert told() == [("Reading", 100, "rows", 100), ("Writing", 2, "files", 2)]
+    # A third file, which has none of the keys that come, and is not opened.
+    table.insert(rows_of(1000, 1), options=WriteOptions(sizing=FileSizing(small_file_limit=0)))
+    assert told() == [("Reading", 1, "rows", 1), ("Writing", 1, "files", 1)]
+    table.upsert(rows_of(0, 100).slice(0, 4).to_reader())
+    assert told() == [
+        ("Reading", None, "rows", 4),
+        ("Finding keys", 3, "files", 3),
+        ("Writing", 2, "files", 2),
+    ]
+    table.delete([5, 7, 7777])
+    assert told() == [
+        ("Reading", 3, "rows", 3),
+        ("Finding keys", 3, "files", 3),
+        ("Writing", 1, "files", 1),
+    ]
+    table.delete(where="id < 2")
+    assert told() == [("Writing", 2, "files", 2)]
+    for sort_mode in ("none", "global_sort"):
+        table.bulk_insert(rows_of(2000, 10), options=WriteOptions(sort_mode=sort_mode))
+        assert told() == [("Reading", 10, "rows", 10)]
+    before = len(table.file_groups())
+    table.cluster("id")
+    assert told() == [("Sorting", before, "files", before), ("Writing", 2, "files", 2)]
+    table.delete_partition("1")
+    assert told() == []
+    table.insert_overwrite(rows_of(0, 10))
+    assert told() == [("Reading", 10, "rows", 10), ("Writing", 2, "files", 2)]
+    # More than there is memory for is looked for piece by piece, as it is read.
+    many = 60_000
+    table.upsert(rows_of(0, many), options=WriteOptions(memory=1 << 20))
+    reading, writing = told()
+    assert reading == ("Reading", many, "rows", many)
+    assert writing[0] == "Writing"
+    assert writing[1] == writing[3] >= 2
+    table.upsert(rows_of(0, 10), dry_run=True)
+    assert [one[0] for one in told()] == ["Reading", "Finding keys"]
+    quiet = WriteOptions(progress=False)
+    table.upsert(rows_of(0, 10), options=quiet)
+    table.cluster("id", options=quiet)
+    assert told() == []
 
 
 def test_a_bar_that_is_late(

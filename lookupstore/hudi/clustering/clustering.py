@@ -31,6 +31,7 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Outcome, Transaction, begun_clustering
+from lookupstore.progress import Bars
 
 
 class PartitionsRewrite(Protocol):
@@ -73,6 +74,7 @@ def cluster(
     incremental: bool,
     dry_run: bool,
     rewriting: Rewriting | None = None,
+    bars: Bars | None = None,
 ) -> ClusterResult:
     """Put the rows of a table in order, in new file groups.
 
@@ -86,6 +88,7 @@ def cluster(
         incremental: go on with the layouts that are kept, of new files and of those that overlap.
         dry_run: only find out what it would do.
         rewriting: makes a writer of the new files that is elsewhere; None: this process is it.
+        bars: opens progress bars of this process; None: nobody would see them.
 
     Raises: what `plan_clustering`, `Rewrite.write`, `begun_clustering` and `Transaction.complete`
         do.
@@ -111,7 +114,9 @@ def cluster(
                 return _result(None, plan, 0, 0, (), 0, steps)
             planned = requested(view.location, plan, choice)
             transaction = stack.enter_context(begun_clustering(view, planned))
-        begin = partial(Rewrite, incremental=incremental) if rewriting is None else rewriting
+        begin = rewriting
+        if begin is None:
+            begin = partial(Rewrite, incremental=incremental, bars=bars)
         rewrite = begin(view, choice, options, transaction, steps)
         stats = rewrite.write_all(plan.partitions)
         gone = {one.group for one in plan.slices}

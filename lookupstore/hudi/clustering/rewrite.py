@@ -31,6 +31,7 @@ from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.processors import processors
+from lookupstore.progress import Advance, Bars, not_shown
 from lookupstore.sorting.ranges import RangeSorter, cuts_of
 from lookupstore.storage.location import Location
 
@@ -50,6 +51,7 @@ class Rewrite:
         transaction: of the clustering.
         steps: whose times are taken.
         incremental: whether layouts are kept, so that a later one goes on with them.
+        bars: opens progress bars; None: nobody would see them.
     """
 
     def __init__(
@@ -61,7 +63,11 @@ class Rewrite:
         steps: Steps,
         *,
         incremental: bool,
+        bars: Bars | None = None,
     ) -> None:
+        self._bars = bars
+        self._sorted: Advance = not_shown
+        self._written: Advance = not_shown
         self._incremental = incremental
         self._location = view.location
         self._schema = view.table_schema
@@ -83,6 +89,9 @@ class Rewrite:
 
     def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
         """Write the files of all partitions, one after the other; raises what `write` does."""
+        if self._bars is not None:
+            self._sorted = self._bars("Sorting", sum(len(one.slices) for one in plans), "files")
+            self._written = self._bars("Writing", sum(one.files for one in plans), "files")
         return [stat for one in plans for stat in self.write(one)]
 
     def write(self, plan: PartitionPlan) -> list[WriteStat]:
@@ -158,6 +167,7 @@ class Rewrite:
     def _read(self, slices: Sequence[FileSlice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for one in slices:
             yield from stored_batches(SliceRows(self._location, one, schema, threads=True))
+            self._sorted(1)
 
     def _write(
         self,
@@ -208,6 +218,7 @@ class Rewrite:
                     rest = batch.slice(taken.num_rows) if taken.num_rows < len(batch) else None
                     into.add(taken.columns)
             stats.append(stat_of(into.result(), None, RowCounts(into.rows, into.rows)))
+            self._written(1)
         return stats
 
 

@@ -5,7 +5,7 @@ Source: org.apache.hudi.index.HoodieIndex (tagLocation), HoodieIndexUtils.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,6 +21,7 @@ from lookupstore.hudi.index.interface import KeyIndex, PreparedIndex
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.view import TableView
+from lookupstore.progress import Advance, not_shown
 
 Rows = npt.NDArray[np.int64]
 
@@ -59,6 +60,7 @@ def tag(
     index: str | KeyIndex = "bloom",
     slices: Sequence[FileSlice] | None = None,
     repeated: bool = False,
+    bar: Callable[[int], Advance] | None = None,
 ) -> Tagged:
     """Find the current base file, and the row in it, of each key.
 
@@ -72,6 +74,7 @@ def tag(
             are listed.
         repeated: whether every row of a key counts that the table has more than once, with an index
             for all partitions also in several of them.
+        bar: opens a progress bar of that many files; None: nobody would see it.
 
     Raises:
         ValueError: a key is null or empty, a partition is null, or there are more of the ones than
@@ -107,12 +110,17 @@ def tag(
     )
     if isinstance(chosen, PreparedIndex):
         chosen.prepare(view, files, tally)
+    advance = not_shown if bar is None else bar(len(files))
     places = _Places(view, files, column, repeated)
     for task in tasks:
         wanted = column if task.rows is None else column.take(pa.array(task.rows))
+        looked_at = 0
         for hits in chosen.locate(view, task.files, wanted, tally):
             rows = hits.rows if task.rows is None else task.rows[hits.rows]
             places.put(task.first + hits.file, rows, hits.positions)
+            looked_at += 1
+            advance(1)
+        advance(len(task.files) - looked_at)  # others were ruled out before
     tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
     return places.tagged(tally.funnel())
 

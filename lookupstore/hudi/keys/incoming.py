@@ -197,6 +197,8 @@ class IncomingRows:
         #: The table's columns, after the rows are written.
         self.schema: TableSchema = _schema(self._source, known, options, evolve)
         self._has_flags = IS_DELETED in self._source.schema.names
+        #: Counts the rows without reading them, or gives None where that is not cheap.
+        self.count_rows: Callable[[], int | None] = self._source.count_rows
         #: Rows that were read.
         self.read: int = 0
 
@@ -558,6 +560,8 @@ class IncomingKeys:
             if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
                 raise _no_value_of_error("keys", source.schema.field(name), columns)
         self._schema = pa.schema([columns.field(name) for name in wanted])
+        #: Counts the keys without reading them, or gives None where that is not cheap.
+        self.count_rows: Callable[[], int | None] = source.count_rows
         #: Keys that were read.
         self.read: int = 0
 

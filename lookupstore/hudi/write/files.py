@@ -38,6 +38,7 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.processors import processors
+from lookupstore.progress import Advance
 from lookupstore.storage.location import Location
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
@@ -167,19 +168,23 @@ class FileWrites:
         self._ordering = ordering_of(view.options)
         self._is_alone = True
 
-    def write(self, files: Sequence[FilePlan]) -> list[WriteStat]:
-        """Write all, and return what is said of each."""
+    def write(self, files: Sequence[FilePlan], advance: Advance) -> list[WriteStat]:
+        """Write all, and return what is said of each; `advance` is told of each that is there."""
+
+        def write_one(number: int) -> WriteStat:
+            stat = self.one(number, files[number])
+            advance(1)
+            return stat
+
         threads = min(self._options.threads or processors(), len(files))
         # Arrow's own threads help one file; several files have one each.
         self._is_alone = threads < 2
         if self._is_alone:
-            return [self.one(number, file) for number, file in enumerate(files)]
+            return [write_one(number) for number in range(len(files))]
         # The largest first, so that no thread is left alone with one at the end.
         order = sorted(range(len(files)), key=lambda number: -_work(files[number]))
         with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
-            stats = dict(
-                zip(order, pool.map(self.one, order, map(files.__getitem__, order)), strict=True)
-            )
+            stats = dict(zip(order, pool.map(write_one, order), strict=True))
         return [stats[number] for number in range(len(files))]
 
     def one(self, number: int, plan: FilePlan, attempt: str = "0-0", folder: str = "") -> WriteStat:

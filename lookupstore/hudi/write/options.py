@@ -79,6 +79,8 @@ class WriteOptions:
         sizing: of files.
         format: of base files.
         threads: files that are written at the same time; None: as many as there are processors.
+        progress: show progress bars; None shows them after a second, on a terminal or in a
+            notebook. Spark has bars of its own.
         extra_metadata: texts by name, which the commit stores.
         new_file_id: gives the id of each new file group.
         clock: tells the time; None: that of the machine.
@@ -100,6 +102,7 @@ class WriteOptions:
     sizing: FileSizing = field(default_factory=FileSizing)
     format: FileFormat = field(default_factory=FileFormat)
     threads: int | None = None
+    progress: bool | None = None
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     new_file_id: Callable[[], str] = new_file_id
     clock: Clock | None = None

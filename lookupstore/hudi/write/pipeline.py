@@ -38,6 +38,7 @@ from lookupstore.hudi.write.plan import (
 from lookupstore.hudi.write.result import ChangedFiles, GivenRows, WriteResult
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import KeysToInsert, Outcome, Transaction, begun
+from lookupstore.progress import Advance, Bars, not_shown
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,14 @@ class FoundRows(ABC):
 
     @abstractmethod
     def write(
-        self, files: Sequence[PlannedFile], transaction: Transaction
+        self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> Sequence[WrittenFile]:
         """Write the files of the buckets that have rows, and give them their names.
 
         Args:
             files: of the buckets that `assign` named.
             transaction: of the write.
+            advance: is told of each file when it is written, if that is known.
         """
 
     @abstractmethod
@@ -106,11 +108,13 @@ class Pipeline:
     Args:
         view: the table as it is now, which can be written to.
         options: of the write.
+        bars: opens progress bars; None: nobody would see them.
     """
 
-    def __init__(self, view: TableView, options: WriteOptions) -> None:
+    def __init__(self, view: TableView, options: WriteOptions, bars: Bars | None = None) -> None:
         self._view = view
         self._options = options
+        self._bars = bars
         #: The rows of the write.
         self.given: GivenRows = GivenRows()
         #: How many files there are; None: unknown.
@@ -120,6 +124,12 @@ class Pipeline:
         self.step: Callable[[str], AbstractContextManager[None]] = steps.step
         #: That steps took, by name.
         self.seconds: dict[str, float] = steps.seconds
+
+    def bar(self, title: str, total: Callable[[], int | None], unit: str = "rows") -> Advance:
+        """Open a progress bar if somebody would see it, and return what moves it; see `Bars`."""
+        if self._bars is None or (count := total()) == 0:
+            return not_shown
+        return self._bars(title, count, unit)
 
     def plan(self, operation: str, rows: FoundRows, replaced: Replaced | None = None) -> WritePlan:
         """Plan the files of a write.
@@ -170,7 +180,8 @@ class Pipeline:
         check_not_clustered(self._view, {one.group: () for one in gone})
         with begun(self._view, plan.operation, plan.profile(), replaces=replaces) as transaction:
             with self.step("write"):
-                written = rows.write(plan.files, transaction)
+                advance = self.bar("Writing", lambda: len(plan.files), "files")
+                written = rows.write(plan.files, transaction, advance)
             inserts = any(load.inserts for load in plan.loads.values())
             # Rows of an overwrite come in the place of whatever is there.
             are_new = inserts and self._options.looks_up(plan.operation)

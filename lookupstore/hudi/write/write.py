@@ -62,6 +62,7 @@ from lookupstore.hudi.write.rows.stored import (
     joined_rows,
 )
 from lookupstore.hudi.write.transaction import Outcome, Transaction
+from lookupstore.progress import Advance, Bars
 from lookupstore.sorting.runs import MIN_MEMORY
 
 # The keys of a piece of rows that are looked for at once take several times their bytes.
@@ -75,15 +76,20 @@ class Write:
         view: the table as it is now, which can be written to.
         options: of the write.
         dry_run: only find out what it would do.
+        bars: opens progress bars; None: nobody would see them.
     """
 
-    def __init__(self, view: TableView, options: WriteOptions, *, dry_run: bool) -> None:
+    def __init__(
+        self, view: TableView, options: WriteOptions, *, dry_run: bool, bars: Bars | None = None
+    ) -> None:
         self._view = view
         self._options = options
         self._dry_run = dry_run
         self._index = index_of(options.index)
-        self._pipeline = Pipeline(view, options)
+        self._pipeline = Pipeline(view, options, bars)
         self._slices: list[FileSlice] | None = None
+        # Of rows that are looked for piece by piece, the bar of reading tells.
+        self._at_once = False
 
     @property
     def view(self) -> TableView:
@@ -187,7 +193,7 @@ class Write:
         self, rows: IncomingRows, order: RowOrder | LayoutOrder | None
     ) -> Generator[Stretch, None, None]:
         """Yield the rows of a bulk insert as they are written."""
-        given = (incoming.without_deleted() for incoming in rows.batches())
+        given = (incoming.without_deleted() for incoming in self._read(rows))
         if order is None:
             yield Stretch(given)
         else:
@@ -208,6 +214,14 @@ class Write:
             ordering=ordering,
             errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
+
+    def _read(self, given: IncomingRows | IncomingKeys) -> Iterator[Incoming]:
+        """Yield rows as they come, and tell a bar of them."""
+        advance, before = self._pipeline.bar("Reading", given.count_rows), 0
+        for incoming in given.batches():
+            advance(given.read - before)
+            before = given.read
+            yield incoming
 
     @property
     def _current(self) -> list[FileSlice]:
@@ -248,7 +262,7 @@ class Write:
         combines = explicit or options.combines(operation)
         schema = view.table_schema if isinstance(given, IncomingKeys) else given.schema
         columns = pa.schema([]) if explicit else schema.columns
-        batches = given.batches()
+        batches = self._read(given)
         with step("read"):
             parts, fit = held(batches, options.memory)
         if fit:
@@ -257,6 +271,7 @@ class Write:
                 if combines:
                     incoming = incoming.combined(view.options, everywhere=everywhere)
             counts.count(given.read, len(incoming))
+            self._at_once = True
             incoming, places = find(incoming)
             with step("plan"):
                 rows = MemoryRows(
@@ -375,7 +390,11 @@ class Write:
                 index=self._index,
                 slices=self._current,
                 repeated=True,
+                bar=self._files_bar if self._at_once else None,
             )
+
+    def _files_bar(self, files: int) -> Advance:
+        return self._pipeline.bar("Finding keys", lambda: files, "files")
 
     def _run(
         self,

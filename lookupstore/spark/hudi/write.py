@@ -58,6 +58,7 @@ from lookupstore.hudi.write import (
     bulk_order,
     given_options,
 )
+from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.hudi.bulk import bulk_insert, insert_rows
 from lookupstore.spark.hudi.files import (
@@ -349,7 +350,9 @@ class _SparkRows(FoundRows):
         self._packing = packing
         return range(len(packing.buckets))
 
-    def write(self, files: Sequence[PlannedFile], transaction: Transaction) -> list[WrittenFile]:
+    def write(
+        self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
+    ) -> list[WrittenFile]:
         """Let tasks write the files, and give one file of each group its name."""
         packing, known = self._packing, self._task
         task = FileTask(known, tuple(files), self._format, transaction.time, self._done)

@@ -209,8 +209,8 @@ def test_two_who_insert_one_key(
     write = file_writes.FileWrites.write
     between: list[Any] = []
 
-    def slow(self: Any, files: Any) -> Any:
-        stats = write(self, files)
+    def slow(self: Any, files: Any, advance: Any) -> Any:
+        stats = write(self, files, advance)
         if between:
             between.pop()()
         return stats

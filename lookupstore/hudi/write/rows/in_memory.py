@@ -25,6 +25,7 @@ from lookupstore.hudi.write.partitioner import Bucket, Load, Packing, workload
 from lookupstore.hudi.write.pipeline import FoundRows, WrittenFile
 from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.progress import Advance
 
 Rows = npt.NDArray[np.int64]
 
@@ -128,7 +129,7 @@ class MemoryRows(FoundRows):
         return [bucket.number for bucket, _ in self._assigned]
 
     def write(
-        self, files: Sequence[PlannedFile], transaction: Transaction
+        self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> Sequence[WrittenFile]:
         """Write the files of the buckets, some at the same time."""
         plans = [
@@ -146,7 +147,7 @@ class MemoryRows(FoundRows):
         )
         return [
             WrittenFile(plan.file, stat, self._keys(plan.rows.all[:SAMPLE]))
-            for plan, stat in zip(plans, writes.write(plans), strict=True)
+            for plan, stat in zip(plans, writes.write(plans, advance), strict=True)
         ]
 
     def keys_to_insert(self) -> InsertedKeys:

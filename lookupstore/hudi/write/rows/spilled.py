@@ -47,6 +47,7 @@ from lookupstore.hudi.write.rows.packing import (
     incoming_of,
 )
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.progress import Advance
 from lookupstore.sorting.runs import BATCH_BYTES, MIN_MEMORY, RunSorter, SpillFile
 
 # Where a row is: its file among the current ones, or -1, and its row in that.
@@ -173,7 +174,7 @@ class SpilledRows(FoundRows):
         return [number for number, _, _ in self._assigned]
 
     def write(
-        self, files: Sequence[PlannedFile], transaction: Transaction
+        self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> Sequence[WrittenFile]:
         """Write the files of the buckets, one after the other."""
         assert self._sorted is not None
@@ -192,6 +193,7 @@ class SpilledRows(FoundRows):
             inserts = _SpilledInserts(stream, self._columns, new)
             stat = slices.write(number, file, changes, inserts, threads=True)
             written.append(WrittenFile(file, stat, stream.keys))
+            advance(1)
         return written
 
     def keys_to_insert(self) -> SpilledKeys:

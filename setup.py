@@ -98,6 +98,7 @@ MODULES = {
     "lookupstore.storage._writeback": [],
     "lookupstore.sst._answers": SEARCH,
     "lookupstore.sst._batch": SEARCH,
+    "lookupstore.sst._lookup": [one for one in SEARCH if one not in ("ls_batch", "ls_changes")],
     "lookupstore.sst._spread": [],
     "lookupstore.sorting._merge": ["ls_merge", "ls_gather"],
     "lookupstore.sorting._sort": [

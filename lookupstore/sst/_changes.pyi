@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import Self, disjoint_base
 
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._lookup import Lookup
 
 MOST_RUNS: int
 MOST_BYTES: int

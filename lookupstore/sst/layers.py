@@ -9,9 +9,10 @@ from typing import Any
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import LookupStoreError
 from lookupstore.sst._answers import Answers
-from lookupstore.sst._batch import Filters, Layer, Lookup, answer
+from lookupstore.sst._batch import Filters, Layer, answer
 from lookupstore.sst._changes import MOST_BYTES, MOST_RUNS, Changes
 from lookupstore.sst._filter import Filter, FilterBuilder
+from lookupstore.sst._lookup import Lookup
 from lookupstore.sst.reader import Reader, lookup_of
 
 # Bytes for 32 keys of several runs of changes in the filter for all of them. With more it would be

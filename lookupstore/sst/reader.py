@@ -19,10 +19,11 @@ from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._answers import Answers
-from lookupstore.sst._batch import Layer, Lookup, answer
+from lookupstore.sst._batch import Layer, answer, contains, values_at
 from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
+from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
@@ -357,11 +358,11 @@ class Reader(Mapping[bytes, bytes]):
         """
         if not isinstance(keys, BinaryColumn):
             keys = BinaryColumn(keys, "keys")
-        return self._search().values(keys)
+        return values_at(self._search(), keys)
 
     def contains(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array of length n."""
-        return self._search().contains(BinaryColumn(keys, "keys"))
+        return contains(self._search(), BinaryColumn(keys, "keys"))
 
     @keyword_only
     def scan(

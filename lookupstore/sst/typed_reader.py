@@ -12,6 +12,7 @@ from lookupstore.compacted._codec import BadRowError
 from lookupstore.compacted.schema import Types
 from lookupstore.errors import CorruptionError
 from lookupstore.keywords import keyword_only
+from lookupstore.sst._batch import contains
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import Reader
 from lookupstore.sst.stored import Fill
@@ -78,7 +79,7 @@ class TypedReader(Reader):
 
     def contains(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array; keys as of `lookup`."""
-        return self._search().contains(self._types.asked_keys(keys))
+        return contains(self._search(), self._types.asked_keys(keys))
 
     @keyword_only
     def scan(

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._batch import contains
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
+from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
 from lookupstore.sst.stored import StoredFile
@@ -104,7 +105,7 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
 def check_keys(file: StoredFile, lookup: Lookup, block: Block) -> None:
     """Check that a lookup finds every key of a block: filter, index and search agree."""
     keys, _ = block.to_arrow(0, len(block))
-    found = lookup.contains(BinaryColumn(keys)).true_count
+    found = contains(lookup, BinaryColumn(keys)).true_count
     if found != len(block):
         raise CorruptionError(
             file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{found}"

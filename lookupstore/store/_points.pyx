@@ -20,7 +20,7 @@ from lookupstore.arrow._binary cimport (
 from lookupstore.keys._one cimport NO_KEY, WRITTEN, KeyEncoder, Outcome
 from lookupstore.rows._one cimport RowDecoder
 from lookupstore.sst._answers cimport Answers
-from lookupstore.sst._batch cimport Lookup
+from lookupstore.sst._lookup cimport Lookup
 
 cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil

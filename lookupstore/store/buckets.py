@@ -25,7 +25,7 @@ from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, joined, merge
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found, Values
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import hashed_keys, lookup_of, scan_after

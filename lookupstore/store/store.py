@@ -819,6 +819,18 @@ def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
     return has_same_rows(newer._location, store._manifest, newer._manifest)
 
 
+def parent_of(store: LookupStore) -> VersionName | None:
+    """Return the name of the version that a store's is a change of; None: it was built, or is gone.
+
+    Raises:
+        OSError: the object store does not answer.
+    """
+    parent = store._manifest.parent
+    if parent is None:
+        return None
+    return next((name for name in list_names(store._location) if name.id == parent), None)
+
+
 def open_files(
     location: Location,
     version: int | VersionName | None,

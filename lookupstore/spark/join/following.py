@@ -1,8 +1,8 @@
 """Which open version of a store answers in a worker, while a compacted one is on its way.
 
-Of a compacted bucket all bytes are new, and no row is. So a worker whose host has all of the
-version before goes on with that one, and fetches the new files in a thread: all tasks of a query
-answer the same, whichever of the two they ask.
+Of a compacted bucket all bytes are new, and no row is. So where a host has all of the version
+before, its workers go on with that one, also those that begin only now, and fetch the new files in
+a thread: all tasks of a query answer the same, whichever of the two they ask.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import functools
 import logging
 import threading
 
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
-from lookupstore.store.store import LookupStore, can_stand_in, fetch_all, is_here
+from lookupstore.store.store import LookupStore, can_stand_in, fetch_all, is_here, parent_of
+
+#: A worker serves many queries; the files of stores that it no longer uses are closed.
+STORES_KEPT = 16
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +34,10 @@ class Following:
         """Return the store that answers in place of a chosen version, with the same rows."""
         with self._lock:
             older = self._answering
+            if older is None:
+                older = _before(chosen)
             if older is not None and older is not chosen and self._goes_on(older, chosen):
+                self._answering = older
                 return older
             self._answering, self._coming = chosen, None
             return chosen
@@ -51,6 +57,35 @@ class Following:
         # One that brings another version goes on: its files may be those of this one, too.
         self._coming = fetch_all(chosen)
         return True
+
+
+def _before(chosen: LookupStore) -> LookupStore | None:
+    """Return the version that one is a change of, if another worker may have brought it here."""
+    try:
+        name = None if is_here(chosen) else parent_of(chosen)
+        return name and opened_version(chosen.location, name.number, name.id)
+    except (OSError, LookupStoreError) as error:
+        _log.warning("%s: version %d answers at once: %s", chosen.path, chosen.version, error)
+        return None
+
+
+@functools.lru_cache(maxsize=STORES_KEPT)
+def opened_version(location: Location, version: int, store_id: str) -> LookupStore:
+    """Open a version of a store, once per process."""
+    try:
+        store = LookupStore(location, version=version)
+    except FileNotFoundError as error:
+        raise StaleStoreError(
+            f"{error}; the join was planned on it: call lookup_join again, or retain versions for "
+            "longer"
+        ) from None
+    if store.id != store_id:
+        store.close()
+        raise StaleStoreError(
+            f"{location.uri}: replaced since the join was planned (it was {store_id}, now it is "
+            f"{store.id}); call lookup_join again"
+        )
+    return store
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.schema import KeySchema
-from lookupstore.spark.join.following import following
+from lookupstore.spark.join.following import STORES_KEPT, following, opened_version
 from lookupstore.spark.join.freshness import Chosen, Freshness
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles, files_of
@@ -26,10 +26,6 @@ from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import TableLookup
-
-# A worker serves many queries; the files of stores that it no longer uses are closed.
-_STORES_KEPT = 16
-
 
 #: What answers keys as it was when the join was planned: it is pickled as that.
 AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
@@ -228,26 +224,7 @@ def _names() -> tuple[str, str]:
     return str(context.getLocalProperty("spark.app.id") or ""), query
 
 
-@functools.lru_cache(maxsize=_STORES_KEPT)
+@functools.lru_cache(maxsize=STORES_KEPT)
 def _kept(planned: AsPlanned) -> AsPlanned:
     """Return the first of equal ones, whose lookup files are open."""
     return planned
-
-
-@functools.lru_cache(maxsize=_STORES_KEPT)
-def opened_version(location: Location, version: int, store_id: str) -> LookupStore:
-    """Open a version of a store, once per process."""
-    try:
-        store = LookupStore(location, version=version)
-    except FileNotFoundError as error:
-        raise StaleStoreError(
-            f"{error}; the join was planned on it: call lookup_join again, or retain versions for "
-            "longer"
-        ) from None
-    if store.id != store_id:
-        store.close()
-        raise StaleStoreError(
-            f"{location.uri}: replaced since the join was planned (it was {store_id}, now it is "
-            f"{store.id}); call lookup_join again"
-        )
-    return store

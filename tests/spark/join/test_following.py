@@ -87,6 +87,43 @@ def test_the_version_before_answers_until_the_new_one_is_here(server: Gated) -> 
     assert one.answering(before) is before  # who asks for it gets it
 
 
+def test_a_worker_that_begins_goes_on_with_what_others_brought(server: Gated) -> None:
+    opened(server, 2, here=True)
+    compacted = opened(server, 3)
+    server.gate.clear()
+    one = Following()
+    before = one.answering(compacted)
+    assert before.version == 2
+    assert before.contains(range(KEYS)).true_count == KEYS  # without waiting
+    assert one.answering(compacted) is before
+    server.gate.set()
+    wait_until(lambda: one.answering(compacted) is compacted)
+    assert Following().answering(compacted) is compacted  # which is here
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_worker_that_begins_on_a_host_without_the_version_before(
+    server: Gated, number: int
+) -> None:
+    opened(server, 1, here=True)  # whose rows are others
+    chosen = opened(server, number)
+    assert Following().answering(chosen) is chosen
+
+
+def test_a_worker_that_begins_when_the_version_before_is_gone(
+    server: Gated, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(server, 2, here=True)
+    compacted = opened(server, 3)
+    name = next(name for name in list_names(server.location()) if name.number == 2)
+    file = tmp_path / "bucket" / "store" / name.file
+    file.write_bytes(b"damaged")
+    assert Following().answering(compacted) is compacted
+    assert "version 3 answers at once: " in caplog.text
+    file.unlink()
+    assert Following().answering(compacted) is compacted
+
+
 @pytest.mark.parametrize("here", [False, True])
 def test_other_rows_are_another_version(server: Gated, here: bool) -> None:
     built, changed = opened(server, 1, here=True), opened(server, 2, here=here)

@@ -95,6 +95,9 @@ def exact(value: Any) -> str:
 
 
 def _is_record(given: Any) -> bool:
+    """Return whether a type is a record, or the name of a type, which may be one."""
+    if isinstance(given, str):
+        return given not in (*SCALARS, "null")
     return isinstance(given, dict) and given["type"] == "record"
 
 

@@ -68,7 +68,10 @@ cdef class Memory:
 cdef class Places:
     cdef ls_places places
     cdef size_t size    # of its memory
+    cdef Memory shared  # that this is a part of, or None
+    cdef bint is_own    # whether it is of this table alone
     cdef FileMap map    # that offsets count from
+    cdef int take_part(self) except -1
 
 
 cdef class ReadyBlock:

@@ -62,6 +62,12 @@ cdef extern from * nogil:
 cdef size_t HUGE_PAGE = 2 << 20
 cdef size_t CHUNK = 2 * HUGE_PAGE
 
+# Places of files that are too small for a page of that size share one: those of the many files of a
+# store. Smaller tables than this would keep too large a page for the little that they have.
+cdef size_t LEAST_SHARED = 64 << 10
+cdef Memory SHARED = None  # the page that has room left
+cdef size_t SHARED_USED = 0
+
 # Slots move when a file has been asked for one of so many of its records.
 cdef size_t BEFORE_MOVE = 16
 
@@ -125,14 +131,31 @@ cdef class Places:
         self.places.record = record
         self.places.count = ls_places_buckets(records)
         self.size = CACHE_LINE * <size_t>self.places.count
+        if LEAST_SHARED <= self.size <= HUGE_PAGE:
+            self.take_part()
+            return
         self.places.buckets = <ls_places_bucket *>lookupstore_zeros(self.size)
         if self.places.buckets == NULL:
             raise MemoryError()
-        if self.size >= HUGE_PAGE:
+        self.is_own = True
+        if self.size > HUGE_PAGE:
             lookupstore_advise_huge(self.places.buckets, self.size)
 
+    cdef int take_part(self) except -1:
+        """Have buckets in a page that tables share."""
+        global SHARED, SHARED_USED
+        cdef Memory memory = SHARED
+        if memory is None or memory.size - SHARED_USED < self.size:
+            memory = Memory(HUGE_PAGE, huge=True)
+            SHARED, SHARED_USED = memory, 0
+        self.shared = memory
+        self.places.buckets = <ls_places_bucket *>(memory.start + SHARED_USED)
+        SHARED_USED += self.size
+        memset(self.places.buckets, 0, self.size)
+        return 0
+
     def __dealloc__(self):
-        if self.places.buckets != NULL:
+        if self.is_own:  # `shared` may be gone by now
             lookupstore_give_back(self.places.buckets, self.size)
 
     @property

@@ -8,12 +8,13 @@ import random
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from support.sst_files import Stored, craft, cut, run_all, written
 
 from lookupstore.errors import CorruptionError
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import PAIMON
 
 BLOCK = 500  # bytes
@@ -39,6 +40,13 @@ def has_moved(reader: Reader) -> bool:
     return reader._search().table.places is not None
 
 
+def soil_memory() -> None:
+    """Leave memory that is not zero to whoever allocates next."""
+    for _ in range(2):  # what is freed the first time goes back to the system
+        soiled = [np.full(12 << 20, 255, np.uint8) for _ in range(3)]
+        del soiled
+
+
 def look_up_all(reader: Reader, records: list[tuple[bytes, bytes]], times: int = 30) -> None:
     """Look all keys up until their slots have moved, or so many times."""
     keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
@@ -46,6 +54,36 @@ def look_up_all(reader: Reader, records: list[tuple[bytes, bytes]], times: int =
         assert reader.lookup(keys).equals(values)
         if has_moved(reader):
             break
+
+
+def test_small_tables_share_pages(tmp_path: Path, seed: int) -> None:
+    """Readers of many files come and go; what one leaves behind is no record of the next."""
+    rng = random.Random(seed)
+    held: list[tuple[Reader, pa.Array, pa.Array]] = []
+    moved = 0
+    for number in range(30):
+        soil_memory()
+        # A table takes 8 bytes a record: 64 KiB and more are in pages that tables share.
+        count = rng.choice([8_000, 9_000, 20_000, 50_000])
+        numbers = np.unique(np.random.default_rng(rng.getrandbits(64)).integers(0, 1 << 40, count))
+        keys = pa.array([b"%013d" % one for one in numbers.tolist()], pa.large_binary())
+        values = pa.array([b"%d %d" % (number, i) for i in range(len(keys))], pa.large_binary())
+        with Writer(tmp_path / f"{number}.sst", compression="none") as writer:
+            writer.put_many(keys, values)
+        reader = Reader(tmp_path / f"{number}.sst")
+        for _ in range(12):
+            if rng.random() < 0.9:  # others begin meanwhile
+                assert reader.lookup(keys).equals(values)
+        moved += has_moved(reader)
+        held.append((reader, keys, values))
+        rng.shuffle(held)
+        while len(held) > 8 or (held and rng.random() < 0.4):
+            held.pop()[0].close()
+        for reader, keys, values in held:
+            assert reader.lookup(keys).equals(values)
+            if others := [keys for other, keys, _ in held if other is not reader]:
+                assert reader.contains(rng.choice(others)).true_count < 5
+    assert moved > 20
 
 
 @pytest.mark.parametrize("dialect", ["native", "paimon"])

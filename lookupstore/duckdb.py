@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 
 from lookupstore.extras import require
+from lookupstore.keys.at_hand import rows_at_hand
 from lookupstore.keys.joins import look_up, one_array
 from lookupstore.keys.lookups import Lookups, value_columns
 from lookupstore.keys.schema import KeySchema
@@ -48,7 +49,8 @@ def register(
     The function takes a value for each key column, in the order of the key, and gives a STRUCT of
     the value columns: NULL where there is no such key, or one of the values is NULL. DuckDB casts
     what it is given, as for any function. The table is a temporary view of the key and value
-    columns, of which a query reads those that it names. Registering a name again replaces both.
+    columns, of which a query reads those that it names; of a small store, whose files are local and
+    not compressed, all are read now. Registering a name again replaces both.
 
     Args:
         con: the connection; others to its database, which know the function and not the table,
@@ -63,6 +65,7 @@ def register(
         KeyError: a value column that there is not.
         ValueError: no value column.
         duckdb.Error: the name is that of a function of DuckDB, or of another connection.
+        CorruptionError: the bytes of a small store are wrong.
 
     >>> import tempfile, lookupstore
     >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -94,7 +97,8 @@ def register(
         type=PythonUDFType.ARROW,
         null_handling=FunctionNullHandling.SPECIAL,
     )
-    con.register(name, _Rows(store, names))
+    rows = rows_at_hand(store, names)
+    con.register(name, _Rows(store, names) if rows is None else rows)
 
 
 def _function(store: Lookups, fields: Sequence[pa.Field]) -> Callable[..., pa.Array]:

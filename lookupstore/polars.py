@@ -20,6 +20,7 @@ from lookupstore.arrow.frames import as_polars_has, polars_frame
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.extras import require
 from lookupstore.keys.arguments import column_of
+from lookupstore.keys.at_hand import rows_at_hand
 from lookupstore.keys.joins import CALL_KEYS, key_columns, look_up, one_array
 from lookupstore.keys.lookups import Lookups, value_columns
 from lookupstore.keys.schema import KeySchema
@@ -137,7 +138,9 @@ def scan_store(
 
     Of a query, the columns that it needs are read. Of its filters, those that compare the first
     key columns with constants (`==`, `<`, `<=`, `>`, `>=`, `is_between`, `is_in`, joined by `&`)
-    choose the range or the keys that are read; polars filters what is read, by all of them.
+    choose the range or the keys that are read; polars filters what is read, by all of them. A small
+    store, whose files are local and not compressed, is read now, whole: polars joins its rows as
+    those of a frame.
 
     Args:
         store: an open store, `ColumnarFiles` or `TableLookup`; or the path of a store, which is
@@ -151,7 +154,7 @@ def scan_store(
         FileNotFoundError: there is no such store or version.
         FormatError: the folder is not a store.
 
-    And all that `LookupStore.scan` raises, when polars reads it.
+    And all that `LookupStore.scan` raises, when it is read.
 
     >>> import tempfile, lookupstore
     >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -161,6 +164,10 @@ def scan_store(
     """
     lookups = _opened(store, version, storage_options)
     types = _types_of(lookups.schema, "give store.scan(columns=...) to pl.from_arrow")
+    rows = rows_at_hand(lookups, lookups.value_schema.names)
+    if rows is not None:
+        frame: pl.DataFrame = polars_frame(rows)
+        return frame.lazy()
     # What is open never changes, so that a query that has it twice may read it once.
     return register_io_source(_Source(lookups, types), schema=types, is_pure=True)
 

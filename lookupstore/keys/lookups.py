@@ -55,7 +55,10 @@ class Lookups(ArrowRows):
 
     @property
     def _calls_in_threads(self) -> bool:
-        """Return whether calls of several threads do not wait for each other, or read twice."""
+        """Return whether calls of several threads do not wait for each other, or read twice.
+
+        So it is where bytes are used where they are, in memory that nobody has to fetch.
+        """
         return False
 
     @property

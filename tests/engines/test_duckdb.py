@@ -17,12 +17,21 @@ from support.lookups import KINDS
 
 import lookupstore
 from lookupstore.duckdb import register
+from lookupstore.keys import at_hand
 from lookupstore.keys.lookups import Lookups
 
 #: Types of DuckDB that the key may have, of which a function gets something that no key can be.
 NO_PARAMETERS = [*(pa.duration(unit) for unit in ("s", "ms", "us", "ns")), pa.uuid()]
 #: Types that DuckDB does not have.
 UNKNOWN = [pa.float16(), pa.decimal256(50, 3)]
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["at hand", "scanned"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether rows of small stores are read at once, as they are, or no store is a small one."""
+    if not request.param:
+        monkeypatch.setattr(at_hand, "MOST_ROWS", -1)
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -211,6 +220,7 @@ def test_what_no_key_can_be_finds_nothing(con: duckdb.DuckDBPyConnection, tmp_pa
                 assert rows_of(con, f"SELECT f({text})") == [(None,)], text
 
 
+@pytest.mark.parametrize("small", [False], indirect=True)
 def test_columns_of_a_query_are_read(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +250,24 @@ def test_columns_of_a_query_are_read(
         assert rows_of(con, "SELECT id FROM t WHERE x IN (4, 5, 9)") == [(2,)]
         with pytest.raises(duckdb.BinderException, match='"y"'):
             con.execute("SELECT y FROM t")
+
+
+def test_duckdb_knows_how_many_rows_a_small_store_has(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    table = pa.table({"id": range(7000), "x": ["text"] * 7000})
+
+    def is_known(**how: Any) -> bool:
+        path = tmp_path / "-".join(map(str, how.values()))
+        with lookupstore.build(table, path, key="id", **how) as store:
+            register(con, "rows", store)
+            assert rows_of(con, "SELECT count(*), sum(id) FROM rows") == [(7000, 24496500)]
+            return "~7,000 rows" in rows_of(con, "EXPLAIN FROM rows")[0][1]
+
+    assert is_known(buckets=3) == small
+    assert not is_known(buckets=1, compression="zstd")
+    monkeypatch.setattr(at_hand, "MOST_BYTES", 1000)
+    assert not is_known(buckets=2)
 
 
 def test_registering_again_replaces_both(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

@@ -22,15 +22,16 @@ _REMEDIES = {
 
 
 def in_own_order(value: Any) -> Any:
-    """Return a NumPy array with bytes in the order of this machine, and all else as it is.
+    """Return an array of NumPy or pandas with bytes in the order of this machine; else what it is.
 
     Arrow refuses others, which FITS and netCDF files have.
 
     >>> in_own_order(np.array([1], ">i8")).dtype.isnative
     True
     """
-    if isinstance(value, np.ndarray) and not value.dtype.isnative:
-        return value.astype(value.dtype.newbyteorder("="))
+    kind = getattr(value, "dtype", None)
+    if isinstance(kind, np.dtype) and not kind.isnative:
+        return value.astype(kind.newbyteorder("="))
     return value
 
 
@@ -180,6 +181,13 @@ def pandas_table(frame: Any, what: str) -> pa.Table:
     if len(repeated):
         raise ValueError(f"{what}: two columns have the name {repeated[0]!r}; rename one of them")
     named = all(name is not None for name in frame.index.names)
+    kinds = {
+        name: kind.newbyteorder("=")
+        for name, kind in frame.dtypes.items()
+        if isinstance(kind, np.dtype) and not kind.isnative
+    }
+    if kinds:
+        frame = frame.astype(kinds)
     try:
         return pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:

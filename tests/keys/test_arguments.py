@@ -345,3 +345,11 @@ def test_arrays_in_another_order_of_bytes(tmp_path):
         assert store.map(np.array([1], ">i2"), "t").tolist() == ["x"]
         joined = store.join(rows[["id"]], "id")
         assert joined["t"].tolist() == ["x", "yy"]
+    frame = pd.DataFrame({"id": np.array([3, 1], ">i8"), "v": np.array([4.5, 2.5], ">f4")})
+    with build(frame, tmp_path / "c", key="id") as store:
+        assert store.value_schema == pa.schema({"v": pa.float32()})
+        facts = frame.rename(columns={"v": "own"})
+        for keys in (frame["id"], pd.Index(frame["id"]), {"id": frame["id"]}, facts):
+            assert store.lookup(keys)["v"].to_pylist() == [4.5, 2.5]
+        assert store.map(frame["id"], "v").tolist() == [4.5, 2.5]
+        assert store.join(facts, "id")["v"].tolist() == [4.5, 2.5]

@@ -110,16 +110,19 @@ demo-hudi: java $(VENV)/.built  ## Keep the flights as a Hudi table, compared wi
 	$(BIN)/python examples/flights_as_hudi_table.py
 
 .PHONY: test
-# Beside each other, since Spark's part keeps a processor busy for half of its time: it goes first, and
-# the rest, two processes, takes what is left. Both end before either is judged. What test-c has done
-# is left out. A shell lets what it starts in the background ignore Ctrl-C.
+# Beside each other, since Spark's part keeps the processors busy for half of its time: it goes first,
+# and the rest, two processes, takes what is left. Both end before either is judged. What test-c has
+# done is left out. A shell lets what it starts in the background ignore Ctrl-C, and notices signals
+# only while it waits for that.
 test: test-c java build/spark.jsa  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/pytest -m spark --durations 40 >build/test-spark.log 2>&1 & spark=$$!; \
-	trap 'kill $$spark; exit 130' INT TERM; \
-	failed=0; \
+	$(BIN)/pytest -m spark --durations 40 -o cache_dir=build/pytest-spark >build/test-spark.log 2>&1 & \
+	spark=$$!; \
 	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal --durations 20 $(FAST) \
-	    --deselect tests/csrc/test_csrc.py::test_the_c_test_passes_under_sanitizers || failed=$$?; \
+	    --deselect tests/csrc/test_csrc.py::test_the_c_test_passes_under_sanitizers & \
+	others=$$!; failed=0; \
+	trap 'kill $$spark $$others 2>/dev/null || true; wait; exit 130' INT TERM; \
+	wait $$others || failed=$$?; \
 	echo "Waiting for the tests of Spark: build/test-spark.log"; \
 	wait $$spark || failed=$$?; \
 	cat build/test-spark.log; \

@@ -55,11 +55,9 @@ COMPILE_ARGS = [
 # What Cython needs for typed memoryviews, 20,000 lines of C: once, and not in each module.
 SHARED = "lookupstore._cyutility"
 
-# What a lookup needs of csrc, each file of which refers to others.
-SEARCH = [
-    "ls_batch",
+# What lookups of one key, and of many, need of csrc, each file of which refers to others.
+LOOKUP = [
     "ls_block",
-    "ls_changes",
     "ls_fences",
     "ls_filter",
     "ls_hash",
@@ -68,6 +66,7 @@ SEARCH = [
     "ls_row_order",
     "ls_slots",
 ]
+SEARCH = [*LOOKUP, "ls_batch", "ls_changes"]
 
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
@@ -98,7 +97,7 @@ MODULES = {
     "lookupstore.storage._writeback": [],
     "lookupstore.sst._answers": SEARCH,
     "lookupstore.sst._batch": SEARCH,
-    "lookupstore.sst._lookup": [one for one in SEARCH if one not in ("ls_batch", "ls_changes")],
+    "lookupstore.sst._lookup": LOOKUP,
     "lookupstore.sst._spread": [],
     "lookupstore.sorting._merge": ["ls_merge", "ls_gather"],
     "lookupstore.sorting._sort": [

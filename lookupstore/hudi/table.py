@@ -886,7 +886,16 @@ class HudiTable(ArrowRows):
         options = replace(options, extra_metadata={})
         view = self.writable(options)
         incremental = services.cluster_incremental
-        done = cluster(view, services.layout, None, options, incremental=incremental, dry_run=False)
+        with progress_bars(options.progress, late=True) as bars:
+            done = cluster(
+                view,
+                services.layout,
+                None,
+                options,
+                incremental=incremental,
+                dry_run=False,
+                bars=bars,
+            )
         return done.instant
 
     @contextmanager
@@ -896,7 +905,7 @@ class HudiTable(ArrowRows):
         except Exception as error:
             said = f"{service}() after the write failed, which is committed: {error}"
             errors.append(said)
-            warnings.warn(f"{self._location.uri}: {said}", stacklevel=4)
+            warnings.warn(f"{self._location.uri}: {said}", stacklevel=6)
 
     def _written(
         self,

@@ -65,11 +65,17 @@ cdef class Memory:
     cdef size_t size
 
 
+cdef class Zeros:
+    cdef char *map
+    cdef char *start
+    cdef size_t mapped
+    cdef size_t size    # from `start` on
+
+
 cdef class Places:
     cdef ls_places places
-    cdef size_t size    # of its memory
-    cdef Memory shared  # that this is a part of, or None
-    cdef bint is_own    # whether it is of this table alone
+    cdef Zeros memory   # that its buckets are a part of, or all
+    cdef size_t size    # of these
     cdef FileMap map    # that offsets count from
     cdef int take_part(self) except -1
 

@@ -19,6 +19,10 @@ class Memory:
     def __new__(cls, size: int, huge: bool = False) -> Self: ...
 
 @disjoint_base
+class Zeros:
+    def __new__(cls, size: int) -> Self: ...
+
+@disjoint_base
 class Places:
     def __new__(cls, map: FileMap, records: int, record: int) -> Self: ...
     @property

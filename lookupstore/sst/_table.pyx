@@ -14,6 +14,8 @@ for the whole file. Lookups do that work when they have their answers, each in p
 keys: a file that is asked little has few of its records moved, and no call waits for them all.
 """
 
+cimport cython
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -24,6 +26,7 @@ cdef extern from * nogil:
     """
     #include <stdlib.h>
     #include <sys/mman.h>
+    #include <unistd.h>
 
     static inline uint32_t lookupstore_pins(const uint32_t *pins) {
         return __atomic_load_n(pins, __ATOMIC_SEQ_CST);
@@ -48,6 +51,14 @@ cdef extern from * nogil:
     static void lookupstore_give_back(void *memory, size_t size) {
         munmap(memory, size);
     }
+    /* Gives the whole pages back that are between, which nobody uses again. */
+    static void lookupstore_let_go(char *start, char *end) {
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+        uintptr_t first = ((uintptr_t)start + page - 1) & ~(page - 1);
+        uintptr_t last = (uintptr_t)end & ~(page - 1);
+        if (first < last)
+            madvise((void *)first, last - first, MADV_DONTNEED);
+    }
     """
     uint32_t lookupstore_pins(const uint32_t *pins)
     int lookupstore_exchange(uint8_t *used)
@@ -55,6 +66,7 @@ cdef extern from * nogil:
     void lookupstore_advise_huge(void *memory, size_t size)
     void *lookupstore_zeros(size_t size)
     void lookupstore_give_back(void *memory, size_t size)
+    void lookupstore_let_go(char *start, char *end)
 
 
 # Slots of a large file are in pages of this size where the system has them: lookups touch them at
@@ -62,10 +74,11 @@ cdef extern from * nogil:
 cdef size_t HUGE_PAGE = 2 << 20
 cdef size_t CHUNK = 2 * HUGE_PAGE
 
-# Places of files that are too small for a page of that size share one: those of the many files of a
-# store. Smaller tables than this would keep too large a page for the little that they have.
-cdef size_t LEAST_SHARED = 64 << 10
-cdef Memory SHARED = None  # the page that has room left
+# Places of files that are too small for a page of that size share some: those of the many files of a
+# store. Tables that are smaller than this would keep too large a page for the little that they have.
+cdef size_t LEAST_SHARED = 128 << 10
+cdef size_t SHARE = 4 * HUGE_PAGE
+cdef Zeros SHARED = None  # what has room left
 cdef size_t SHARED_USED = 0
 
 # Slots move when a file has been asked for one of so many of its records.
@@ -121,6 +134,27 @@ cdef class Memory:
         free(self.start)
 
 
+cdef class Zeros:
+    """Memory that is zero, in huge pages if it is as large as one."""
+
+    def __cinit__(self, size_t size):
+        cdef bint huge = size >= HUGE_PAGE
+        self.size = size
+        self.mapped = size + HUGE_PAGE if huge else size
+        self.map = <char *>lookupstore_zeros(self.mapped)
+        if self.map == NULL:
+            raise MemoryError()
+        self.start = self.map
+        if huge:
+            self.start += -<uintptr_t>self.map % HUGE_PAGE
+            lookupstore_advise_huge(self.start, size)
+
+    def __dealloc__(self):
+        if self.map != NULL:
+            lookupstore_give_back(self.map, self.mapped)
+
+
+@cython.no_gc_clear  # `memory` is there when this goes
 cdef class Places:
     """A table of places for so many records of a file that is mapped."""
 
@@ -131,32 +165,29 @@ cdef class Places:
         self.places.record = record
         self.places.count = ls_places_buckets(records)
         self.size = CACHE_LINE * <size_t>self.places.count
-        if LEAST_SHARED <= self.size <= HUGE_PAGE:
+        if LEAST_SHARED <= self.size < HUGE_PAGE:
             self.take_part()
-            return
-        self.places.buckets = <ls_places_bucket *>lookupstore_zeros(self.size)
-        if self.places.buckets == NULL:
-            raise MemoryError()
-        self.is_own = True
-        if self.size > HUGE_PAGE:
-            lookupstore_advise_huge(self.places.buckets, self.size)
+        else:
+            self.memory = Zeros(self.size)
+            self.places.buckets = <ls_places_bucket *>self.memory.start
 
     cdef int take_part(self) except -1:
-        """Have buckets in a page that tables share."""
+        """Have buckets in pages that tables share."""
         global SHARED, SHARED_USED
-        cdef Memory memory = SHARED
+        cdef Zeros memory = SHARED
         if memory is None or memory.size - SHARED_USED < self.size:
-            memory = Memory(HUGE_PAGE, huge=True)
+            memory = Zeros(SHARE)
             SHARED, SHARED_USED = memory, 0
-        self.shared = memory
+        self.memory = memory
         self.places.buckets = <ls_places_bucket *>(memory.start + SHARED_USED)
         SHARED_USED += self.size
-        memset(self.places.buckets, 0, self.size)
         return 0
 
     def __dealloc__(self):
-        if self.is_own:  # `shared` may be gone by now
-            lookupstore_give_back(self.places.buckets, self.size)
+        cdef char *start = <char *>self.places.buckets
+        # Others that have a part may stay for long.
+        if self.memory is not None and self.memory.size > self.size:
+            lookupstore_let_go(start, start + self.size)
 
     @property
     def complete(self):

@@ -352,12 +352,17 @@ class BucketFiles(LocalFiles):
     @property
     def are_here(self) -> bool:
         """Return whether this host has all of all files."""
-        if self.in_place:
-            return True
-        return all(
-            self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)[0]
-            for file in self._entries.values()
-        )
+        return bool(self.in_place) or self.has_copies(self._entries.values())
+
+    def has_copies(self, files: Iterable[DataFile]) -> bool:
+        """Return whether this host has local copies of all of some data files, of any version."""
+        residency = self._residency
+        return all(residency.coverage(nbytes=one.bytes, xxh64=one.xxh64)[0] for one in files)
+
+    @property
+    def has_any_copy(self) -> bool:
+        """Return whether this host has a local copy of anything."""
+        return self._residency.used > 0
 
     @property
     def is_room_short(self) -> bool:

@@ -819,16 +819,22 @@ def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
     return has_same_rows(newer._location, store._manifest, newer._manifest)
 
 
-def parent_of(store: LookupStore) -> VersionName | None:
-    """Return the name of the version that a store's is a change of; None: it was built, or is gone.
+def before_that_is_here(store: LookupStore) -> VersionName | None:
+    """Return the name of the version that a store's is a change of, if this host has all of it.
+
+    Where the host has nothing, or all of the store, nobody is asked.
 
     Raises:
-        OSError: the object store does not answer.
+        CorruptionError: that version is damaged.
+        OSError: the object store does not answer, or the version has expired.
     """
-    parent = store._manifest.parent
-    if parent is None:
+    files, parent = store._files, store._manifest.parent
+    if parent is None or files.are_here or not files.has_any_copy:
         return None
-    return next((name for name in list_names(store._location) if name.id == parent), None)
+    name = next((one for one in list_names(store._location) if one.id == parent), None)
+    if name is None or not files.has_copies(read_version(store._location, name).data_files):
+        return None
+    return name
 
 
 def open_files(

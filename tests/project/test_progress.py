@@ -166,23 +166,40 @@ def test_bars_of_writes(tmp_path: Path, bars: list[list[Any]]) -> None:
     ]
     table.delete(where="id < 2")
     assert told() == [("Writing", 2, "files", 2)]
-    for sort_mode in ("none", "global_sort"):
-        table.bulk_insert(rows_of(2000, 10), options=WriteOptions(sort_mode=sort_mode))
-        assert told() == [("Reading", 10, "rows", 10)]
-    before = len(table.file_groups())
-    table.cluster("id")
-    assert told() == [("Sorting", before, "files", before), ("Writing", 2, "files", 2)]
-    table.delete_partition("1")
+    for sort_mode, written in (("none", False), ("global_sort", True), ("partition_sort", True)):
+        options = WriteOptions(sort_mode=sort_mode, on_error="collect")
+        rows = pa.concat_tables(
+            [rows_of(2000, 10), pa.table({"id": [None]})], promote_options="default"
+        )
+        assert len(table.bulk_insert(rows, options=options).errors) == 1
+        titles = ["Reading", "Writing"] if written else ["Reading"]
+        assert told() == [(title, 11, "rows", 11) for title in titles]
+    # Equal rows make more files than were planned; then a partition has no rows left.
+    table.upsert(rows_of(0, 400).set_column(1, "name", pa.array(["same"] * 400)))
+    for where in ("half = '1'", "half = '0'"):
+        told()
+        size = sum(group.current.bytes for group in table.file_groups()) / 1e6
+        assert table.cluster("name", target_file_size=2000).instant is not None
+        (_, total, _, _), _ = seen = told()
+        assert 0 < total <= size
+        whole = (total, "MB", pytest.approx(total))
+        assert seen == [("Sorting", *whole), ("Writing", *whole)]
+        table.delete(where=where)
+    told()
+    table.delete_partition("0")
     assert told() == []
     table.insert_overwrite(rows_of(0, 10))
     assert told() == [("Reading", 10, "rows", 10), ("Writing", 2, "files", 2)]
-    # More than there is memory for is looked for piece by piece, as it is read.
+    # Of more than there is memory for, keys are looked for piece by piece, once rows are combined.
     many = 60_000
-    table.upsert(rows_of(0, many), options=WriteOptions(memory=1 << 20))
-    reading, writing = told()
-    assert reading == ("Reading", many, "rows", many)
-    assert writing[0] == "Writing"
-    assert writing[1] == writing[3] >= 2
+    twice = pa.concat_tables([rows_of(0, many), rows_of(0, 100)])
+    for write, title in ((table.upsert, "Finding keys"), (table.insert_overwrite, "Sorting")):
+        write(twice, options=WriteOptions(memory=1 << 20))
+        reading, placing, writing = told()
+        assert reading == ("Reading", many + 100, "rows", many + 100)
+        assert placing == (title, many + 100, "rows", many + 100)
+        assert writing[0] == "Writing"
+        assert writing[1] == writing[3] >= 2
     table.upsert(rows_of(0, 10), dry_run=True)
     assert [one[0] for one in told()] == ["Reading", "Finding keys"]
     quiet = WriteOptions(progress=False)

@@ -40,13 +40,6 @@ def has_moved(reader: Reader) -> bool:
     return reader._search().table.places is not None
 
 
-def soil_memory() -> None:
-    """Leave memory that is not zero to whoever allocates next."""
-    for _ in range(2):  # what is freed the first time goes back to the system
-        soiled = [np.full(12 << 20, 255, np.uint8) for _ in range(3)]
-        del soiled
-
-
 def look_up_all(reader: Reader, records: list[tuple[bytes, bytes]], times: int = 30) -> None:
     """Look all keys up until their slots have moved, or so many times."""
     keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
@@ -62,9 +55,8 @@ def test_small_tables_share_pages(tmp_path: Path, seed: int) -> None:
     held: list[tuple[Reader, pa.Array, pa.Array]] = []
     moved = 0
     for number in range(30):
-        soil_memory()
-        # A table takes 8 bytes a record: 64 KiB and more are in pages that tables share.
-        count = rng.choice([8_000, 9_000, 20_000, 50_000])
+        # A table takes 8 bytes a record: 128 KiB and more are in pages that tables share.
+        count = rng.choice([8_000, 20_000, 50_000, 90_000])
         numbers = np.unique(np.random.default_rng(rng.getrandbits(64)).integers(0, 1 << 40, count))
         keys = pa.array([b"%013d" % one for one in numbers.tolist()], pa.large_binary())
         values = pa.array([b"%d %d" % (number, i) for i in range(len(keys))], pa.large_binary())

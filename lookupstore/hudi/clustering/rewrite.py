@@ -66,8 +66,8 @@ class Rewrite:
         bars: Bars | None = None,
     ) -> None:
         self._bars = bars
-        self._sorted: Advance = not_shown
-        self._written: Advance = not_shown
+        self._tell_sorted: Advance = not_shown
+        self._tell_written: Advance = not_shown
         self._incremental = incremental
         self._location = view.location
         self._schema = view.table_schema
@@ -90,8 +90,10 @@ class Rewrite:
     def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
         """Write the files of all partitions, one after the other; raises what `write` does."""
         if self._bars is not None:
-            self._sorted = self._bars("Sorting", sum(len(one.slices) for one in plans), "files")
-            self._written = self._bars("Writing", sum(one.files for one in plans), "files")
+            # Of how many rows these have, only the footers know.
+            total = sum(one.bytes for one in plans) / 1e6
+            self._tell_sorted = self._bars("Sorting", total, "MB")
+            self._tell_written = self._bars("Writing", total, "MB")
         return [stat for one in plans for stat in self.write(one)]
 
     def write(self, plan: PartitionPlan) -> list[WriteStat]:
@@ -106,6 +108,8 @@ class Rewrite:
         with self._step("sample"):
             sample, rows, nbytes = self._sampled(plan.slices)
             if not rows:
+                self._tell_sorted(plan.bytes / 1e6)
+                self._tell_written(plan.bytes / 1e6)
                 return []
             order = self._order(plan, sample, rows)
             positions = order.layout.positions(sample)
@@ -167,7 +171,7 @@ class Rewrite:
     def _read(self, slices: Sequence[FileSlice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for one in slices:
             yield from stored_batches(SliceRows(self._location, one, schema, threads=True))
-            self._sorted(1)
+            self._tell_sorted(one.bytes / 1e6)
 
     def _write(
         self,
@@ -181,12 +185,17 @@ class Rewrite:
         One whose rows all are equal in the order may have become several.
         """
         self._transaction.open_partition(plan.partition)
+        row_bytes = plan.bytes / sum(sorter.rows)
+
+        def tell(rows: float) -> None:
+            self._tell_written(rows * row_bytes / 1e6)
+
         work = []
         for ranges in by_file:
             there = sum(sorter.rows[at] for at in ranges)
             count = _files(there, per_file) if there else 0
             files = [self._new_file(plan.partition) for _ in range(count)]
-            work.append((sorter, ranges, there, files))
+            work.append((sorter, ranges, there, files, tell))
         if self._threads == 1 or len(work) == 1:
             return [self._write_files(*one) for one in work]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="lookupstore-hudi") as pool:
@@ -202,9 +211,14 @@ class Rewrite:
         return NewFile(partition, self._options.new_file_id(), number, time)
 
     def _write_files(
-        self, sorter: RangeSorter, ranges: range, rows: int, files: Sequence[NewFile]
+        self,
+        sorter: RangeSorter,
+        ranges: range,
+        rows: int,
+        files: Sequence[NewFile],
+        tell: Advance,
     ) -> list[WriteStat]:
-        """Write the rows of some ranges to as many files as are given."""
+        """Write the rows of some ranges to as many files as are given, and tell of each file."""
         batches = (batch for at in ranges for batch in sorter.batches(at))
         rest: pa.RecordBatch | None = None
         stats = []
@@ -218,7 +232,7 @@ class Rewrite:
                     rest = batch.slice(taken.num_rows) if taken.num_rows < len(batch) else None
                     into.add(taken.columns)
             stats.append(stat_of(into.result(), None, RowCounts(into.rows, into.rows)))
-            self._written(1)
+            tell(into.rows)
         return stats
 
 

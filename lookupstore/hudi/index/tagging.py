@@ -120,7 +120,7 @@ def tag(
             places.put(task.first + hits.file, rows, hits.positions)
             looked_at += 1
             advance(1)
-        advance(len(task.files) - looked_at)  # others were ruled out before
+        advance(len(task.files) - looked_at)  # the others have none of these keys
     tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
     return places.tagged(tally.funnel())
 

@@ -79,8 +79,9 @@ class WriteOptions:
         sizing: of files.
         format: of base files.
         threads: files that are written at the same time; None: as many as there are processors.
-        progress: show progress bars; None shows them after a second, on a terminal or in a
-            notebook. Spark has bars of its own.
+        progress: whether to show progress bars; None shows them after a second, on a terminal or
+            in a notebook. Those of several threads would draw over each other: False. Spark has
+            bars of its own.
         extra_metadata: texts by name, which the commit stores.
         new_file_id: gives the id of each new file group.
         clock: tells the time; None: that of the machine.

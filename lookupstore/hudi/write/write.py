@@ -88,8 +88,7 @@ class Write:
         self._index = index_of(options.index)
         self._pipeline = Pipeline(view, options, bars)
         self._slices: list[FileSlice] | None = None
-        # Of rows that are looked for piece by piece, the bar of reading tells.
-        self._at_once = False
+        self._at_once = False  # rows are looked for in one piece
 
     @property
     def view(self) -> TableView:
@@ -198,7 +197,12 @@ class Write:
             yield Stretch(given)
         else:
             folder = self._options.spill_folder or self._view.location.spill_folder()
-            yield from order.sorted(given, folder)
+            advance, written = self._pipeline.bar("Writing", rows.count_rows), 0
+            for stretch in order.sorted(given, folder):
+                counted = Counted(_told(stretch.rows, advance))
+                yield replace(stretch, rows=counted)
+                written += counted.rows
+            advance(rows.read - written)  # the others are left out
 
     def _incoming(self, given: Any, operation: str) -> IncomingRows:
         options, table = self._options, self._view.options
@@ -216,12 +220,17 @@ class Write:
         )
 
     def _read(self, given: IncomingRows | IncomingKeys) -> Iterator[Incoming]:
-        """Yield rows as they come, and tell a bar of them."""
-        advance, before = self._pipeline.bar("Reading", given.count_rows), 0
-        for incoming in given.batches():
-            advance(given.read - before)
-            before = given.read
-            yield incoming
+        """Return rows as they come, of which a bar is told."""
+        advance = self._pipeline.bar("Reading", given.count_rows)
+
+        def batches() -> Iterator[Incoming]:
+            before = 0
+            for incoming in given.batches():
+                advance(given.read - before)
+                before = given.read
+                yield incoming
+
+        return batches()
 
     @property
     def _current(self) -> list[FileSlice]:
@@ -300,10 +309,14 @@ class Write:
                 )
                 all_rows = stack.enter_context(closing(kept))
             counted = Counted(pieces(all_rows, columns, options.memory // _PIECES))
+            title = "Finding keys" if options.looks_up(operation) else "Sorting"
+            advance = self._pipeline.bar(title, given.count_rows)
+            placed = (find(one) for one in _told(counted, advance))
             with step("read"):
                 spilled = SpilledRows(
-                    view, options, schema, slices, map(find, counted), folder, explicit=explicit
+                    view, options, schema, slices, placed, folder, explicit=explicit
                 )
+            advance(given.read - counted.rows)  # others gave way to these
             counts.count(given.read, counted.rows)
         with spilled:
             yield spilled
@@ -409,6 +422,13 @@ class Write:
             done = self._pipeline
             return WriteResult.planned(plan, done.given, rows.deleted, done.files, done.seconds)
         return self._pipeline.run(plan, rows)
+
+
+def _told(rows: Iterable[Incoming], advance: Advance) -> Iterator[Incoming]:
+    """Yield rows, and tell a bar of those that are done."""
+    for one in rows:
+        yield one
+        advance(len(one))
 
 
 def _coded(codes: npt.NDArray[np.int32], paths: list[str]) -> pa.DictionaryArray:

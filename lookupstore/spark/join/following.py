@@ -14,7 +14,13 @@ import threading
 from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
-from lookupstore.store.store import LookupStore, can_stand_in, fetch_all, is_here, parent_of
+from lookupstore.store.store import (
+    LookupStore,
+    before_that_is_here,
+    can_stand_in,
+    fetch_all,
+    is_here,
+)
 
 #: A worker serves many queries; the files of stores that it no longer uses are closed.
 STORES_KEPT = 16
@@ -60,10 +66,12 @@ class Following:
 
 
 def _before(chosen: LookupStore) -> LookupStore | None:
-    """Return the version that one is a change of, if another worker may have brought it here."""
+    """Return the version that one is a change of, if another worker has brought it here."""
     try:
-        name = None if is_here(chosen) else parent_of(chosen)
-        return name and opened_version(chosen.location, name.number, name.id)
+        name = before_that_is_here(chosen)
+        if name is None:
+            return None
+        return opened_version(chosen.location, name.number, name.id)
     except (OSError, LookupStoreError) as error:
         _log.warning("%s: version %d answers at once: %s", chosen.path, chosen.version, error)
         return None

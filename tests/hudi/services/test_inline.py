@@ -131,8 +131,10 @@ def test_what_fails_is_no_error_of_the_write(
 
     monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
     for at in range(3):
-        with pytest.warns(UserWarning, match=r"clean\(\) after the write failed, which is comm"):
+        committed = r"clean\(\) after the write failed, which is comm"
+        with pytest.warns(UserWarning, match=committed) as seen:
             result = table.upsert(some(range(3), str(at)), options=WriteOptions(services=ALL))
+        assert seen[0].filename == __file__
         assert result.instant is not None
         (said,) = result.service_errors
         assert said == f"clean() after the write failed, which is committed: {error}"

@@ -72,6 +72,11 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def requests(server: Gated) -> list[tuple[str, str]]:
+    """Return what was asked for, but for data files, which come in a thread."""
+    return [(name, path) for name, path in server.done if not path.endswith(".sst")]
+
+
 def test_the_version_before_answers_until_the_new_one_is_here(server: Gated) -> None:
     before, compacted = opened(server, 2, here=True), opened(server, 3)
     one = Following()
@@ -95,10 +100,19 @@ def test_a_worker_that_begins_goes_on_with_what_others_brought(server: Gated) ->
     before = one.answering(compacted)
     assert before.version == 2
     assert before.contains(range(KEYS)).true_count == KEYS  # without waiting
+    server.restart()
     assert one.answering(compacted) is before
+    assert not requests(server)  # the next task knows it
     server.gate.set()
     wait_until(lambda: one.answering(compacted) is compacted)
     assert Following().answering(compacted) is compacted  # which is here
+
+
+def test_a_worker_that_begins_on_a_cold_host_asks_for_nothing(server: Gated) -> None:
+    compacted = opened(server, 3)
+    server.restart()
+    assert Following().answering(compacted) is compacted
+    assert not requests(server)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

@@ -79,7 +79,8 @@ def register(
     """
     if not isinstance(store, Lookups):
         raise TypeError(
-            f"store is {type(store).__name__}; give an open store: lookupstore.open(PATH)"
+            f"store is {type(store).__name__}; give an open store: lookupstore.open(PATH); of a "
+            "Hudi table, lookupstore.hudi.TableLookup(PATH)"
         )
     names = value_columns(store, columns)
     if not names:

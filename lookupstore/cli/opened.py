@@ -21,6 +21,7 @@ from lookupstore.cli.output import write_fields, write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.quantities import size_text
+from lookupstore.source.search import is_stream
 from lookupstore.source.source import Source, open_source
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
@@ -75,6 +76,11 @@ def open_lookups(
         order: of a sorted file.
     """
     kind = kind_of(path)
+    if kind is PathKind.SORTED_FILE and is_stream(path):
+        raise click.UsageError(
+            f"{shown_uri(path)} is read from its beginning to its end, not looked up in; make a "
+            f"store of it: lookupstore build {shown_uri(path)} STORE --key NAME"
+        )
     if key is not None:
         only_stores(version=version)
         if kind is PathKind.SORTED_FILE or (kind is PathKind.STORE and list_names(Location(path))):

@@ -315,7 +315,8 @@ class HudiTable(ArrowRows):
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return FileGroups(self.view().groups(given_time("as_of", as_of)))
+        view = self.view()
+        return FileGroups(view.groups(given_time("as_of", as_of, view.options.timezone)))
 
     def scan(
         self,

@@ -63,7 +63,7 @@ def check_adds_nothing(how: How, **given: object) -> None:
         for argument, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"{argument} is {value!r}; a {how} join adds no columns: leave it out"
+                    f"{argument} is {value!r}; {how} joins add no columns: leave it out"
                 )
 
 
@@ -159,6 +159,7 @@ def check_names(
     facts: Iterable[Any],
     appended: Sequence[str],
     prefix: str | None,
+    found: str | None,
     fold: Callable[[str], str] = str,
 ) -> None:
     """Raise ValueError if an appended column could not be told from a fact column.
@@ -166,7 +167,8 @@ def check_names(
     Args:
         facts: names of the fact columns.
         appended: those of the columns to append.
-        prefix: what these begin with, for the remedy.
+        prefix: what value columns begin with, for the remedy.
+        found: the name of the last one, if it says which facts were found.
         fold: what makes two names that are the same equal.
     """
     for name in appended:
@@ -174,6 +176,8 @@ def check_names(
             raise ValueError(f"found={name!r}: there is a value column {name!r}; give another name")
     taken = {fold(name) for name in facts if isinstance(name, str)}
     shared = [name for name in appended if fold(name) in taken]
+    if found in shared:
+        raise ValueError(f"found={found!r}: the facts have a column {found!r}; give another name")
     if shared:
         other = "a prefix=" if prefix is None else "another prefix="
         raise ValueError(
@@ -356,7 +360,7 @@ class Join:
             if not isinstance(found, str):
                 raise TypeError(f"found is {found!r}; give the name of the column to append")
             appended.append(pa.field(found, pa.bool_()))
-        check_names(facts, [one.name for one in appended], prefix, fold)
+        check_names(facts, [one.name for one in appended], prefix, found, fold)
         schema = pa.schema(appended)
         return cls(lookups, keys, how, tuple(names), schema, found is not None)
 

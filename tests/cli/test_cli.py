@@ -45,10 +45,9 @@ def run(*words: object) -> click.testing.Result:
 
 def command(words: Sequence[object], **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command line as a process of its own."""
-    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
     root = str(Path(lookupstore.__file__).parent.parent)
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
+        [sys.executable, "-m", "lookupstore", *map(str, words)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": root},
@@ -1144,3 +1143,16 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     )
     pq.write_table(pa.table({"x": [1]}), "e.parquet")
     assert "no key column 'id'" in run("upsert", "s", "--deletes", "e.parquet", status=2)
+
+
+@pytest.mark.parametrize("extension", ["csv", "csv.gz", "jsonl", "arrow"])
+def test_text_is_not_looked_up_in(tmp_path: Path, extension: str) -> None:
+    path = tmp_path / f"people.{extension}"
+    path.write_bytes(b"id,name\n1,Ada\n")
+    for words in (
+        ["get", path, 1], ["get", path, 1, "--key", "id"], ["scan", path], ["verify", path],
+        ["info", path], ["join", path, path, "--key", "id", "--on", "id"],
+    ):  # fmt: skip
+        done = run(*words)
+        assert done.exit_code == 2
+        assert f"make a store of it: lookupstore build {path} STORE --key NAME" in done.stderr

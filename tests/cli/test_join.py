@@ -103,7 +103,7 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
     for words, said in (
         ([given, store, "--on", "plane"], "the store has no key column 'plane'"),
         ([given, store, "--on", "where=id"], "the facts have no column 'where'"),
-        ([given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"], "adds no"),
+        ([given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"], "add no"),
         ([given, store, "--on", "plane=id", "-o", "x.txt"], "name a file"),
         ([given, store, "--on", "plane=id", "-o", "x.csv", "--output", "csv"], "-o, whose"),
         ([given, tmp_path / "a.sst", "--on", "plane=id"], "join with a store"),

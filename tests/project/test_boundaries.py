@@ -98,6 +98,8 @@ def wing_of(module: str) -> str:
     parts = module.split(".")
     if module in BASE:
         return "spark.base"
+    if module == "__main__":
+        return "cli"
     if parts[0] in ("hudi", "spark"):
         return ".".join(parts[:2])
     return parts[0] or "."

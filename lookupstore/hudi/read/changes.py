@@ -182,7 +182,8 @@ def plan_row_changes(
         CorruptionError: the timeline is damaged.
         StaleStoreError: the table as of `since` or `until` cannot be read any more.
     """
-    since, until = given_position("since", since), given_position("until", until)
+    zone = view.options.timezone
+    since, until = given_position("since", since, zone), given_position("until", until, zone)
     data = [name for name in view.schema.names if name not in META_COLUMNS]
     names = data if columns is None else view.names(columns)
     if CHANGE in names:

@@ -243,7 +243,7 @@ def plan_scan(
         CorruptionError: the timeline is damaged.
     """
     names = view.names(columns)
-    as_of = given_time("as_of", as_of)
+    as_of = given_time("as_of", as_of, view.options.timezone)
     return _planned(view, names, [group.current for group in view.groups(as_of)], None, filter)
 
 
@@ -269,7 +269,8 @@ def plan_changes(
         FormatError: the rows of the table do not say when they changed.
     """
     names = view.names(columns)
-    since, until = given_position("since", since), given_position("until", until)
+    zone = view.options.timezone
+    since, until = given_position("since", since, zone), given_position("until", until, zone)
     files, times = view.changed(since, until)
     return _planned(view, names, files, written_at(times), filter)
 

@@ -112,7 +112,8 @@ class TableLookup(ManyLookups):
         view = read_view(location, query_type=query_type)
         names = [key] if isinstance(key, str) else None if key is None else list(key)
         values = [columns] if isinstance(columns, str) else columns
-        self._start(plan_lookup(view, names, values, given_time("as_of", as_of), build), residency)
+        time = given_time("as_of", as_of, view.options.timezone)
+        self._start(plan_lookup(view, names, values, time, build), residency)
 
     def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
         self._plan = plan

@@ -549,18 +549,28 @@ def given_instant(argument: str, instant: str | Instant) -> str:
     return time
 
 
-def given_time(argument: str, time: When | None) -> str | None:
+def given_time(argument: str, time: When | None, zone: str | None) -> str | None:
     """Return a moment that a caller gave as the time of an instant.
+
+    Args:
+        argument: that it was given as.
+        time: the moment.
+        zone: of instants, as `TableOptions.timezone` has it.
 
     Source: HoodieSqlCommonUtils.formatQueryInstant of Apache Hudi, for texts.
 
     Raises:
-        ValueError: it is no moment, or has a zone.
+        ValueError: it is no moment; or has a zone, and the table does not say that its instants
+            are in UTC.
 
-    >>> given_time("as_of", "20240418173550988")
+    >>> given_time("as_of", "20240418173550988", None)
     '20240418173550988'
-    >>> given_time("as_of", "2024-04-18 17:35:50"), given_time("as_of", date(2024, 4, 18))
-    ('20240418173550000', '20240418000000000')
+    >>> given_time("as_of", "2024-04-18 17:35:50", None)
+    '20240418173550000'
+    >>> given_time("as_of", "2024-04-18T17:35:50+02:00", "UTC")
+    '20240418153550000'
+    >>> given_time("as_of", date(2024, 4, 18), "UTC")
+    '20240418000000000'
     """
     if time is None:
         return None
@@ -576,22 +586,25 @@ def given_time(argument: str, time: When | None) -> str | None:
         raise _time_error(
             argument, time, "; or what a clock shows, such as '2026-03-07 13:56:57' or a date"
         )
-    if moment.tzinfo is not None:
+    if moment.tzinfo is not None and zone != "UTC":
         raise ValueError(
-            f"{argument} is {time!r}, with a zone; give what the clock shows by which the table "
-            "names its instants, without a zone: in a table that is made here, UTC"
+            f"{argument} is {time!r}, with a zone, and the table does not say that its instants "
+            "are in UTC; give what the clock shows by which it names them, without a zone"
         )
-    return print_time(moment.replace(tzinfo=timezone.utc))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return print_time(moment.astimezone(timezone.utc))
 
 
-def given_position(argument: str, position: When | None) -> str | None:
+def given_position(argument: str, position: When | None, zone: str | None) -> str | None:
     """Return a moment that a caller gave as a position in the timeline; as `given_time`.
 
     >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
-    >>> given_position("since", commit)
+    >>> given_position("since", commit, None)
     '20240418173551123'
     """
-    return given_time(argument, position.position if isinstance(position, Instant) else position)
+    time = position.position if isinstance(position, Instant) else position
+    return given_time(argument, time, zone)
 
 
 def _time_error(argument: str, time: object, other: str) -> ValueError:

@@ -88,7 +88,7 @@ def plan_join(
         appended.append(StructField(found, BooleanType()))
     case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     fold = str if case_sensitive else str.lower
-    check_names(facts.names, [field.name for field in appended], prefix, fold)
+    check_names(facts.names, [field.name for field in appended], prefix, found, fold)
     if not isinstance(store, LookupStore):
         _check_versionless(asked.freshness, miss)
     chosen, reason = _strategy(asked.strategy, store)

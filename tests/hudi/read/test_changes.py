@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +21,7 @@ from support.hudi.oracle import other, other_scan
 from support.hudi.small_tables import SmallTable, row
 
 from lookupstore.errors import DuplicateKeyError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions, view
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -255,8 +256,19 @@ def test_moments_in_other_words(tmp_path: Path, version: int) -> None:
     for since in (first, moment, str(moment)):
         assert table.changes(since).read_all().equals(expected)
         assert table.incremental(since, instants[1])["a"].to_pylist() == [1]
-    with pytest.raises(ValueError, match="with a zone; give what the clock shows by which"):
-        table.scan(as_of=clock.replace(tzinfo=timezone.utc))
+    tokyo = timezone(timedelta(hours=9))
+    for zone in (timezone.utc, tokyo):
+        zoned = moment.replace(tzinfo=timezone.utc).astimezone(zone)
+        for since in (zoned, zoned.isoformat()):
+            assert table.changes(since).read_all().equals(expected)
+            assert table.scan(as_of=since).equals(table.scan(as_of=moment))
+            assert len(table.file_groups(since)) == 1
+    with pytest.MonkeyPatch.context() as patch:  # as a table of Java's that says nothing
+        read = view.read_options
+        patch.setattr(view, "read_options", lambda place: replace(read(place), timezone=None))
+        for ask in (table.scan, table.file_groups, table.changes):
+            with pytest.raises(ValueError, match="does not say that its instants are in UTC; give"):
+                ask(**{"since" if ask == table.changes else "as_of": zoned})
     for wrong in ("2026-13-01", "2026-03-07 25:00", "20260307", "07.03.2026", 5):
         with pytest.raises(ValueError, match="give the time of an instant, 17 digits"):
             table.scan(as_of=wrong)

@@ -590,7 +590,7 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, "columns names 'found' twice", {"on": "id", "columns": ["found", "found"]}),
         (ValueError, "how is 'outer'; give one of 'left', 'inner', 'semi', 'anti'",
          {"on": "id", "how": "outer"}),
-        (ValueError, "a semi join adds no columns", {"on": "id", "how": "semi", "prefix": "x"}),
+        (ValueError, "semi joins add no columns", {"on": "id", "how": "semi", "prefix": "x"}),
     ]  # fmt: skip
     taken = facts.withColumn("found", F.lit(1))
     for kind, message, arguments in cases:

@@ -1,0 +1,5 @@
+"""The command line, as `python -m lookupstore`."""
+
+from lookupstore.cli import main
+
+main()

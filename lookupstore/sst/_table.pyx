@@ -74,8 +74,8 @@ cdef extern from * nogil:
 cdef size_t HUGE_PAGE = 2 << 20
 cdef size_t CHUNK = 2 * HUGE_PAGE
 
-# Places of files that are too small for a page of that size share some: those of the many files of a
-# store. Tables that are smaller than this would keep too large a page for the little that they have.
+# Places of files that are too small for a page of that size share some: those of the many files of
+# a store. Tables smaller than this would keep too large a page for the little that they have.
 cdef size_t LEAST_SHARED = 128 << 10
 cdef size_t SHARE = 4 * HUGE_PAGE
 cdef Zeros SHARED = None  # what has room left

@@ -14,6 +14,7 @@ from lookupstore.hudi.options.names import (
     META_FOLDER,
     PAYLOAD,
     PAYLOADS,
+    RECORD_KEY,
     STRATEGIES,
     STRATEGY,
     VERSIONS,
@@ -47,7 +48,10 @@ def new_options(
     record_key = [record_key] if isinstance(record_key, str) else record_key
     partition_by = [partition_by] if isinstance(partition_by, str) else partition_by
     if not record_key:
-        raise ValueError("record_key is empty; give the columns that identify a row")
+        raise ValueError(
+            "record_key is empty; give the columns that identify a row; among Hudi's options it is "
+            f"{RECORD_KEY}"
+        )
     for argument, columns in (("record_key", record_key), ("partition_by", partition_by)):
         if len(set(columns)) < len(columns):
             raise ValueError(f"{argument} is {columns!r}; give each column once")

@@ -98,6 +98,19 @@ class StoreSource(datasource.DataSource):
         """Return what builds a store of the rows of `schema`; see `StoreWriter.plan`."""
         return StoreWriter.plan(schema, self.options, overwrite=overwrite)
 
+    def streamWriter(  # noqa: N802  (the name is Spark's)
+        self, schema: StructType, overwrite: bool
+    ) -> datasource.DataSourceStreamWriter:
+        """Say what writes streams.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "the format does not write streams; change the store by their batches: "
+            "lookupstore.spark.update_store(df, PATH, batch=number) in df.writeStream.foreachBatch"
+        )
+
 
 @dataclass(frozen=True)
 class StoreScan:

@@ -60,3 +60,16 @@ class HudiSource(datasource.DataSource):
         from lookupstore.spark.hudi.save import planned_write
 
         return planned_write(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802  (the name is Spark's)
+        self, schema: StructType, overwrite: bool
+    ) -> datasource.DataSourceStreamWriter:
+        """Say what writes streams.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "the format does not write streams; write their batches: "
+            "df.writeStream.foreachBatch(lookupstore.spark.hudi_sink(TABLE))"
+        )

@@ -164,7 +164,7 @@ def test_bad_options_say_what_is_right(spark: SparkSession, tmp_path: Path) -> N
         ("append", {"operation": "merge"}, "operation is 'merge'; give one of upsert, insert"),
         ("overwrite", {"operation": "upsert"}, r"mode\('overwrite'\) replaces all rows"),
         ("append", {"operation": "delete"}, "not a Hudi table|no Hudi table|hoodie.properties"),
-        ("append", {}, "record_key is empty"),
+        ("append", {}, "record_key is empty.* it is hoodie.table.recordkey.fields"),
         ("append", NEW | {f"{WRITE}.no": "x"}, "options: not known here"),
     ]
     for mode, options, text in refused:
@@ -259,3 +259,15 @@ def test_more_rows_than_there_is_memory_for(
     assert spilled == ["rows"]
     assert len(all_rows(path)) == 900
     check(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("lookupstore", "update_store"), ("lookupstore.hudi", "hudi_sink")]
+)
+def test_a_stream_is_written_by_its_batches(
+    spark: SparkSession, tmp_path: Path, name: str, verb: str
+) -> None:
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    writer = stream.writeStream.format(name).option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(PySparkException, match=rf"foreachBatch.*{verb}|{verb}.*foreachBatch"):
+        writer.trigger(availableNow=True).start(str(tmp_path / "t")).awaitTermination()

@@ -484,8 +484,8 @@ def test_two_writers_of_one_file_group(
     write = file_writes.FileWrites.write
     between: list[Callable[[], Any]] = []
 
-    def slow(self: Any, files: Any) -> Any:
-        stats = write(self, files)
+    def slow(self: Any, files: Any, advance: Any) -> Any:
+        stats = write(self, files, advance)
         if between:
             between.pop()()
         return stats
@@ -526,8 +526,8 @@ def test_a_stray_file_of_a_task_is_deleted(
     table = make(tmp_path / "t", version=version)
     write = file_writes.FileWrites.write
 
-    def twice(self: Any, files: Any) -> Any:
-        stats = write(self, files)
+    def twice(self: Any, files: Any, advance: Any) -> Any:
+        stats = write(self, files, advance)
         path = tmp_path / "t" / str(stats[0].path)
         shutil.copy(path, str(path).replace("_0-0-0_", "_0-0-1_"))
         return stats
@@ -605,9 +605,9 @@ def test_a_metadata_table_that_comes_during_a_write(
     text = properties.read_text()
     write = file_writes.FileWrites.write
 
-    def slow(self: Any, files: Any) -> Any:
+    def slow(self: Any, files: Any, advance: Any) -> Any:
         properties.write_text(text + ADDED)
-        return write(self, files)
+        return write(self, files, advance)
 
     with monkeypatch.context() as patched:
         patched.setattr(file_writes.FileWrites, "write", slow)
@@ -620,7 +620,7 @@ def test_a_metadata_table_that_comes_during_a_write(
     with monkeypatch.context() as patched:
         patched.setattr(
             file_writes.FileWrites, "write",
-            lambda self, files: (properties.write_text(changed), write(self, files))[1],
+            lambda self, *given: (properties.write_text(changed), write(self, *given))[1],
         )  # fmt: skip
         with pytest.raises(FormatError, match="hive_style_partitioning is True, but was False"):
             table.upsert(rows((1, "a", 1, "x")))

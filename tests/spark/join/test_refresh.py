@@ -302,8 +302,11 @@ def test_misses_are_looked_up_again_in_newer_versions(
         ({"on_miss": "explode"}, "on_miss is 'explode'; give 'null', 'drop', 'raise' or"),
         ({"on_miss": ("retry", 0, 1)}, "on_miss is .*'retry', attempts, delay"),
         ({"on_miss": "raise", "how": "semi"}, "on_miss is 'raise', which is not for a semi join"),
-        ({"found": "known", "how": "anti"}, "found is 'known'; a anti join adds no"),
-        ({"found": "id"}, r"both have the columns \['id'\]"),
+        (
+            {"found": "known", "how": "anti"},
+            "found is 'known'; anti joins add no columns: leave",
+        ),
+        ({"found": "id"}, "found='id': the facts have a column 'id'; give another name"),
     ],
 )
 def test_arguments_that_are_wrong(

@@ -537,7 +537,8 @@ cdef class Batch:
                 return MEMORY
             self.column, self.answers = older.candidate_keys, older.found
             self.count = older.candidate_count
-            memcpy(self.items, older.candidates, self.count * sizeof(ls_batch_item))
+            if self.count > 0:  # else there may be no memory for items
+                memcpy(self.items, older.candidates, self.count * sizeof(ls_batch_item))
             self.count_ruled_out(older.ruled_out)
             ls_batch_filter_items(
                 self.filters, self.files, &self.column, self.items, &self.count, self.counts)

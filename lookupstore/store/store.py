@@ -819,7 +819,7 @@ def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
     return has_same_rows(newer._location, store._manifest, newer._manifest)
 
 
-def before_that_is_here(store: LookupStore) -> VersionName | None:
+def parent_here(store: LookupStore) -> VersionName | None:
     """Return the name of the version that a store's is a change of, if this host has all of it.
 
     Where the host has nothing, or all of the store, nobody is asked.

@@ -50,7 +50,7 @@ def look_up_all(reader: Reader, records: list[tuple[bytes, bytes]], times: int =
 
 
 def test_small_tables_share_pages(tmp_path: Path, seed: int) -> None:
-    """Readers of many files come and go; what one leaves behind is no record of the next."""
+    """Readers open and close in any order; each finds the records of its own file only."""
     rng = random.Random(seed)
     held: list[tuple[Reader, pa.Array, pa.Array]] = []
     moved = 0

@@ -101,12 +101,12 @@ class StoreSource(datasource.DataSource):
     def streamWriter(  # noqa: N802  (the name is Spark's)
         self, schema: StructType, overwrite: bool
     ) -> datasource.DataSourceStreamWriter:
-        """Say what writes streams.
+        """Refuse a stream, and name the function that writes one.
 
         Raises:
-            NotImplementedError: always.
+            ValueError: always.
         """
-        raise NotImplementedError(
+        raise ValueError(
             "the format does not write streams; change the store by their batches: "
             "lookupstore.spark.update_store(df, PATH, batch=number) in df.writeStream.foreachBatch"
         )

@@ -64,12 +64,12 @@ class HudiSource(datasource.DataSource):
     def streamWriter(  # noqa: N802  (the name is Spark's)
         self, schema: StructType, overwrite: bool
     ) -> datasource.DataSourceStreamWriter:
-        """Say what writes streams.
+        """Refuse a stream, and name the function that writes one.
 
         Raises:
-            NotImplementedError: always.
+            ValueError: always.
         """
-        raise NotImplementedError(
+        raise ValueError(
             "the format does not write streams; write their batches: "
             "df.writeStream.foreachBatch(lookupstore.spark.hudi_sink(TABLE))"
         )

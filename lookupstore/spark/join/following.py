@@ -1,8 +1,8 @@
 """Which open version of a store answers in a worker, while a compacted one is on its way.
 
-Of a compacted bucket all bytes are new, and no row is. So where a host has all of the version
-before, its workers go on with that one, also those that begin only now, and fetch the new files in
-a thread: all tasks of a query answer the same, whichever of the two they ask.
+A compaction changes files, and no rows. While the files of a compacted version come to a host that
+has all of the version before, its workers answer by that one, also workers that start meanwhile.
+All tasks of a query answer the same, whichever of the two versions they ask.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
 from lookupstore.store.store import (
     LookupStore,
-    before_that_is_here,
     can_stand_in,
     fetch_all,
     is_here,
+    parent_here,
 )
 
 #: A worker serves many queries; the files of stores that it no longer uses are closed.
@@ -68,7 +68,7 @@ class Following:
 def _before(chosen: LookupStore) -> LookupStore | None:
     """Return the version that one is a change of, if another worker has brought it here."""
     try:
-        name = before_that_is_here(chosen)
+        name = parent_here(chosen)
         if name is None:
             return None
         return opened_version(chosen.location, name.number, name.id)

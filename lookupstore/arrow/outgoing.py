@@ -20,8 +20,8 @@ class ArrowRows(ABC):
     """Rows that Arrow, pandas, polars, duckdb and all that knows Arrow's streams can take."""
 
     @abstractmethod
-    def _reader(self) -> pa.RecordBatchReader:
-        """Return all rows, from the first one on."""
+    def _reader(self, **scan: Any) -> pa.RecordBatchReader:
+        """Return the rows of a scan with these arguments, from the first one on."""
 
     @property
     @abstractmethod
@@ -44,29 +44,41 @@ class ArrowRows(ABC):
         )
         return html_table(self._title(), ("column", "type", ""), rows)
 
-    def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table; it raises what a scan does."""
-        return self._reader().read_all()
+    def to_arrow(self, **scan: Any) -> pa.Table:
+        """Return the rows as an Arrow table.
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all rows as a pandas DataFrame, where integers with nulls are floats.
+        Args:
+            scan: which rows and columns, by the arguments of `scan`, such as `columns`; none: all.
+
+        Raises: what `scan` does.
+        """
+        return self._reader(**scan).read_all()
+
+    def to_pandas(self, **scan: Any) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame, where integers with nulls are floats.
+
+        Args:
+            scan: as of `to_arrow`.
 
         Raises:
             ImportError: pandas is not installed.
 
-        And all that a scan raises.
+        And all that `scan` raises.
         """
-        return pandas_frame(self.to_arrow())
+        return pandas_frame(self.to_arrow(**scan))
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return all rows as a polars DataFrame.
+    def to_polars(self, **scan: Any) -> polars.DataFrame:
+        """Return the rows as a polars DataFrame.
+
+        Args:
+            scan: as of `to_arrow`.
 
         Raises:
             ImportError: polars is not installed.
 
-        And all that a scan raises.
+        And all that `scan` raises.
         """
-        return polars_frame(self.to_arrow())  # type: ignore[no-any-return]
+        return polars_frame(self.to_arrow(**scan))  # type: ignore[no-any-return]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return all rows as a stream of Arrow's C interface, which reads them as it is read.

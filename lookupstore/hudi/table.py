@@ -428,8 +428,8 @@ class HudiTable(ArrowRows):
         plan = plan_scan(self.view(), columns, filter, as_of=as_of)
         return pa.RecordBatchReader.from_batches(plan.wanted, plan.batches(threads=True))
 
-    def _reader(self) -> pa.RecordBatchReader:
-        return self.scan_batches()
+    def _reader(self, **scan: Any) -> pa.RecordBatchReader:
+        return self.scan_batches(**scan)
 
     def dataset(self, as_of: When | None = None) -> ds.Dataset:
         """Return the current base files as an Arrow dataset, for engines that read these.

@@ -374,8 +374,8 @@ class Lookups(ArrowRows):
         """Return pairs of key and row, in key order, as a dict does."""
         return _Pairs(self)
 
-    def _reader(self) -> pa.RecordBatchReader:
-        return self.scan()
+    def _reader(self, **scan: Any) -> pa.RecordBatchReader:
+        return self.scan(**scan)
 
     def _key_names(self) -> tuple[str, ...]:
         return self.key

@@ -128,6 +128,20 @@ def test_out(opened: tuple[Any, pa.Table]) -> None:
         )
 
 
+def test_some_rows_out(opened: tuple[Any, pa.Table]) -> None:
+    store, table = opened
+    middle = table["id"][len(table) // 2].as_py()
+    some = {"start": middle, "columns": ["text"], "reverse": True}
+    wanted = store.scan(**some).read_all()
+    assert 0 < len(wanted) < len(table)
+    assert wanted.schema.names == ["id", "text"]
+    assert store.to_arrow(**some).equals(wanted)
+    pd.testing.assert_frame_equal(store.to_pandas(**some), wanted.to_pandas())
+    polars.testing.assert_frame_equal(store.to_polars(**some), pl.DataFrame(wanted))
+    with pytest.raises(TypeError, match="where"):
+        store.to_pandas(where="id > 3")
+
+
 def test_the_schema_that_is_asked_for(opened: tuple[Any, pa.Table]) -> None:
     store, table = opened
     wanted = pa.schema([KEY, ("n", pa.float64()), ("text", pa.large_string())])
@@ -162,3 +176,18 @@ def test_a_table_of_hudi_goes_out(tmp_path: Path, seed: int) -> None:
     batches = table.scan_batches(columns=names)
     assert isinstance(batches, pa.RecordBatchReader)
     assert batches.read_all().sort_by("id").equals(wanted)
+
+
+def test_some_rows_of_a_table_of_hudi_go_out(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    rows = pa.table({"id": rng.sample(range(1000), 50), "n": [rng.random() for _ in range(50)]})
+    table = HudiTable.create(tmp_path / "table", rows.schema, record_key="id")
+    table.insert(rows)
+    inserted = table.history()["instant"][0].as_py()
+    table.delete(rows["id"].to_pylist()[:10])
+    before = {"columns": ["id", "n"], "as_of": inserted, "filter": "n < 0.5"}
+    few = table.scan(**before)
+    assert few.num_rows == sum(one < 0.5 for one in rows["n"].to_pylist())
+    assert table.to_arrow(**before).equals(few)
+    assert table.to_pandas(**before).equals(few.to_pandas())
+    assert table.to_polars(**before).equals(pl.DataFrame(few))

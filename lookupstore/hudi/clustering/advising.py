@@ -20,13 +20,13 @@ from lookupstore.hudi.clustering.simulation import (
 )
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
-from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.hudi.layout import Filter, filter_expression, known_bounds, predicate_of, shown
+from lookupstore.hudi.layout import Filter, known_bounds, predicate_of, shown
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.filters.predicates import And, Column, Compare, Predicate, columns_of
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds
+from lookupstore.hudi.read.scan_plan import fitting_filter
 from lookupstore.hudi.view import TableView
 
 # Of the columns that are asked for most, and of those that are tried together.
@@ -134,10 +134,7 @@ def _given(
         )
     found = []
     for one, weight in zip(queries, weights or [1.0] * len(queries), strict=True):
-        where = filter_expression(one, view.schema)
-        # Says what is wrong with it.
-        BaseFiles(view.location, [], view.schema).table([], where)
-        predicate = predicate_of(where)
+        predicate = predicate_of(fitting_filter(one, view.schema, view.location))
         text = one if isinstance(one, str) else shown(predicate)
         found.append(_Query(text, (predicate,), weight))
     return found

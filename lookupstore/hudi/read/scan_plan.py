@@ -41,6 +41,30 @@ _log = logging.getLogger(__name__)
 _OPEN_BYTES = 4 << 20
 
 
+def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.Expression:
+    """Return a filter as an expression, if it fits the columns.
+
+    Args:
+        given: the filter.
+        schema: all columns of the table.
+        location: of the table.
+
+    Raises:
+        TypeError, ValueError: it does not, or is none.
+        ImportError: it is SQL, and what parses that is not installed.
+    """
+    where = filter_expression(given, schema)
+    unknown = sorted((names_of(where) or set()) - set(schema.names))
+    if unknown:
+        known = ", ".join(map(repr, schema.names))
+        raise ValueError(
+            f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
+        )
+    # Says what else is wrong with it.
+    BaseFiles(location, [], schema).table([], where)
+    return where
+
+
 @dataclass(frozen=True)
 class ScanPlan:
     """Which rows of a table are read.
@@ -82,10 +106,7 @@ class ScanPlan:
             TypeError, ValueError: it does not, or is none.
             ImportError: it is SQL, and what parses that is not installed.
         """
-        where = filter_expression(given, self.schema)
-        # Says what is wrong with it.
-        BaseFiles(self.location, [], self.schema).table(self.columns, where)
-        return self.narrowed(where)
+        return self.narrowed(fitting_filter(given, self.schema, self.location))
 
     def narrowed(self, where: pc.Expression) -> ScanPlan:
         """Return the plan of those of the rows that a filter leaves, too.

@@ -173,6 +173,11 @@ def scan_store(
 
 
 def _opened(store: Any, version: int | None, storage_options: Mapping[str, Any] | None) -> Lookups:
+    if not isinstance(store, (Lookups, str, os.PathLike, Location)):
+        raise TypeError(
+            f"store is {type(store).__name__}; give an open store or its path; of a Hudi table, "
+            "lookupstore.hudi.TableLookup(PATH)"
+        )
     if not isinstance(store, Lookups):
         return open_store(store, version=version, storage_options=storage_options)
     if version is not None or storage_options:

@@ -27,8 +27,6 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 # Room for copies of remote files below which it is worth a word.
 _LITTLE = 1 << 30
-# What is used if it is there, beside the extras.
-_LIBRARIES = ("pandas", "polars", "duckdb")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -79,8 +77,7 @@ def _findings() -> Iterator[Finding]:
     yield from map(_extra, PACKAGES)
     missing = "not installed: pip install 'lookupstore[hudi]' if you need filters in SQL"
     yield Finding("sqlglot", _version("sqlglot") or missing)
-    for name in _LIBRARIES:
-        yield Finding(name, _version(name) or "not installed, and not needed")
+    yield Finding("pandas", _version("pandas") or "not installed, and not needed")
     yield _java()
     yield _huge_pages()
     yield from _cache_folder()

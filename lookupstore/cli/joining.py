@@ -60,6 +60,7 @@ def join(
     """
     check_out(ctx, out)
     check_kept(out, facts, path)
+    _check_adds_nothing(how, columns=columns, prefix=prefix, found=found)
     wanted = None if columns is None else names_of(columns)
     with open_lookups(path, wanted, **what) as opened:
         if isinstance(opened, Reader):
@@ -74,12 +75,25 @@ def join(
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:
-            write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
+            # What was asked for: the keys, and what is beside them now.
+            telling = {*pairs, *joined.schema.names[len(source.schema) :]}
+            write_first_rows(joined.schema, joined, output, None, "-o FILE has all", telling)
         else:
             total = source.count_rows if how == "left" else None
             with closing(watched(joined, "Joining", total)) as written:
                 lines = (json_lines(batch) for batch in written)
                 write_file(out, joined.schema, written, lines)
+
+
+def _check_adds_nothing(how: How, **given: str | None) -> None:
+    """Refuse options that say what to add to a join that adds nothing.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for name, value in given.items():
+        if how in ("semi", "anti") and value is not None:
+            raise click.UsageError(f"--{name}: {how} joins add no columns: leave it out")
 
 
 def _pairs(on: str) -> dict[str, str]:

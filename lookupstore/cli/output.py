@@ -36,11 +36,22 @@ class OutputConsole(Console):
         raise BrokenPipeError
 
 
-def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str) -> None:
+def write_rows(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    output: str,
+    telling: Collection[str] = (),
+) -> None:
     """Print rows as ``table``, ``json`` (an object per line), ``csv`` or ``arrow`` (an IPC stream).
 
     In a terminal too narrow for the columns beside each other a table has them one below the other.
     Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys.
+
+    Args:
+        schema: of the rows.
+        batches: the rows.
+        output: which of these.
+        telling: columns that a table leaves out after all others, where not all fit.
 
     Raises:
         ValueError: a column that CSV can not hold; nothing is printed then.
@@ -49,7 +60,7 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
         write_text(json_lines(batch) for batch in batches)
     elif output == "table":
         console = OutputConsole()
-        console.print(rows_table(schema, batches, console.width))
+        console.print(rows_table(schema, batches, console.width, telling=telling))
     else:
         _write_binary(schema, batches, output, sys.stdout.buffer)
 
@@ -194,6 +205,7 @@ def write_first_rows(
     output: str,
     limit: int | None,
     more: str = "--limit N shows more",
+    telling: Collection[str] = (),
 ) -> None:
     """Write rows up to a limit; as a table without one, the first few, and say if there are more.
 
@@ -203,13 +215,14 @@ def write_first_rows(
         output: as of `write_rows`.
         limit: how many; None: all, unless they are a table.
         more: what shows more of them.
+        telling: as of `write_rows`.
     """
     if output != "table" or limit is not None:
-        write_rows(schema, limited(batches, limit), output)
+        write_rows(schema, limited(batches, limit), output, telling)
         return
     # One row more than is shown tells whether there are more.
     rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
-    write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output)
+    write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output, telling)
     if rows.num_rows > TABLE_ROWS:
         click.echo(f"first {TABLE_ROWS} rows; {more}", err=True)
 

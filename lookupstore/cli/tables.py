@@ -64,6 +64,7 @@ def rows_table(
     batches: Iterable[pa.RecordBatch],
     width: int,
     counts: Collection[str] = (),
+    telling: Collection[str] = (),
 ) -> Table:
     """Return rows as a table no wider than that.
 
@@ -75,12 +76,13 @@ def rows_table(
         batches: the rows.
         width: of the terminal.
         counts: columns of counts, which have separators of thousands.
+        telling: columns that are left out after all others.
     """
     columns = _columns(schema, batches, counts)
     rows = len(columns[0].cells) if columns else 0
     if 0 < rows <= RECORDS and 1 + sum(max(one.header, one.whole) + 3 for one in columns) > width:
         return _records(columns, width, "column")
-    return _beside(columns, width)
+    return _beside(columns, width, telling)
 
 
 def list_table(
@@ -99,16 +101,16 @@ def fields_table(fields: Mapping[str, object], width: int) -> Table:
     return _records(columns, width, "field")
 
 
-def _beside(columns: Sequence[_Column], width: int) -> Table:
+def _beside(columns: Sequence[_Column], width: int, telling: Collection[str] = ()) -> Table:
     """Return the columns that fit beside each other, each row in one line."""
     least = [max(one.header, one.least) for one in columns]
     fit, left = [], width - 1
-    for i, needed in enumerate(least):
-        if needed + 3 <= left:
+    for i in sorted(range(len(columns)), key=lambda i: columns[i].name not in telling):
+        if least[i] + 3 <= left:
             fit.append(i)
-            left -= needed + 3
+            left -= least[i] + 3
     # Of a terminal with room for none there is still to be seen that there are rows.
-    fit = fit or [*range(len(columns))][:1]
+    fit = sorted(fit) or [*range(len(columns))][:1]
     table = _table(len(columns) - len(fit), "column")
     # What room is left the cut texts share.
     widths = dict.fromkeys(fit, 0)

@@ -13,6 +13,7 @@ import click.testing
 import pytest
 
 from lookupstore.cli import doctor, main
+from lookupstore.extras import PACKAGES
 
 
 def found(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -39,6 +40,8 @@ def test_a_machine_that_has_all(tmp_path: Path) -> None:
     )
     assert shown.exit_code == 0
     assert all(what in shown.output for what in said)
+    packages = [one for extra in said if extra.startswith("extra ") for one in PACKAGES[extra[6:]]]
+    assert not {*packages} & {*said}  # each is told once
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:

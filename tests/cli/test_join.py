@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import lookupstore
 from lookupstore import progress
@@ -95,6 +98,20 @@ def test_names_and_columnar_files(tmp_path: Path, facts: pa.Table, planes: pa.Ta
     assert "first 50 rows; -o FILE has all" in shown.output
 
 
+def test_a_narrow_table_has_the_key_and_what_was_appended(
+    tmp_path: Path, planes: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [*"abcdefghij", "plane", *"klmn"]
+    facts = pa.table({name * 9 if len(name) == 1 else name: [2] * 20 for name in names})
+    pq.write_table(facts, tmp_path / "facts.parquet")
+    monkeypatch.setattr("lookupstore.cli.output.OutputConsole", partial(Console, width=60))
+    asked = ["join", tmp_path / "facts.parquet", tmp_path / "store", "--on", "plane=id"]
+    result = run(*asked, "--prefix", "p_", "--found", "known")
+    header = [one.strip() for one in re.split("[│┃]", result.output.splitlines()[1])[1:-1]]
+    assert header == ["a" * 9, "b" * 9, "plane", "p_seats", "known"]
+    assert "… 12 more columns" in result.output
+
+
 def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table) -> None:
     given = tmp_path / "facts.parquet"
     store = tmp_path / "store"
@@ -103,7 +120,11 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
     for words, said in (
         ([given, store, "--on", "plane"], "the store has no key column 'plane'"),
         ([given, store, "--on", "where=id"], "the facts have no column 'where'"),
-        ([given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"], "add no"),
+        (
+            [given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"],
+            "--columns: anti joins add no columns",
+        ),
+        ([given, store, "--on", "plane=id", "--how", "semi", "--found", "known"], "--found: semi"),
         ([given, store, "--on", "plane=id", "-o", "x.txt"], "name a file"),
         ([given, store, "--on", "plane=id", "-o", "x.csv", "--output", "csv"], "-o, whose"),
         ([given, tmp_path / "a.sst", "--on", "plane=id"], "join with a store"),

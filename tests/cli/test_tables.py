@@ -27,8 +27,10 @@ def printed(table: Table, width: int) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def shown(rows: pa.Table, width: int, counts: Sequence[str] = ()) -> list[str]:
-    return printed(rows_table(rows.schema, rows.to_batches(), width, counts), width)
+def shown(
+    rows: pa.Table, width: int, counts: Sequence[str] = (), telling: Sequence[str] = ()
+) -> list[str]:
+    return printed(rows_table(rows.schema, rows.to_batches(), width, counts, telling), width)
 
 
 def cells(line: str) -> list[str]:
@@ -110,6 +112,15 @@ def test_long_texts_are_cut_and_what_does_not_fit_is_counted() -> None:
     few = shown(rows.slice(0, 1), 80)
     assert sum("w" in line for line in few) > 3
     assert "…" not in "".join(few)
+
+
+def test_telling_columns_are_left_out_last() -> None:
+    rows = pa.table({name * 10: [7] * (RECORDS + 1) for name in "abcde"})
+    assert cells(shown(rows, 40)[1]) == ["a" * 10, "b" * 10, "c" * 10]
+    lines = shown(rows, 40, telling=["e" * 10, "d" * 10, "f"])
+    assert cells(lines[1]) == ["a" * 10, "d" * 10, "e" * 10]
+    assert lines[-1].strip() == "… 2 more columns"
+    assert cells(shown(rows, 80, telling=["e" * 10])[1]) == [one * 10 for one in "abcde"]
 
 
 def test_a_list_is_never_shown_row_by_row() -> None:

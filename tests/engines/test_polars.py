@@ -152,6 +152,11 @@ def test_keys_of_several_fields(tmp_path: Path, seed: int) -> None:
             lookup({"when": "hour"}, store)
         with pytest.raises(TypeError, match="found a int; give names of columns or expressions"):
             lookup(["place", 7], store)  # type: ignore[list-item]
+        for none in (7, store.to_pandas()):
+            with pytest.raises(TypeError, match=r"store is .*TableLookup\(PATH\)"):
+                lookup("place", none)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=r"store is .*TableLookup\(PATH\)"):
+                scan_store(none)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KEY_TYPES, ids=str)

@@ -33,6 +33,7 @@ from measures import Measuring, Timed, Verb, lacking
 from rivals import (
     CACHE_BYTES,
     Contender,
+    Copy,
     Dict,
     Handle,
     Lmdb,
@@ -53,6 +54,8 @@ from workloads import WORKLOADS, Queries, Workload
 DEFAULT_CACHE = "lookupstore, default cache"
 TWO_THREADS = "lookupstore, 2 threads"
 TWO_WRITING = "lookupstore, threads=2"
+COPY = "copy of known rows"
+COPY_TWO_THREADS = "copy of known rows, 2 threads"
 PAIMON = "lookupstore, paimon"
 STORE = "store"
 STORE_DEFAULT_CACHE = "store, default cache"
@@ -83,6 +86,8 @@ def contenders(cache_bytes: int | None) -> dict[str, Contender]:
         Dict(),
         Numpy(),
         Pandas(),
+        Copy(COPY, threads=1),
+        Copy(COPY_TWO_THREADS, threads=2),
     )
     return {one.name: one for one in every}
 
@@ -224,8 +229,8 @@ BARS: tuple[Bar, ...] = (
     *bar("open: memory", "open memory", OURS, w1=30 * MILLION, w2=30 * MILLION, at_most=True),
 )
 
-#: Measured without a bar: what a scan does, and what the lookups do in the cache of 256 MB that
-#: readers and stores share by default.
+#: Measured without a bar: what a scan does, what the lookups do in the cache of 256 MB that readers
+#: and stores share by default, and how much faster two threads copy rows than one.
 INFORMATION: tuple[Subject, ...] = tuple(
     Subject(workload, verb, contender)
     for workload in ("W1", "W2")
@@ -233,6 +238,8 @@ INFORMATION: tuple[Subject, ...] = tuple(
         ("scan", OURS),
         ("random", DEFAULT_CACHE),
         ("lookup", STORE_DEFAULT_CACHE),
+        ("random, alone", COPY),
+        ("random, alone", COPY_TWO_THREADS),
     )
 )
 

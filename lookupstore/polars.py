@@ -62,7 +62,7 @@ def lookup(
         An expression with the name of the (first) key, which polars runs piece by piece.
 
     Raises:
-        TypeError: keys of another form, or a value column that polars does not have.
+        TypeError: keys of another form, a value column that polars does not have, or no store.
         KeyError: a key or value column that there is not.
         ValueError: no value column, or a wrong number of keys.
 
@@ -149,7 +149,7 @@ def scan_store(
         storage_options: of the URI of a store, as of `lookupstore.Location`.
 
     Raises:
-        TypeError: a column that polars does not have.
+        TypeError: a column that polars does not have, or no store.
         ValueError: a version, or options, of what is open already.
         FileNotFoundError: there is no such store or version.
         FormatError: the folder is not a store.
@@ -173,13 +173,13 @@ def scan_store(
 
 
 def _opened(store: Any, version: int | None, storage_options: Mapping[str, Any] | None) -> Lookups:
-    if not isinstance(store, (Lookups, str, os.PathLike, Location)):
+    if isinstance(store, (str, os.PathLike, Location)):
+        return open_store(store, version=version, storage_options=storage_options)
+    if not isinstance(store, Lookups):
         raise TypeError(
             f"store is {type(store).__name__}; give an open store or its path; of a Hudi table, "
             "lookupstore.hudi.TableLookup(PATH)"
         )
-    if not isinstance(store, Lookups):
-        return open_store(store, version=version, storage_options=storage_options)
     if version is not None or storage_options:
         given = "storage_options are" if version is None else f"version={version} is"
         raise ValueError(f"{given} of a path; {store.path} is open already")

@@ -153,11 +153,14 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
     (2, 1)
     """
     columns = [movable(column) for column in table.columns]
+    rows = table.num_rows
     table = pa.table(columns, names=table.column_names, metadata=table.schema.metadata)
-    if not arrow:
+    if not arrow and table.num_columns:
         return table.to_pandas()
     import pandas
 
+    if not table.num_columns:
+        return pandas.DataFrame(index=pandas.RangeIndex(rows))
     return table.to_pandas(types_mapper=pandas.ArrowDtype)
 
 

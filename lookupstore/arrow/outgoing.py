@@ -48,9 +48,10 @@ class ArrowRows(ABC):
         """Return the rows as an Arrow table.
 
         Args:
-            scan: which rows and columns, by the arguments of `scan`, such as `columns`; none: all.
+            scan: which rows and columns, by the arguments of `scan`, such as `columns`, or of a
+                Hudi table by those of `scan_batches`; none: all.
 
-        Raises: what `scan` does.
+        Raises: what these do.
         """
         return self._reader(**scan).read_all()
 

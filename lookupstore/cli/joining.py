@@ -13,7 +13,7 @@ from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import check_kept, source_of
-from lookupstore.keys.joins import HOWS, How
+from lookupstore.keys.joins import HOWS, How, check_adds_nothing
 from lookupstore.progress import watched
 from lookupstore.source.source import in_types
 from lookupstore.sst import Reader
@@ -60,7 +60,10 @@ def join(
     """
     check_out(ctx, out)
     check_kept(out, facts, path)
-    _check_adds_nothing(how, columns=columns, prefix=prefix, found=found)
+    try:
+        check_adds_nothing(how, **{"--columns": columns, "--prefix": prefix, "--found": found})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     wanted = None if columns is None else names_of(columns)
     with open_lookups(path, wanted, **what) as opened:
         if isinstance(opened, Reader):
@@ -75,7 +78,7 @@ def join(
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:
-            # What was asked for: the keys, and what is beside them now.
+            # The keys, and the columns that were appended.
             telling = {*pairs, *joined.schema.names[len(source.schema) :]}
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all", telling)
         else:
@@ -83,17 +86,6 @@ def join(
             with closing(watched(joined, "Joining", total)) as written:
                 lines = (json_lines(batch) for batch in written)
                 write_file(out, joined.schema, written, lines)
-
-
-def _check_adds_nothing(how: How, **given: str | None) -> None:
-    """Refuse options that say what to add to a join that adds nothing.
-
-    Raises:
-        UsageError: there is one.
-    """
-    for name, value in given.items():
-        if how in ("semi", "anti") and value is not None:
-            raise click.UsageError(f"--{name}: {how} joins add no columns: leave it out")
 
 
 def _pairs(on: str) -> dict[str, str]:

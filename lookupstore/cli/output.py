@@ -51,7 +51,7 @@ def write_rows(
         schema: of the rows.
         batches: the rows.
         output: which of these.
-        telling: columns that a table leaves out after all others, where not all fit.
+        telling: columns that a table leaves out last, where not all fit.
 
     Raises:
         ValueError: a column that CSV can not hold; nothing is printed then.

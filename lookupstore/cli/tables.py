@@ -76,13 +76,13 @@ def rows_table(
         batches: the rows.
         width: of the terminal.
         counts: columns of counts, which have separators of thousands.
-        telling: columns that are left out after all others.
+        telling: columns that are left out last, where many rows are shown.
     """
     columns = _columns(schema, batches, counts)
     rows = len(columns[0].cells) if columns else 0
     if 0 < rows <= RECORDS and 1 + sum(max(one.header, one.whole) + 3 for one in columns) > width:
         return _records(columns, width, "column")
-    return _beside(columns, width, telling)
+    return _beside(columns, width, {printable(name) for name in telling})
 
 
 def list_table(

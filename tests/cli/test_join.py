@@ -122,9 +122,10 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
         ([given, store, "--on", "where=id"], "the facts have no column 'where'"),
         (
             [given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"],
-            "--columns: anti joins add no columns",
+            "--columns is 'seats'; anti joins add no columns",
         ),
-        ([given, store, "--on", "plane=id", "--how", "semi", "--found", "known"], "--found: semi"),
+        ([given, store, "--on", "plane=id", "--how", "semi", "--found", "known"], "--found is"),
+        ([given, store, "--on", "plane=id", "--how", "semi", "--prefix", "p"], "--prefix is 'p'"),
         ([given, store, "--on", "plane=id", "-o", "x.txt"], "name a file"),
         ([given, store, "--on", "plane=id", "-o", "x.csv", "--output", "csv"], "-o, whose"),
         ([given, tmp_path / "a.sst", "--on", "plane=id"], "join with a store"),

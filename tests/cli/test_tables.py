@@ -121,6 +121,8 @@ def test_telling_columns_are_left_out_last() -> None:
     assert cells(lines[1]) == ["a" * 10, "d" * 10, "e" * 10]
     assert lines[-1].strip() == "… 2 more columns"
     assert cells(shown(rows, 80, telling=["e" * 10])[1]) == [one * 10 for one in "abcde"]
+    odd = pa.table({"a" * 10: [7] * (RECORDS + 1), "b\n" * 4: [7] * (RECORDS + 1)})
+    assert cells(shown(odd, 20, telling=["b\n" * 4])[1]) == ["b\\n" * 4]
 
 
 def test_a_list_is_never_shown_row_by_row() -> None:

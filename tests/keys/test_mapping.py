@@ -191,3 +191,4 @@ def test_some_rows_of_a_table_of_hudi_go_out(tmp_path: Path, seed: int) -> None:
     assert table.to_arrow(**before).equals(few)
     assert table.to_pandas(**before).equals(few.to_pandas())
     assert table.to_polars(**before).equals(pl.DataFrame(few))
+    assert table.to_pandas(columns=[]).shape == (40, 0)

@@ -19,6 +19,7 @@ from lookupstore.hudi.file_group.scan import BaseFiles, written_at
 from lookupstore.hudi.layout import (
     Filter,
     TableStatistics,
+    columns_in,
     filter_expression,
     guarantees,
     names_of,
@@ -54,7 +55,7 @@ def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.E
         ImportError: it is SQL, and what parses that is not installed.
     """
     where = filter_expression(given, schema)
-    unknown = sorted((names_of(where) or set()) - set(schema.names))
+    unknown = sorted(columns_in(where) - set(schema.names))
     if unknown:
         known = ", ".join(map(repr, schema.names))
         raise ValueError(

@@ -56,6 +56,11 @@ def names_of(where: pc.Expression) -> set[str] | None:
     return _names(parse_expression(where))
 
 
+def columns_in(where: pc.Expression) -> set[str]:
+    """Return the columns that a filter names, as far as it is read."""
+    return _columns(parse_expression(where))
+
+
 def told_to_arrow(where: pc.Expression, columns: pa.Schema) -> pc.Expression | None:
     """Return what may choose row groups: the filter itself, or parts of it; None: nothing.
 
@@ -83,6 +88,12 @@ def told_to_arrow(where: pc.Expression, columns: pa.Schema) -> pc.Expression | N
         return where
     told = [found for one, is_safe in parts if is_safe and (found := _expression(one)) is not None]
     return functools.reduce(operator.and_, told) if told else None
+
+
+def _columns(node: Node) -> set[str]:
+    if isinstance(node, Call):
+        return set[str]().union(*map(_columns, node.arguments))
+    return {node.name} if isinstance(node, Field) else set()
 
 
 def _names(node: Node) -> set[str] | None:

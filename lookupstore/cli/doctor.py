@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import pkgutil
 import platform
 import shutil
 import tempfile
@@ -79,6 +80,7 @@ def _findings() -> Iterator[Finding]:
     yield Finding("sqlglot", _version("sqlglot") or missing)
     yield Finding("pandas", _version("pandas") or "not installed, and not needed")
     yield _java()
+    yield _formats()
     yield _huge_pages()
     yield from _cache_folder()
 
@@ -108,6 +110,20 @@ def _java() -> Finding:
         return Finding("Java", f"{version}, {program}")
     except RuntimeError as error:
         return Finding("Java", str(error), WARNING, "all but Spark works without")
+
+
+def _formats() -> Finding:
+    """Look for the packages by which Spark knows the formats, as Spark does."""
+    what = "formats of Spark"
+    if not is_there("spark"):
+        return Finding(what, "not needed without Spark")
+    listed = {module.name for module in pkgutil.iter_modules()}
+    if {"pyspark_lookupstore", "pyspark_lookupstore_hudi"} <= listed:
+        return Finding(what, "lookupstore and lookupstore.hudi")
+    return Finding(
+        what, "not found by Spark", WARNING,
+        "call lookupstore.spark.register(spark); or install without --editable",
+    )  # fmt: skip
 
 
 def _huge_pages() -> Finding:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO
 
 import click
@@ -17,6 +19,7 @@ from lookupstore.cli.key_text import NULL, key_types, parse_columns
 from lookupstore.errors import FormatError
 from lookupstore.source.source import Source, open_source
 from lookupstore.source.streams import (
+    BOM,
     FROM_THE_END,
     IPC_FILE,
     IPC_STREAM,
@@ -186,14 +189,30 @@ def _text_columns(
     if set(key.names) <= set(names):
         fields = wanted.among(names)
         return fields, _csv_columns(whole, fields.names, has_header=True)
+    if name.lower().endswith(".csv"):
+        raise click.UsageError(f"--keys {name}: no key column {key.names[0]!r}; it has {names}")
+    if _is_json(head, key.names):
+        raise click.UsageError(
+            f"--keys: JSON is not read from {name}; give Parquet, ORC, Arrow IPC, CSV or lines"
+        )
     if len(key) == 1:
         return key, ([lines] for lines in _lines(whole, name))
     return key, _csv_columns(whole, key.names, has_header=False)
 
 
+def _is_json(head: bytes, names: Collection[str]) -> bool:
+    """Return whether the first line is an object that has all of these fields."""
+    try:
+        value = json.loads(head.splitlines()[0])
+    except ValueError:
+        return False
+    return isinstance(value, dict) and set(names) <= set(value)
+
+
 def _lines(whole: BinaryIO, name: str) -> Iterator[pa.Array]:
     rest = b""
-    while block := whole.read(_BLOCK):
+    blocks = chain([whole.read(_BLOCK).removeprefix(BOM)], iter(lambda: whole.read(_BLOCK), b""))
+    for block in blocks:
         *lines, rest = (rest + block).replace(b"\r\n", b"\n").split(b"\n")
         yield _texts(lines, name)
     if rest:

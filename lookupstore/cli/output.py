@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 from click.core import ParameterSource
 from rich.console import Console
 
+from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.cli.json_text import json_lines, plain
 from lookupstore.cli.tables import fields_table, list_table, rows_table
 from lookupstore.columnar.parquet_rows import ParquetRows
@@ -255,20 +256,14 @@ def _csv_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _csv_type(kind: pa.DataType) -> pa.DataType:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _csv_type(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return _csv_type(kind.value_type)
+    kind = plain_type(kind)
     return pa.string() if _is_bytes(kind) else kind
 
 
 def _csv_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column in batch.columns:
-        if isinstance(column, pa.ExtensionArray):
-            column = column.storage
-        if isinstance(column, pa.DictionaryArray):
-            column = column.dictionary_decode()
+        column = unwrap(column)
         if _is_bytes(column.type):
             column = pa.array([plain(value) for value in column.to_pylist()], pa.string())
         columns.append(column)
@@ -280,5 +275,4 @@ def _is_bytes(kind: pa.DataType) -> bool:
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
     )

@@ -133,7 +133,7 @@ def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...
 def can_equal(given: pa.DataType, key: pa.Field) -> bool:
     """Return whether values of a type can equal those of a key field."""
     try:
-        KeySchema(pa.schema([key])).encode_masked([pa.array([], given)])
+        KeySchema(pa.schema([key])).encode_masked([pa.nulls(0, given)])
     except TypeError:
         return False
     return True

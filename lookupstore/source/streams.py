@@ -37,7 +37,8 @@ _REFUSED = {
     b"\xfe\xff": "text in UTF-16; give UTF-8",
     b"[": "a JSON array; give JSON lines, an object in each",
 }
-_BOM = b"\xef\xbb\xbf"
+#: What may stand before text in UTF-8.
+BOM = b"\xef\xbb\xbf"
 # Bytes of text that are read at a time, and of which a piece of whole rows has about as many.
 _BLOCK = 1 << 20
 # Texts that are numbers, and the same texts when they are written again but for zeros at the end
@@ -109,13 +110,13 @@ def open_stream(file: BinaryIO, name: str) -> Stream:
     if head.startswith(IPC_STREAM):
         reader = pa.ipc.open_stream(rejoined(head, file))
         return _of_ipc(reader.schema, reader, name)
-    text = head.removeprefix(_BOM).lstrip()
+    text = head.removeprefix(BOM).lstrip()
     for magic, said in _REFUSED.items():
         if head.startswith(magic) or text.startswith(magic):
             raise ValueError(f"source: {name} is {said}")
     if not text:
         raise ValueError(f"source: {name} is empty; CSV has a line with the names of its columns")
-    blocks = chain([head.removeprefix(_BOM)], iter(lambda: _some_of(file, _BLOCK), b""))
+    blocks = chain([head.removeprefix(BOM)], iter(lambda: _some_of(file, _BLOCK), b""))
     return _of_json(blocks, name) if text.startswith(b"{") else _of_csv(blocks, name, _ends(head))
 
 
@@ -147,7 +148,7 @@ def names_in(line: bytes, separator: str = ",") -> list[str]:
     Raises:
         pyarrow.ArrowInvalid: it is not one.
     """
-    text = line.removeprefix(_BOM).decode(errors="replace")
+    text = line.removeprefix(BOM).decode(errors="replace")
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
     except csv.Error as error:

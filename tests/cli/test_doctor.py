@@ -12,6 +12,7 @@ from typing import Any
 import click.testing
 import pytest
 
+import lookupstore
 from lookupstore.cli import doctor, main
 from lookupstore.extras import PACKAGES
 
@@ -68,6 +69,25 @@ def test_java_that_is_not_there(tmp_path: Path) -> None:
     assert status == 0
     assert said["Java"]["verdict"] == "warning"
     assert "JAVA_HOME" in said["Java"]["found"]
+
+
+def test_formats_that_spark_sees(tmp_path: Path) -> None:
+    """As in an environment that is not ours, where packages are in a folder or behind a hook."""
+    pytest.importorskip("pyspark")
+    program = "import sys; from lookupstore.cli import main; main(['doctor', '--output', 'json'])"
+    hidden = (
+        "import sys, pkgutil; known = pkgutil.iter_modules\n"
+        "pkgutil.iter_modules = lambda *a: (m for m in known(*a) if m.name[:8] != 'pyspark_')\n"
+    )
+    for before, verdict in (("", "ok"), (hidden, "warning")):
+        done = subprocess.run(
+            [sys.executable, "-c", before + program], capture_output=True, text=True,
+            env={**os.environ, "LOOKUPSTORE_CACHE": str(tmp_path),
+                 "PYTHONPATH": str(Path(lookupstore.__file__).parents[1])},
+        )  # fmt: skip
+        (said,) = (one for one in json.loads(done.stdout) if one["what"] == "formats of Spark")
+        assert said["verdict"] == verdict, said
+        assert ("register(spark)" in said["remedy"]) == (verdict == "warning")
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

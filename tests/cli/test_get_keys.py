@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click.testing
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.ipc
@@ -225,6 +226,43 @@ def test_files_without_the_key(store: Path, tmp_path: Path) -> None:
         refused = run("get", store, "--keys", tmp_path / name, "-o", tmp_path / "o.csv")
         assert refused.exit_code == 2
         assert f"--keys {tmp_path / name}: no key column 'id'; it has ['x']" in refused.stderr
+
+
+def test_a_mark_before_the_first_key(store: Path, tmp_path: Path) -> None:
+    for name, content in (("a.txt", b"3\n6\n"), ("b.csv", b"id\n3\n6\n"), ("c.txt", b"3")):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
+        result = run("get", store, "--keys", tmp_path / name, "--output", "csv")
+        assert result.exit_code == 0, result.output
+        assert [line.split(",")[0] for line in result.stdout.splitlines()[1:3]] == [
+            "3",
+            "6",
+        ][: content.count(b"\n") or 1]
+
+
+def test_text_that_is_no_keys(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.csv").write_text("number,name\n3,x\n")
+    result = run("get", store, "--keys", tmp_path / "no.csv")
+    assert result.exit_code == 2
+    assert "no.csv: no key column 'id'; it has ['number', 'name']" in result.output
+    for content in ('{"id": 3}\n{"id": 6}\n', '{"name": "x", "id": 3}'):
+        result = run("get", store, "--keys", "-", given=content.encode())
+        assert result.exit_code == 2
+        assert "JSON is not read from standard input; give Parquet" in result.output
+    lookupstore.build(pa.table({"id": ['{"a": 1}', "7"]}), tmp_path / "texts", key="id").close()
+    result = run("get", tmp_path / "texts", "--keys", "-", given=b'{"a": 1}\n7\n')
+    assert result.exit_code == 0, result.output
+
+
+def test_keys_that_are_categories_of_views(tmp_path: Path) -> None:
+    lookupstore.build(pa.table({"id": ["a", "b"], "n": [1, 2]}), tmp_path / "s", key="id").close()
+    pl.DataFrame({"id": pl.Series(["b", "a"], dtype=pl.Categorical)}).write_ipc(
+        tmp_path / "k.arrow"
+    )
+    for command in (["get", tmp_path / "s", "--keys", tmp_path / "k.arrow"],
+                    ["join", tmp_path / "k.arrow", tmp_path / "s", "--on", "id"]):  # fmt: skip
+        result = run(*command, "--output", "csv")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines() == ['"id","n"', '"b",2', '"a",1']
 
 
 def test_a_failure_leaves_no_file(store: Path, tmp_path: Path) -> None:

@@ -402,6 +402,18 @@ def test_a_reader_is_read_as_it_is_joined(planes: tuple[Lookups, pa.Table], seed
     lookups.join(lazy.with_columns(pl.col("plane").cast(pl.Int64)), {"plane": "id"})
 
 
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["N1", "N2", "N9"])], ids=str)
+def test_categories_of_polars_are_keys(tmp_path: Path, kind: Any) -> None:
+    rows = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
+    facts = pl.DataFrame({"tailnum": pl.Series(["N2", None, "N9", "N1"], dtype=kind)})
+    wanted = facts.with_columns(seats=pl.Series([182, None, None, 55], dtype=pl.Int64))
+    with lookupstore.build(rows, tmp_path / "store", key="tailnum") as store:
+        assert_frame_equal = polars.testing.assert_frame_equal
+        assert_frame_equal(store.join(facts, "tailnum"), wanted)
+        assert_frame_equal(store.join(facts.lazy(), "tailnum").collect(), wanted)
+        assert store.join(facts, "tailnum", "inner")["seats"].to_list() == [182, 55]
+
+
 def test_nulls_match_nothing(tmp_path: Path, seed: int) -> None:
     """Not even the nulls that a store has in its key, as in SQL."""
     rng = random.Random(seed)

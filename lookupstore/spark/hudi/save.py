@@ -175,7 +175,10 @@ def _operation(given: str | None, overwrite: bool) -> str:
     """Return what is done: what is asked for, or what the mode means."""
     operation = (given or (_OVERWRITES[0] if overwrite else "upsert")).lower()
     if operation not in _OPERATIONS:
-        raise ValueError(f"operation is {given!r}; give one of {', '.join(_OPERATIONS)}")
+        raise ValueError(
+            f"operation is {given!r}; give one of {', '.join(_OPERATIONS)}; services, such as "
+            "clustering, are methods of lookupstore.hudi.HudiTable"
+        )
     if overwrite and operation not in _OVERWRITES:
         raise ValueError(
             f"operation is {given!r}, but mode('overwrite') replaces all rows of the table; leave "

@@ -23,14 +23,16 @@ from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
 from lookupstore.spark.types import arrow_schema
 
-# What Hudi's own format calls `as_of`.
+# What Hudi's own format calls `as_of`, and what Spark does.
 AS_OF_OF_JAVA = "as.of.instant"
+AS_OF_OF_SPARK = "timestampAsOf"
 READ_OPTIONS = (
     "path",
     "columns",
     "query_type",
     "as_of",
     AS_OF_OF_JAVA,
+    AS_OF_OF_SPARK,
     "since",
     "until",
     "pushdown",
@@ -123,7 +125,8 @@ class PushingHudiReader(HudiReader):
 
 def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanPlan:
     """Check the names of options, and plan what they name."""
-    unknown = sorted(set(options) - set(READ_OPTIONS))
+    # Spark gives the names of options in lower case.
+    unknown = sorted(set(options) - {name.lower() for name in READ_OPTIONS})
     if unknown:
         known = ", ".join(READ_OPTIONS)
         raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
@@ -131,9 +134,12 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
     location = given_location(options, "load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
-    if AS_OF_OF_JAVA in options:
-        if times["as_of"] is not None:
-            raise ValueError(f"as_of and {AS_OF_OF_JAVA} are one option; give one of them")
-        times["as_of"] = options[AS_OF_OF_JAVA]
+    for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):
+        if name.lower() in options:
+            if times["as_of"] is not None:
+                raise ValueError(
+                    f"as_of, {AS_OF_OF_JAVA} and {AS_OF_OF_SPARK} are one option; give one of them"
+                )
+            times["as_of"] = options[name.lower()]
     table = HudiTable.open(location, query_type=options.get("query_type", SNAPSHOT))
     return planned_read(table.view(), columns, **times)

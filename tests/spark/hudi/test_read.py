@@ -373,7 +373,7 @@ def test_moments_as_hudi_writes_them(spark: SparkSession, tmp_path: Path) -> Non
     count = table.scan().num_rows
     table.delete(table.scan())
     clock = datetime.strptime(first.time + "000", "%Y%m%d%H%M%S%f")
-    for name in ("as_of", "as.of.instant"):
+    for name in ("as_of", "as.of.instant", "timestampAsOf"):
         assert by_source(spark, tmp_path / "t", **{name: str(clock)}).count() == count
     assert read_table(spark, tmp_path / "t", as_of=clock).count() == count
     assert read_table(spark, tmp_path / "t", as_of=first).count() == count
@@ -391,6 +391,7 @@ def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
         ({"pushdown": "no"}, "pushdown is 'no'; give true or false"),
         ({"until": "soon"}, "until is 'soon'; give the time of an instant"),
         ({"as_of": "2026-01-01", "as.of.instant": "2026-01-01"}, "are one option; give one"),
+        ({"timestampAsOf": "2026-01-01", "as.of.instant": "2026-01-01"}, "are one option; give"),
         ({"columns": "id,m"}, "the table has no column 'm'"),
     ):
         with pytest.raises(AnalysisException, match=message):

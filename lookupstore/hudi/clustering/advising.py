@@ -20,13 +20,12 @@ from lookupstore.hudi.clustering.simulation import (
 )
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
-from lookupstore.hudi.layout import Filter, known_bounds, predicate_of, shown
+from lookupstore.hudi.layout import Filter, fitting_filter, known_bounds, predicate_of, shown
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.filters.predicates import And, Column, Compare, Predicate, columns_of
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds
-from lookupstore.hudi.read.scan_plan import fitting_filter
 from lookupstore.hudi.view import TableView
 
 # Of the columns that are asked for most, and of those that are tried together.

@@ -10,8 +10,9 @@ from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping
 from lookupstore.hudi.layout.curves.cells import cell_ends
 from lookupstore.hudi.layout.curves.layout import Layout
 from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
+from lookupstore.hudi.layout.filters.fitting import fitting_filter
 from lookupstore.hudi.layout.filters.predicates import predicate_of, shown
-from lookupstore.hudi.layout.filters.row_groups import columns_in, names_of, told_to_arrow
+from lookupstore.hudi.layout.filters.row_groups import names_of, told_to_arrow
 from lookupstore.hudi.layout.health.known_bounds import known_bounds
 from lookupstore.hudi.layout.health.layout_health import LayoutHealth, layout_health
 from lookupstore.hudi.layout.health.picture import LayoutPicture, layout_picture
@@ -66,9 +67,9 @@ __all__ = [
     "cell_ends",
     "choose",
     "collect",
-    "columns_in",
     "delete_version",
     "filter_expression",
+    "fitting_filter",
     "guarantees",
     "keep_layout",
     "keep_statistics",

@@ -19,8 +19,7 @@ from lookupstore.hudi.file_group.scan import BaseFiles, written_at
 from lookupstore.hudi.layout import (
     Filter,
     TableStatistics,
-    columns_in,
-    filter_expression,
+    fitting_filter,
     guarantees,
     names_of,
     pending_writes,
@@ -40,30 +39,6 @@ _log = logging.getLogger(__name__)
 
 # Bytes that take as long as it takes to open a file, as Spark reckons.
 _OPEN_BYTES = 4 << 20
-
-
-def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.Expression:
-    """Return a filter as an expression, if it fits the columns.
-
-    Args:
-        given: the filter.
-        schema: all columns of the table.
-        location: of the table.
-
-    Raises:
-        TypeError, ValueError: it does not, or is none.
-        ImportError: it is SQL, and what parses that is not installed.
-    """
-    where = filter_expression(given, schema)
-    unknown = sorted(columns_in(where) - set(schema.names))
-    if unknown:
-        known = ", ".join(map(repr, schema.names))
-        raise ValueError(
-            f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
-        )
-    # Says what else is wrong with it.
-    BaseFiles(location, [], schema).table([], where)
-    return where
 
 
 @dataclass(frozen=True)

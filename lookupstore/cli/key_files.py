@@ -204,7 +204,7 @@ def _is_json(head: bytes, names: Collection[str]) -> bool:
     """Return whether the first line is an object that has all of these fields."""
     try:
         value = json.loads(head.splitlines()[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and set(names) <= set(value)
 

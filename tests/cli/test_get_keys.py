@@ -248,6 +248,9 @@ def test_text_that_is_no_keys(store: Path, tmp_path: Path) -> None:
         result = run("get", store, "--keys", "-", given=content.encode())
         assert result.exit_code == 2
         assert "JSON is not read from standard input; give Parquet" in result.output
+    deep = run("get", store, "--keys", "-", given=b'{"id":' * 10_000)
+    assert isinstance(deep.exception, SystemExit)
+    assert "is not int64" in deep.output
     lookupstore.build(pa.table({"id": ['{"a": 1}', "7"]}), tmp_path / "texts", key="id").close()
     result = run("get", tmp_path / "texts", "--keys", "-", given=b'{"a": 1}\n7\n')
     assert result.exit_code == 0, result.output

@@ -82,7 +82,7 @@ def bars() -> Iterator[Bar]:
         yield Bar(f"join / {name}", "many", "join", OURS, 2.5, name)
     yield Bar("first 1,000 keys, cold", "few", "cold keys", OURS, 2, at_most=True)
     yield Bar("cold join / sort-merge", "few", "cold join", OURS, 1, "sort-merge")
-    yield Bar("build / sorted Parquet", "few", "spark build", OURS, 1 / 1.5, "parquet")
+    yield Bar("build / sorted Parquet", "few", "spark build", OURS, 1, "parquet")
     yield Bar("worker memory", "few", "worker memory", OURS, 300e6, at_most=True)
 
 

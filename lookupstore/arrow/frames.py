@@ -152,15 +152,16 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
     >>> pandas_frame(pa.table({"n": [1, 2]})).shape
     (2, 1)
     """
+    if not table.num_columns:  # a table made of no columns would have no rows
+        import pandas
+
+        return pandas.DataFrame(index=pandas.RangeIndex(table.num_rows))
     columns = [movable(column) for column in table.columns]
-    rows = table.num_rows
     table = pa.table(columns, names=table.column_names, metadata=table.schema.metadata)
-    if not arrow and table.num_columns:
+    if not arrow:
         return table.to_pandas()
     import pandas
 
-    if not table.num_columns:
-        return pandas.DataFrame(index=pandas.RangeIndex(rows))
     return table.to_pandas(types_mapper=pandas.ArrowDtype)
 
 

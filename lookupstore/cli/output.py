@@ -262,8 +262,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 
 def _csv_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
-    for column in batch.columns:
-        column = unwrap(column)
+    for column in map(unwrap, batch.columns):
         if _is_bytes(column.type):
             column = pa.array([plain(value) for value in column.to_pylist()], pa.string())
         columns.append(column)

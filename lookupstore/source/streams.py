@@ -37,7 +37,7 @@ _REFUSED = {
     b"\xfe\xff": "text in UTF-16; give UTF-8",
     b"[": "a JSON array; give JSON lines, an object in each",
 }
-#: What may stand before text in UTF-8.
+#: The byte-order mark that a text in UTF-8 may begin with.
 BOM = b"\xef\xbb\xbf"
 # Bytes of text that are read at a time, and of which a piece of whole rows has about as many.
 _BLOCK = 1 << 20

@@ -1,8 +1,8 @@
 """Which open version of a store answers in a worker, while a compacted one is on its way.
 
-A compaction changes files, and no rows. While the files of a compacted version come to a host that
-has all of the version before, its workers answer by that one, also workers that start meanwhile.
-All tasks of a query answer the same, whichever of the two versions they ask.
+A compaction changes files, but no rows. While a host fetches the files of a compacted version, its
+workers answer from the version before, if the host has all of it; so do workers that start
+meanwhile. All tasks of a query answer the same, whichever of the two versions they ask.
 """
 
 from __future__ import annotations

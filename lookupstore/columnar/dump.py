@@ -297,7 +297,8 @@ def _failure(
     rows = 0
     try:
         with address.reading(_WHAT[file_format]):
-            for batch in read_file(file, file_format, [column], address.shown, group=group):
+            groups = None if group is None else [group]
+            for batch in read_file(file, file_format, [column], address.shown, groups=groups):
                 rows += batch.num_rows
     except (*READ_ERRORS, LookupStoreError) as error:
         return error, rows

@@ -28,7 +28,7 @@ def read_file(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
-    group: int | None = None,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -39,11 +39,11 @@ def read_file(
             but no columns.
         path: of the file, for errors.
         page_bytes: how much of a column to read at a time; see `FileAddress`.
-        group: number of the row group of Parquet that is read; None: all.
+        groups: numbers of the row groups of Parquet that are read; None: all.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path)
-    return _parquet_batches(file, names, path, page_bytes, group)
+    return _parquet_batches(file, names, path, page_bytes, groups)
 
 
 def read_to_store(
@@ -53,6 +53,7 @@ def read_to_store(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
 
@@ -60,7 +61,8 @@ def read_to_store(
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
     """
     size, left = file.size(), MOST_ROWS_OF_SMALL
-    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
+    batches = read_file(file, file_format, names, path, page_bytes=page_bytes, groups=groups)
+    for batch in batches:
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
             raise FormatError(
@@ -139,7 +141,11 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _parquet_batches(
-    stream: pa.NativeFile, names: Sequence[str], path: str, page_bytes: int, group: int | None
+    stream: pa.NativeFile,
+    names: Sequence[str],
+    path: str,
+    page_bytes: int,
+    groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
@@ -154,8 +160,8 @@ def _parquet_batches(
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
-    groups = [*range(metadata.num_row_groups)] if group is None else [group]
-    batches = iter(reader.iter_batches(rows, groups, columns=present or there[:1]))
+    groups = range(metadata.num_row_groups) if groups is None else groups
+    batches = iter(reader.iter_batches(rows, [*groups], columns=present or there[:1]))
     if not present:
         return _without_columns(batches)
     return _counted(batches, sum(metadata.row_group(i).num_rows for i in groups), path)

@@ -88,5 +88,6 @@ def test_whole_files_have_their_rows(columns: list[str], tmp_path: Path) -> None
     for name, group in (("rows.parquet", None), ("rows.orc", None), ("rows.parquet", 3)):
         with (tmp_path / name).open("rb") as raw, pa.PythonFile(raw) as file:
             kind = name.partition(".")[2]
-            found = list(read_file(file, kind, columns, name, group=group))
+            groups = None if group is None else [group]
+            found = list(read_file(file, kind, columns, name, groups=groups))
         assert sum(batch.num_rows for batch in found) == (ROWS if group is None else 7)

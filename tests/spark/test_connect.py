@@ -31,6 +31,7 @@ pytestmark = pytest.mark.spark
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """
 import json, sys
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from lookupstore.spark import (
     LookupJoin, build_store, explain_join, lookup_join, lookup_joins, register_lookup,
@@ -63,6 +64,9 @@ for joined in (lookup_join(first, store, {"n": "id"}, "inner", prefix="n_"),
          joined._explain_string().count("EvalPython [")])
 made = build_store(rows.dropna().dropDuplicates(["k"]), built, key="k")
 found["built"] = made.num_rows
+pq.write_table(made.scan().read_all(), f"{built}.parquet")
+again = build_store(f"{built}.parquet", f"{built}-again", key="k")
+found["built again"] = again.scan().read_all().to_pylist() == made.scan().read_all().to_pylist()
 for batch in (0, 1, 1):
     count = spark.sql("SELECT -1L AS k, 1 AS n")
     updated = update_store(count, built, rule={"n": "sum"}, batch=("connect", batch))
@@ -209,6 +213,7 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
     both = [[n, k, names.get(k), names[n]] for n, k in facts if n in names]
     assert found["together"] == [[both, 1], [both, 1]]
     assert found["built"] == len({k for _, k in facts} - {None})
+    assert found["built again"]
     (host,) = found["explained"]["hosts"]
     assert (host["host"], host["sees_store"]) == (socket.gethostname(), True)
     assert host["files"] == found["explained"]["files"] == 3

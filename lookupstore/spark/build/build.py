@@ -23,10 +23,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
-from lookupstore.source.search import FORMATS, FoundTable, find_source
+from lookupstore.source.search import FORMATS, FoundFiles, FoundTable, find_source
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
-from lookupstore.spark.build.task import ENTRY, BuildTask, encode_batches, write_batches
+from lookupstore.spark.build.splits import Splits, plan_splits
+from lookupstore.spark.build.task import (
+    ENTRY,
+    BuildTask,
+    encode_batches,
+    encode_splits,
+    write_batches,
+)
 from lookupstore.spark.jobs import parallelism, watched_jobs
 from lookupstore.spark.paths import PATTERN, check_files, check_unseen, is_table
 from lookupstore.spark.raised import raised_in
@@ -149,7 +156,10 @@ def build_store(
         nullable_keys=nullable_keys,
     )
     options = file_options(location, compression, level, block_size, bloom_fpp)
-    files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
+    found = _found(paths)
+    splits = plan_splits(df, found, plan.columns) if found else ()
+    in_order = plan.keep != "error" and not splits
+    files_in_order = _files_in_order(spark, paths) if in_order else ()
     try:
         with (
             naming_files(),
@@ -158,17 +168,17 @@ def build_store(
             ) as new,
             watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
         ):
-            size = _size(paths)
-            known = "" if size is None else f", {size} bytes"
+            size = sum(info.size for one in found for info in one.infos)
+            known = f", {size} bytes" if found else ""
             _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
-            task = task_of(new, plan, schema, buckets, options, files_in_order, written)
+            task = task_of(new, plan, schema, buckets, options, files_in_order, written, splits)
             run = functools.partial(write_batches, task)
             entries = _packed_rows(df, task).mapInArrow(run, ENTRY)
             files = [DataFile(**row.asDict()) for row in entries.collect()]
             check_seen(location, [file.name for file in files])
             publish_files(new, task, files, source)
     except PySparkException as error:
-        raised = raised_in(error, (encode_batches, write_batches))
+        raised = raised_in(error, (encode_batches, encode_splits, write_batches))
         if raised is None:
             raise
         raise raised from None
@@ -183,6 +193,7 @@ def task_of(
     options: FileOptions,
     files: tuple[str, ...] = (),
     rows: Any = None,
+    splits: Splits = (),
 ) -> BuildTask:
     """Return what executors have to know of a new version, which has begun."""
     return BuildTask(
@@ -195,6 +206,7 @@ def task_of(
         options=options,
         kept=files_to_keep(new.current(), plan, options, buckets),
         rows=rows,
+        splits=splits,
     )
 
 
@@ -253,16 +265,25 @@ def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -
 
 def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
     """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
+    if task.splits:
+        count = len(task.splits)
+        numbers = df.sparkSession.range(0, count, 1, count)
+        packs = numbers.mapInArrow(functools.partial(encode_splits, task), task.packs)
+    else:
+        packs = _numbered(df, task).mapInArrow(functools.partial(encode_batches, task), task.packs)
+    moved = in_buckets(packs, task.buckets)
+    return moved if has_a_task_each(packs) else moved.sortWithinPartitions(BUCKET)
+
+
+def _numbered(df: DataFrame, task: BuildTask) -> DataFrame:
+    """Return the columns that a task takes of Spark."""
     columns = [column_named(name) for name in task.schema.names]
     where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
     if task.files:
         where["file"] = _plain_uri(df.metadataColumn("_metadata").getField("file_path"))
         where["split"] = df.metadataColumn("_metadata").getField("file_block_start")
     columns += [where[name] for name in task.order]
-    numbered = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
-    packs = numbered.mapInArrow(functools.partial(encode_batches, task), task.packs)
-    moved = in_buckets(packs, task.buckets)
-    return moved if has_a_task_each(packs) else moved.sortWithinPartitions(BUCKET)
+    return df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
 
 
 def _paths(given: Paths) -> list[str]:
@@ -283,17 +304,15 @@ def _paths(given: Paths) -> list[str]:
     return paths
 
 
-def _size(paths: Sequence[str]) -> int | None:
-    """Return the bytes of local files, as Spark finds them; None: only Spark can tell."""
-    if not paths or any("://" in path for path in paths):
-        return None
+def _found(paths: Sequence[str]) -> list[FoundFiles]:
+    """Return the local files of paths in the order of `build`; none: only Spark can tell."""
+    if not paths or any("://" in path and not path.startswith("file:") for path in paths):
+        return []
     try:
         found = find_source(paths)
     except (OSError, ValueError):  # a pattern that means something else to Spark
-        return None
-    if isinstance(found, FoundTable):
-        return None
-    return sum(int(info.size) for one in found for info in one.infos)
+        return []
+    return [] if isinstance(found, FoundTable) else found
 
 
 def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

@@ -1,7 +1,7 @@
 """What a build runs in the Python workers of executors: columns in, data files out.
 
-Rows become bytes where they are read, and cross from Spark to Python once: what goes on to the task
-of their bucket is packs. That task sorts them within a memory budget, spills what is beyond it,
+Rows become bytes where they are read, by Spark or here, and what goes on to the task of their
+bucket is packs. That task sorts them within a memory budget, spills what is beyond it,
 and streams them into one data file.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +25,7 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.build.packs import in_packs, packs_schema, unpack
+from lookupstore.spark.build.splits import Split, Splits
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
@@ -38,9 +40,11 @@ TASK_MEMORY = 256 << 20
 _TYPES = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
 ENTRY = ", ".join(f"{one.name} {_TYPES[str(one.type)][0]}" for one in fields(DataFile))
 _ENTRY_TYPES = pa.schema([(one.name, _TYPES[str(one.type)][1]) for one in fields(DataFile)])
-# Where a row was in the source: the file by its place in the list of files, where its split begins
-# in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
+# Where a row was in files that Spark reads: the file by its place in the list of files, where its
+# split begins in the file, and the row in the order in which Spark reads. Only the last for a
+# DataFrame. In files that tasks read: the number of the file, and of the row in it.
 _ORDER = ("file", "split", "row")
+_SPLIT_ORDER = ("file", "row")
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,14 @@ class BuildTask:
     Attributes:
         plan: what becomes of each batch.
         schema: the source columns that are read, as planned.
-        files: the source files in their order; empty for a DataFrame.
+        files: the source files in their order, if Spark reads them; empty for a DataFrame.
         location: where the store is.
         store_id: identity of the version to be, which begins the names of its files.
         buckets: number of buckets.
         options: how the data files are written.
         kept: by bucket, the files of the current version that stay if their bytes would be equal.
         rows: takes how many rows were written; None: nobody asked.
+        splits: what tasks read themselves; empty: Spark reads.
     """
 
     plan: BuildPlan
@@ -68,12 +73,15 @@ class BuildTask:
     options: FileOptions
     kept: Mapping[int, DataFile]
     rows: Any = None
+    splits: Splits = ()
 
     @property
     def order(self) -> tuple[str, ...]:
         """Return the columns that say where a row was; none if the rule does not ask for it."""
         if self.plan.keep == "error":
             return ()
+        if self.splits:
+            return _SPLIT_ORDER
         return _ORDER if self.files else _ORDER[-1:]
 
     @property
@@ -114,7 +122,7 @@ class BuildTask:
 
     def _ranks(self, planned: pa.RecordBatch, order: Sequence[pa.Array]) -> pa.Array:
         places = dict(zip(self.order, order, strict=True))
-        if "file" in places:
+        if self.files:
             places["file"] = pc.index_in(places["file"], pa.array(self.files, pa.string()))
             if places["file"].null_count:
                 raise ValueError("the source files changed while the build ran; build again")
@@ -132,6 +140,28 @@ def encode_batches(task: BuildTask, batches: Batches) -> Batches:
     """Turn record batches of source columns into packs of rows of one bucket each."""
     encoded = (task.encode_ranked(batch.columns) for batch in batches)
     yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
+
+
+def encode_splits(task: BuildTask, batches: Batches) -> Batches:
+    """Turn numbers of tasks into packs of the rows that these read."""
+    numbers = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    encoded = (
+        task.encode_ranked(columns)
+        for number in numbers
+        for split in task.splits[number]
+        for columns in _placed(split, task)
+    )
+    yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
+
+
+def _placed(split: Split, task: BuildTask) -> Iterator[list[pa.Array]]:
+    """Yield the columns of `schema` and of `order` of a split."""
+    row = split.first_row
+    for batch in split.batches(task.schema.names):
+        end = row + batch.num_rows
+        places = {"file": np.full(batch.num_rows, split.file), "row": np.arange(row, end)}
+        yield [*batch.columns, *(pa.array(places[name]) for name in task.order)]
+        row = end
 
 
 def write_batches(task: BuildTask, batches: Batches) -> Batches:

@@ -1,0 +1,279 @@
+"""Splits of Parquet files that tasks read by Arrow: which files those are, and who reads what.
+
+A value that Spark reads is copied from columns to rows, to Arrow's columns and to Python, which
+takes longer than all else that a build does with it. So tasks read files themselves where that
+gives the same rows: local files, which executors reach as Spark does, of types that have one
+meaning. All others are left to Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+
+from lookupstore.errors import LookupStoreError
+from lookupstore.source.reading import check_names, read_to_store
+from lookupstore.source.search import FoundFiles, format_of
+from lookupstore.spark.jobs import parallelism
+from lookupstore.spark.types import spark_type
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.read_errors import READ_ERRORS
+
+#: What a task reads, in bytes of a row group before compression: as little as is worth a task, and
+#: as much as may be lost with one.
+TASK_BYTES = (4 << 20, 128 << 20)
+
+_WHAT = "a Parquet file"
+_FOOTER_THREADS = 8
+# The last bytes of a file: the length of its footer, and four that are in every file.
+_TAIL = 8
+# Settings with which Spark leaves files out, or reads encrypted ones, and what they are without.
+_PLAIN_SETTINGS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "parquet.crypto.factory.class": "",
+    "spark.hadoop.parquet.crypto.factory.class": "",
+}
+# Old writers counted days by another calendar. What Spark writes says so, for other files a setting
+# decides. Source: Spark's SQL migration guide, 3.0; DataSourceUtils.datetimeRebaseSpec.
+_CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
+_WRITER, _OLD_CALENDAR = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+_TIMES = re.compile("date|timestamp")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row groups of a file that stand together.
+
+    Attributes:
+        path: of the file.
+        size: of the file, in bytes.
+        digest: of its footer.
+        file: its number among the files, in the order in which their rows count.
+        groups: numbers of the row groups.
+        first_row: number of their first row in the file.
+    """
+
+    path: str
+    size: int
+    digest: int
+    file: int
+    groups: range
+    first_row: int
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in the types of the file.
+
+        Raises:
+            ValueError: the file is not the one of which the driver read the footer.
+            CorruptionError: it is damaged.
+            OSError: it cannot be read.
+        """
+        address = _address(self.path)
+        with ExitStack() as stack:
+            with address.reading(_WHAT):
+                file = stack.enter_context(address.open())
+                if file.size() != self.size or _digest(file) != self.digest:
+                    raise ValueError(f"{self.path} changed while the build ran; build again")
+                batches = read_to_store(
+                    file,
+                    "parquet",
+                    names,
+                    self.path,
+                    page_bytes=address.page_bytes,
+                    groups=self.groups,
+                )
+            while True:
+                # Around each read alone: what is done with a batch is not the file's fault.
+                with address.reading(_WHAT):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch.select(list(names))
+
+
+#: Splits by the number of the task that reads them.
+Splits: TypeAlias = tuple[tuple[Split, ...], ...]
+
+
+class _Footer(NamedTuple):
+    """What tells whether and how a file is read: of its row groups the rows, and the bytes."""
+
+    size: int
+    digest: int
+    schema: pa.Schema
+    said: Mapping[bytes, bytes]
+    groups: tuple[tuple[int, int], ...]
+
+
+class _ForSparkError(Exception):
+    """What keeps tasks from reading files as Spark does."""
+
+
+def plan_splits(df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str]) -> Splits:
+    """Return what each task reads by Arrow; nothing if Spark has to read the files.
+
+    Args:
+        df: the files as Spark reads them.
+        found: local files as we find them, in the order in which their rows count.
+        names: of the columns that are read.
+    """
+    spark = df.sparkSession
+    try:
+        files = _same_files(df, found)
+        kinds = {field.name: field.dataType.simpleString() for field in df.schema}
+        wanted = {name: kinds[name] for name in names}
+        _check_settings(spark)
+        _check_folders(files, wanted)
+        footers = _footers(files, _Columns(spark, wanted))
+    except _ForSparkError as error:
+        _log.info("Spark reads the files, and tasks do not: %s", error)
+        return ()
+    return _by_task(files, footers, parallelism(spark))
+
+
+def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
+    """Return the files if Spark has found the same, each once."""
+    files = [os.path.abspath(file) for one in found for file in one.files]
+    if any(format_of(file) != "parquet" for file in files):
+        raise _ForSparkError("they are not Parquet")
+    uris = [urlsplit(uri) for uri in df.inputFiles()]
+    # Spark reads a file twice that is listed twice, and says so nowhere.
+    if len(set(files)) < len(files) or {unquote(uri.path) for uri in uris} != set(files):
+        raise _ForSparkError("it finds others, or one twice")
+    return files
+
+
+def _check_settings(spark: SparkSession) -> None:
+    for name, plain in _PLAIN_SETTINGS.items():
+        if spark.conf.get(name, plain) != plain:
+            raise _ForSparkError(f"{name} is set")
+
+
+def _check_folders(files: Sequence[str], wanted: Mapping[str, str]) -> None:
+    """Check that no folder gives a column its value."""
+    given = {part.partition("=")[0] for file in files for part in file.split("/") if "=" in part}
+    lower = {unquote(name).lower() for name in given}
+    for name in wanted:
+        if name.lower() in lower:
+            raise _ForSparkError(f"the column {name!r} may be in the names of folders")
+
+
+def _footers(files: Sequence[str], columns: _Columns) -> list[_Footer]:
+    """Return the footers of files, all of which have the columns."""
+    pool = ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer")
+    try:
+        footers = []
+        for footer in pool.map(_footer, files):
+            columns.check(footer)
+            # Files have one schema: it is held once.
+            footers.append(footer._replace(schema=columns.checked, said={}))
+        return footers
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _footer(path: str) -> _Footer:
+    address = _address(path)
+    try:
+        with address.reading(_WHAT), address.open() as file:
+            metadata = pq.ParquetFile(file).metadata
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            schema = metadata.schema.to_arrow_schema()
+            check_names(schema)
+            return _Footer(
+                file.size(),
+                _digest(file),
+                schema,
+                metadata.metadata or {},
+                tuple((group.num_rows, group.total_byte_size) for group in groups),
+            )
+    except (*READ_ERRORS, LookupStoreError) as error:  # Spark may know, or says it
+        raise _ForSparkError(str(error)) from None
+
+
+def _digest(file: pa.NativeFile) -> int:
+    """Return a hash of the footer of a file."""
+    end = max(0, file.size() - _TAIL)
+    tail = file.read_at(_TAIL, end)
+    start = end - int.from_bytes(tail[:4], "little")
+    return xxhash.xxh3_64_intdigest(tail if start < 0 else file.read_at(end - start, start) + tail)
+
+
+class _Columns:
+    """Columns that are to be in files, in types that are Spark's, of days as we count them."""
+
+    def __init__(self, spark: SparkSession, kinds: Mapping[str, str]) -> None:
+        self.checked = pa.schema([])
+        self._kinds = kinds
+        self._has_times = any(_TIMES.search(kind) for kind in kinds.values())
+        # Of a file of which nobody says who wrote it.
+        self._calendar = str(spark.conf.get(_CALENDAR)).upper() if self._has_times else ""
+
+    def check(self, footer: _Footer) -> None:
+        """Check the columns of a file."""
+        if self._has_times:
+            version = footer.said.get(_WRITER)
+            is_old = _OLD_CALENDAR in footer.said or (version or b"3")[:2] in (b"1.", b"2.")
+            if is_old or (version is None and self._calendar != "CORRECTED"):
+                raise _ForSparkError("days may be of an old calendar")
+        if self.checked.equals(footer.schema):
+            return
+        for name, kind in self._kinds.items():
+            if _kind(footer.schema, name) != kind:
+                raise _ForSparkError(f"the column {name!r} is not {kind} to both")
+        self.checked = footer.schema
+
+
+def _kind(schema: pa.Schema, name: str) -> str | None:
+    """Return Spark's name of the type of a column; None: it is not there once, or not for Spark."""
+    if schema.names.count(name) != 1:
+        return None
+    try:
+        spark, _ = spark_type(schema.field(name).type, name)
+    except TypeError:
+        return None
+    return str(spark.simpleString())
+
+
+def _by_task(files: Sequence[str], footers: Sequence[_Footer], tasks: int) -> Splits:
+    """Cut files between row groups, so that each task has about as much to read."""
+    least, most = TASK_BYTES
+    total = sum(nbytes for footer in footers for _, nbytes in footer.groups)
+    rounds = max(1, -(-total // (most * tasks)))
+    enough = max(least, -(-total // (rounds * tasks)))
+    by_task: list[tuple[Split, ...]] = []
+    splits: list[Split] = []
+    size = 0
+    for number, (path, footer) in enumerate(zip(files, footers, strict=True)):
+        first = first_row = row = 0
+        for group, (rows, nbytes) in enumerate(footer.groups, 1):
+            size += nbytes
+            row += rows
+            if size >= enough or group == len(footer.groups):
+                groups = range(first, group)
+                splits.append(Split(path, footer.size, footer.digest, number, groups, first_row))
+                first, first_row = group, row
+            if size >= enough:
+                by_task.append(tuple(splits))
+                splits, size = [], 0
+    return (*by_task, tuple(splits)) if splits else tuple(by_task)
+
+
+def _address(path: str) -> FileAddress:
+    return FileAddress.on(fs.LocalFileSystem(), path)

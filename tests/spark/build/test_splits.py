@@ -1,0 +1,504 @@
+"""Parquet that tasks read by Arrow: the rows that Spark would read, or left to Spark."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+import lookupstore
+from lookupstore import CorruptionError
+from lookupstore.builder.plan import plan_build
+from lookupstore.spark import build_store
+from lookupstore.spark.build import build as build_module
+from lookupstore.spark.build import splits as spark_splits
+from lookupstore.spark.build.packs import unpack
+from lookupstore.spark.build.splits import Split, Splits
+from lookupstore.spark.build.task import BuildTask, encode_splits
+from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions
+from lookupstore.store.store import LookupStore
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+#: What it imports is put in its place here.
+spark_build: Any = build_module
+
+LOG = "lookupstore.spark.build.splits"
+UTC = datetime.timezone.utc
+PLACE = pa.struct(
+    [("lat", pa.float32()), ("kind", pa.dictionary(pa.int8(), pa.string())), ("at", pa.date32())]
+)
+#: Types of Parquet's writers, whether Spark has them or a wider one.
+TYPES = {
+    "i8": pa.int8(),
+    "u8": pa.uint8(),
+    "i16": pa.int16(),
+    "u16": pa.uint16(),
+    "i32": pa.int32(),
+    "u32": pa.uint32(),
+    "u64": pa.uint64(),
+    "f32": pa.float32(),
+    "f64": pa.float64(),
+    "yes": pa.bool_(),
+    "text": pa.string(),
+    "long text": pa.large_string(),
+    "city": pa.dictionary(pa.int32(), pa.string()),
+    "raw": pa.binary(),
+    "raw4": pa.binary(4),
+    "price": pa.decimal128(5, 2),
+    "wide.price": pa.decimal128(38, 10),
+    "day": pa.date32(),
+    "at": pa.timestamp("us"),
+    "seen": pa.timestamp("us", "UTC"),
+    "seen there": pa.timestamp("ms", "America/New_York"),
+    "tags": pa.list_(pa.large_string()),
+    "views": pa.list_(pa.string_view()),
+    "pair": pa.list_(pa.uint32(), 2),
+    "place": PLACE,
+    "places": pa.list_(PLACE),
+    "by name": pa.map_(pa.string(), pa.int16()),
+}
+
+
+def value_of(kind: pa.DataType, rng: random.Random) -> Any:
+    """Return a random value of a type, or None."""
+    types = pa.types
+    if rng.random() < 0.1:
+        return None
+    if types.is_dictionary(kind):
+        return value_of(kind.value_type, rng)
+    if types.is_integer(kind):
+        signed = types.is_signed_integer(kind)
+        return rng.randrange(1 << kind.bit_width) - (signed << (kind.bit_width - 1))
+    if types.is_floating(kind):
+        return rng.choice([float("nan"), -0.0, 0.0, 1.5, float("-inf"), rng.randrange(99) / 4])
+    if types.is_boolean(kind):
+        return rng.random() < 0.5
+    if kind in (pa.string(), pa.large_string(), pa.string_view()):
+        return rng.choice(["", "é\0", "x" * rng.randrange(40)])
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind):
+        return rng.randbytes(4)
+    if types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        with decimal.localcontext(prec=40):
+            return decimal.Decimal(rng.randrange(-most, most)).scaleb(-kind.scale)
+    if types.is_date(kind):
+        return datetime.date.fromordinal(rng.randrange(1, 3_000_000))
+    if types.is_timestamp(kind):
+        zone = None if kind.tz is None else UTC
+        at = datetime.datetime.fromtimestamp(rng.randrange(-(10**10), 10**10), UTC)
+        return at.replace(tzinfo=zone)
+    if types.is_struct(kind):
+        return {field.name: value_of(field.type, rng) for field in kind}
+    if types.is_map(kind):
+        return [(str(key), value_of(kind.item_type, rng)) for key in range(rng.randrange(3))]
+    count = 2 if types.is_fixed_size_list(kind) else rng.randrange(4)
+    return [value_of(kind.value_type, rng) for _ in range(count)]
+
+
+def table_of(rng: random.Random, ids: list[int]) -> pa.Table:
+    """Make rows of all types, one for each id."""
+    columns = {name: [value_of(kind, rng) for _ in ids] for name, kind in TYPES.items()}
+    return pa.table({"id": ids, **columns}, pa.schema({"id": pa.int64(), **TYPES}))
+
+
+def content(store: LookupStore) -> tuple[pa.Schema, str]:
+    """Return schema and all rows; as text, so that NaN equals NaN."""
+    with store:
+        return store.schema, repr(store.scan().read_all().to_pylist())
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
+    """Give the list of what builds let tasks read, and tasks little to read."""
+    found: list[Splits] = []
+    real = spark_build.plan_splits
+
+    def plan(*given: Any) -> Splits:
+        found.append(real(*given))
+        return found[-1]
+
+    monkeypatch.setattr(spark_build, "plan_splits", plan)
+    monkeypatch.setattr(spark_splits, "TASK_BYTES", (1, 4000))
+    return found
+
+
+def test_all_types_are_those_that_spark_reads(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits], seed: int
+) -> None:
+    rng = random.Random(seed)
+    ids = rng.sample(range(10_000), 300)
+    for number, at in enumerate((0, 20, 150)):
+        rows = table_of(rng, ids[at : (20, 150, 300)[number]])
+        name = tmp_path / "in" / f"part {number} %é.parquet"
+        name.parent.mkdir(exist_ok=True)
+        pq.write_table(rows, name, row_group_size=30, version=rng.choice(["1.0", "2.6"]))
+    by_spark = build_store(spark.read.parquet(f"{tmp_path}/in"), tmp_path / "a", key="id")
+    given = rng.choice(["{}/in", "{}/in/*.parquet", "file://{}/in"]).format(tmp_path)
+    by_tasks = build_store(given, tmp_path / "b", key="id", spark=spark)
+    assert content(by_tasks) == content(by_spark)
+    (tasks,) = planned
+    assert len(tasks) > 3
+    assert sum(len(split.groups) for task in tasks for split in task) == 1 + 5 + 5
+
+
+@pytest.mark.parametrize("rule", ["first", "last", ("max", "f64")], ids=str)
+def test_rows_count_in_the_order_of_a_build_without_spark(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits], seed: int, rule: Any
+) -> None:
+    rng = random.Random(seed)
+    paths: list[Path] = []
+    for size in (200, 10, 90):
+        paths.append(tmp_path / f"{len(paths)}.parquet")
+        rows = table_of(rng, [rng.randrange(60) for _ in range(size)])
+        pq.write_table(rows.select(["id", "f64", "text"]), paths[-1], row_group_size=25)
+    rng.shuffle(paths)
+    arguments = {"key": "id", "on_duplicate": rule, "buckets": 3}
+    alone = lookupstore.build(paths, tmp_path / "a", **arguments)
+    by_tasks = build_store(paths, tmp_path / "b", spark=spark, **arguments)
+    assert content(by_tasks) == content(alone)
+    assert planned[0] != ()
+
+
+def test_rows_of_many_batches_are_counted_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lookupstore.source.reading._BATCH_ROWS", 7)
+    path = tmp_path / "1.parquet"
+    pq.write_table(rows(*(at % 10 for at in range(200))), path, row_group_size=50)
+    footer = spark_splits._footer(str(path))
+    plan = plan_build(footer.schema, key="id", on_duplicate="first")
+    splits = (
+        (Split(str(path), footer.size, footer.digest, 0, range(1, 3), 50),),
+        (Split(str(path), footer.size, footer.digest, 0, range(3, 4), 150),),
+    )
+    task = BuildTask(
+        plan, footer.schema, (), Location("nowhere"), "0", 1, FileOptions(), {}, splits=splits
+    )
+    numbers = pa.record_batch({"id": pa.array([0, 1])})
+    (packs,) = encode_splits(task, iter([numbers]))
+    found = unpack(packs, task.packed)
+    ranks = found["rank"].to_pylist()
+    # The first row of a key has the greatest rank, and no two have the same.
+    assert len(ranks) == 150
+    assert ranks == sorted(set(ranks), reverse=True)
+
+
+def rows(*ids: int, **columns: Any) -> pa.Table:
+    return pa.table({"id": pa.array(ids), **columns})
+
+
+DAYS = pa.array([datetime.date(1500, 1, 1)])
+
+
+def by_folder(folder: Path) -> None:
+    (folder / "Day=7").mkdir()
+    pq.write_table(rows(1), folder / "Day=7" / "1.parquet")
+
+
+def of_other_case(folder: Path) -> None:
+    pq.write_table(rows(1, v=["x"]), folder / "1.parquet")
+    pq.write_table(rows(2, V=["y"]), folder / "2.parquet")
+
+
+def without_a_column(folder: Path) -> None:
+    pq.write_table(rows(1, v=["x"]), folder / "1.parquet")
+    pq.write_table(rows(2), folder / "2.parquet")
+
+
+def of_other_types(folder: Path) -> None:
+    pq.write_table(rows(1, v=pa.array([7], pa.int64())), folder / "1.parquet")
+    pq.write_table(rows(2, v=pa.array([7], pa.int32())), folder / "2.parquet")
+
+
+def of_96_bits(folder: Path) -> None:
+    at = pa.array([datetime.datetime(2020, 1, 1, tzinfo=UTC)])
+    pq.write_table(rows(1, at=at), folder / "1.parquet", use_deprecated_int96_timestamps=True)
+
+
+def of_durations(folder: Path) -> None:
+    pq.write_table(rows(1, d=pa.array([7], pa.duration("us"))), folder / "1.parquet")
+
+
+def of_an_old_spark(folder: Path) -> None:
+    said = {"org.apache.spark.version": "2.4.8"}
+    pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
+
+
+def of_the_old_calendar(folder: Path) -> None:
+    said = {"org.apache.spark.version": "4.0.0", "org.apache.spark.legacyDateTime": ""}
+    pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
+
+
+def of_days(folder: Path) -> None:
+    pq.write_table(rows(1, d=DAYS), folder / "1.parquet")
+
+
+def of_orc(folder: Path) -> None:
+    orc.write_table(rows(1), folder / "1.orc")
+
+
+def of_numbers(folder: Path) -> None:
+    pq.write_table(rows(1), folder / "1.parquet")
+
+
+def without_an_ending(folder: Path) -> None:
+    pq.write_table(rows(1), folder / "part-0")
+
+
+def empty_beside_others(folder: Path) -> None:
+    pq.write_table(rows(1), folder / "1.parquet")
+    (folder / "2.parquet").write_bytes(b"")
+
+
+def in_folders_below(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    pq.write_table(rows(1), folder / "1.parquet")
+    pq.write_table(rows(2), folder / "sub" / "2.parquet")
+
+
+CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
+
+
+@pytest.mark.parametrize(
+    ("write", "setting", "reason"),
+    [
+        (by_folder, {}, "the column 'Day' may be in the names of folders"),
+        (of_other_case, {}, "the column 'v' is not string to both"),
+        (without_a_column, {}, "the column 'v' is not string to both"),
+        (of_other_types, {}, "the column 'v' is not bigint to both"),
+        (of_96_bits, {}, "the column 'at' is not timestamp to both"),
+        (of_durations, {}, "the column 'd' is not bigint to both"),
+        (of_an_old_spark, {}, "days may be of an old calendar"),
+        (of_the_old_calendar, {}, "days may be of an old calendar"),
+        (of_days, {CALENDAR: "LEGACY"}, "days may be of an old calendar"),
+        (of_orc, {}, "they are not Parquet"),
+        (of_numbers, {"spark.sql.files.ignoreCorruptFiles": "true"}, "ignoreCorruptFiles is set"),
+        (
+            of_numbers,
+            {"spark.hadoop.parquet.crypto.factory.class": "any"},
+            "crypto.factory.class is set",
+        ),
+        (without_an_ending, {}, ""),
+        (in_folders_below, {}, "it finds others, or one twice"),
+        (empty_beside_others, {}, "in/2.parquet: offset 0: expected a Parquet file"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_what_is_left_to_spark(
+    spark: SparkSession,
+    tmp_path: Path,
+    planned: list[Splits],
+    caplog: pytest.LogCaptureFixture,
+    write: Callable[[Path], None],
+    setting: dict[str, str],
+    reason: str,
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder)
+    kind = "orc" if write is of_orc else "parquet"
+    for name, value in setting.items():
+        spark.conf.set(name, value)
+    try:
+        read = spark.read.format(kind).load(str(folder))
+        by_spark = content(build_store(read, tmp_path / "a", key="id"))
+        with caplog.at_level(logging.INFO, LOG):
+            ours = content(build_store(folder, tmp_path / "b", key="id", spark=spark))
+    finally:
+        for name in setting:
+            spark.conf.unset(name)
+    assert ours == by_spark
+    assert not any(planned)
+    assert reason in caplog.text
+
+
+def test_a_file_that_is_listed_twice_is_read_twice(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    of_numbers(tmp_path)
+    path = tmp_path / "1.parquet"
+    with pytest.raises(lookupstore.DuplicateKeyError, match="id=1 occurs more than once"):
+        build_store([path, path], tmp_path / "store", key="id", spark=spark)
+    assert planned == [()]
+
+
+def test_days_whose_calendar_the_file_says(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    """Settings are for files of others; of these Spark knows that they are as we read them."""
+    said = {"org.apache.spark.version": "3.5.1"}
+    pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), tmp_path / "1.parquet")
+    spark.conf.set(CALENDAR, "LEGACY")
+    try:
+        store = build_store(tmp_path / "1.parquet", tmp_path / "store", key="id", spark=spark)
+    finally:
+        spark.conf.unset(CALENDAR)
+    assert store.get(1) == {"d": datetime.date(1500, 1, 1)}
+    assert planned != [()]
+
+
+def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    for _ in range(200):
+        footers = [
+            spark_splits._Footer(
+                number,
+                -number,
+                pa.schema([]),
+                {},
+                tuple((rng.randrange(9), rng.randrange(99)) for _ in range(rng.randrange(5))),
+            )
+            for number in range(rng.randrange(6))
+        ]
+        least, most, tasks = rng.randrange(1, 80), rng.randrange(80, 300), rng.randrange(1, 9)
+        monkeypatch.setattr(spark_splits, "TASK_BYTES", (least, most))
+        files = [f"/{number}" for number in range(len(footers))]
+        by_task = spark_splits._by_task(files, footers, tasks)
+        splits = list(itertools.chain.from_iterable(by_task))
+        groups = [(split.file, group) for split in splits for group in split.groups]
+        expected = [(at, g) for at, one in enumerate(footers) for g in range(len(one.groups))]
+        assert groups == expected
+        for split in splits:
+            footer = footers[split.file]
+            before = footer.groups[: split.groups.start]
+            assert split.first_row == sum(rows for rows, _ in before)
+            same = Split(
+                files[split.file], footer.size, footer.digest, split.file, *split_of(split)
+            )
+            assert split == same
+        sizes = [
+            sum(footers[one.file].groups[g][1] for one in task for g in one.groups)
+            for task in by_task
+        ]
+        # Less than a row group beyond what is asked for; only the last may have little.
+        assert all(size < max(least, most) + 99 for size in sizes)
+        assert all(size >= least for size in sizes[:-1])
+        assert all(task for task in by_task)
+
+
+def split_of(split: Split) -> tuple[range, int]:
+    return split.groups, split.first_row
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ("other rows", ValueError, r"in/2\.parquet changed while the build ran; build again"),
+        ("as large", ValueError, r"in/2\.parquet changed while the build ran; build again"),
+        ("gone", FileNotFoundError, r"in/2\.parquet"),
+        ("cut", ValueError, r"in/2\.parquet changed while the build ran; build again"),
+    ],
+)
+def test_a_file_that_changes_while_the_build_runs(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    error: type[Exception],
+    message: str,
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        pq.write_table(rows(*range(number * 10, number * 10 + 10)), path_of(tmp_path, number))
+    real = spark_build.plan_splits
+
+    def plan(*given: Any) -> Splits:
+        planned = real(*given)
+        assert planned
+        path = path_of(tmp_path, 2)
+        before = path.read_bytes()
+        if change == "other rows":
+            pq.write_table(rows(*range(20, 31)), path)
+        elif change == "as large":
+            pq.write_table(rows(*range(120, 130)), path)
+            assert path.stat().st_size == len(before)
+        elif change == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(before[:5])
+        return planned
+
+    monkeypatch.setattr(spark_build, "plan_splits", plan)
+    with pytest.raises(error, match=message):
+        build_store(tmp_path / "in", tmp_path / "store", key="id", spark=spark)
+    assert not (tmp_path / "store").exists()
+
+
+def path_of(folder: Path, number: int) -> Path:
+    return folder / "in" / f"{number}.parquet"
+
+
+def test_a_flipped_byte_of_a_page_is_seen(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        texts = [rng.randbytes(8).hex() for _ in range(2000)]
+        table = rows(*range(number * 2000, number * 2000 + 2000), text=texts)
+        pq.write_table(table, path_of(tmp_path, number), write_page_checksum=True)
+    bad = path_of(tmp_path, rng.randrange(3))
+    held = bytearray(bad.read_bytes())
+    column = pq.read_metadata(bad).row_group(0).column(1)
+    page = column.data_page_offset
+    # Beyond the header of the page, and of its checksum.
+    at = page + rng.randrange(60, column.total_compressed_size - (page - start_of(column)))
+    held[at] ^= 1 << rng.randrange(8)
+    bad.write_bytes(held)
+    with pytest.raises(CorruptionError) as raised:
+        build_store(tmp_path / "in", tmp_path / "store", key="id", spark=spark)
+    assert raised.value.path == str(bad)
+    assert not (tmp_path / "store").exists()
+
+
+def start_of(column: pq.ColumnChunkMetaData) -> int:
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def test_a_worker_that_is_killed_after_half_of_its_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: list[Splits]
+) -> None:
+    pq.write_table(rows(*range(5000)), tmp_path / "1.parquet", row_group_size=1000)
+    real = spark_build.encode_splits
+
+    def run(task: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        for batch in real(task, batches):
+            yield batch
+            if context.attemptNumber() == 0 and context.partitionId() == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(spark_build, "encode_splits", run)
+    with build_store(tmp_path / "1.parquet", tmp_path / "store", key="id", spark=spark) as store:
+        assert store.verify().stray == ()
+        assert store.scan().read_all()["id"].to_pylist() == list(range(5000))
+    assert len(planned[0]) > 1
+
+
+def test_errors_of_rows_come_out_as_raised(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    pq.write_table(pa.table({"id": [1, None], "b": [2, 2]}), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"^key column 'id' is null in a row of the source; "):
+        build_store(tmp_path / "1.parquet", tmp_path / "store", key="id", spark=spark)
+    with pytest.raises(lookupstore.DuplicateKeyError, match=r"^the key b=2 occurs more than once"):
+        build_store(tmp_path / "1.parquet", tmp_path / "store", key="b", spark=spark)
+    assert all(planned)

@@ -98,8 +98,8 @@ def value_of(kind: pa.DataType, rng: random.Random) -> Any:
         return rng.randbytes(4)
     if types.is_decimal(kind):
         most = 10**kind.precision - 1
-        with decimal.localcontext(prec=40):
-            return decimal.Decimal(rng.randrange(-most, most)).scaleb(-kind.scale)
+        exact = decimal.Context(prec=40)
+        return decimal.Decimal(rng.randrange(-most, most)).scaleb(-kind.scale, exact)
     if types.is_date(kind):
         return datetime.date.fromordinal(rng.randrange(1, 3_000_000))
     if types.is_timestamp(kind):
@@ -422,7 +422,7 @@ def test_a_file_that_changes_while_the_build_runs(
     real = spark_build.plan_splits
 
     def plan(*given: Any) -> Splits:
-        planned = real(*given)
+        planned: Splits = real(*given)
         assert planned
         path = path_of(tmp_path, 2)
         before = path.read_bytes()

@@ -29,6 +29,7 @@ def read_file(
     *,
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
+    int96_unit: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -40,10 +41,11 @@ def read_file(
         path: of the file, for errors.
         page_bytes: how much of a column to read at a time; see `FileAddress`.
         groups: numbers of the row groups of Parquet that are read; None: all.
+        int96_unit: of timestamps of 96 bits in Parquet; None: nanoseconds.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path)
-    return _parquet_batches(file, names, path, page_bytes, groups)
+    return _parquet_batches(file, names, path, page_bytes, groups, int96_unit)
 
 
 def read_to_store(
@@ -54,6 +56,7 @@ def read_to_store(
     *,
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
+    int96_unit: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
 
@@ -61,7 +64,15 @@ def read_to_store(
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
     """
     size, left = file.size(), MOST_ROWS_OF_SMALL
-    batches = read_file(file, file_format, names, path, page_bytes=page_bytes, groups=groups)
+    batches = read_file(
+        file,
+        file_format,
+        names,
+        path,
+        page_bytes=page_bytes,
+        groups=groups,
+        int96_unit=int96_unit,
+    )
     for batch in batches:
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
@@ -146,11 +157,16 @@ def _parquet_batches(
     path: str,
     page_bytes: int,
     groups: Sequence[int] | None,
+    int96_unit: str | None,
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
     reader = pq.ParquetFile(
-        file, pre_buffer=False, buffer_size=page_bytes, page_checksum_verification=True
+        file,
+        pre_buffer=False,
+        buffer_size=page_bytes,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit=int96_unit,
     )
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))

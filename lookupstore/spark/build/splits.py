@@ -47,11 +47,18 @@ _PLAIN_SETTINGS = {
     "parquet.crypto.factory.class": "",
     "spark.hadoop.parquet.crypto.factory.class": "",
 }
-# Old writers counted days by another calendar. What Spark writes says so, for other files a setting
-# decides. Source: Spark's SQL migration guide, 3.0; DataSourceUtils.datetimeRebaseSpec.
-_CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
-_WRITER, _OLD_CALENDAR = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+# Old writers counted days by another calendar. What Spark writes says so, for other files settings
+# decide. Source: Spark's SQL migration guide, 3.0 and 3.1; DataSourceUtils.datetimeRebaseSpec and
+# int96RebaseSpec.
+_CALENDARS = (
+    "spark.sql.parquet.datetimeRebaseModeInRead",
+    "spark.sql.parquet.int96RebaseModeInRead",
+)
+_OLD_CALENDARS = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+_WRITER, _OLD_WRITERS = b"org.apache.spark.version", (b"1.", b"2.", b"3.0.")
 _TIMES = re.compile("date|timestamp")
+# As Spark writes timestamps by default, and reads them: as instants, in microseconds.
+_INT96, _INSTANT = "INT96", pa.timestamp("us", "UTC")
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +104,7 @@ class Split:
                     self.path,
                     page_bytes=address.page_bytes,
                     groups=self.groups,
+                    int96_unit=_INSTANT.unit,
                 )
             while True:
                 # Around each read alone: what is done with a batch is not the file's fault.
@@ -192,9 +200,10 @@ def _footer(path: str) -> _Footer:
     address = _address(path)
     try:
         with address.reading(_WHAT), address.open() as file:
-            metadata = pq.ParquetFile(file).metadata
+            opened = pq.ParquetFile(file, coerce_int96_timestamp_unit=_INSTANT.unit)
+            metadata = opened.metadata
             groups = map(metadata.row_group, range(metadata.num_row_groups))
-            schema = metadata.schema.to_arrow_schema()
+            schema = _with_instants(opened.schema_arrow, metadata.schema)
             check_names(schema)
             return _Footer(
                 file.size(),
@@ -205,6 +214,15 @@ def _footer(path: str) -> _Footer:
             )
     except (*READ_ERRORS, LookupStoreError) as error:  # Spark may know, or says it
         raise _ForSparkError(str(error)) from None
+
+
+def _with_instants(schema: pa.Schema, columns: pq.ParquetSchema) -> pa.Schema:
+    """Return the schema with timestamps of 96 bits as Spark reads all of these."""
+    for column in map(columns.column, range(len(columns))):
+        at = schema.get_field_index(column.path)
+        if column.physical_type == _INT96 and at >= 0:
+            schema = schema.set(at, schema.field(at).with_type(_INSTANT))
+    return schema
 
 
 def _digest(file: pa.NativeFile) -> int:
@@ -223,14 +241,16 @@ class _Columns:
         self._kinds = kinds
         self._has_times = any(_TIMES.search(kind) for kind in kinds.values())
         # Of a file of which nobody says who wrote it.
-        self._calendar = str(spark.conf.get(_CALENDAR)).upper() if self._has_times else ""
+        self._calendars = {str(spark.conf.get(name)).upper() for name in _CALENDARS}
 
     def check(self, footer: _Footer) -> None:
         """Check the columns of a file."""
         if self._has_times:
             version = footer.said.get(_WRITER)
-            is_old = _OLD_CALENDAR in footer.said or (version or b"3")[:2] in (b"1.", b"2.")
-            if is_old or (version is None and self._calendar != "CORRECTED"):
+            is_old = not _OLD_CALENDARS.isdisjoint(footer.said)
+            if version is None:
+                is_old |= self._calendars != {"CORRECTED"}
+            if is_old or (version or b"").startswith(_OLD_WRITERS):
                 raise _ForSparkError("days may be of an old calendar")
         if self.checked.equals(footer.schema):
             return

@@ -160,6 +160,28 @@ def test_all_types_are_those_that_spark_reads(
     assert sum(len(split.groups) for task in tasks for split in task) == 1 + 5 + 5
 
 
+def test_timestamps_as_spark_writes_them(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    """Those of 96 bits are instants to Spark, whatever its time zone; others have no zone."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        written = spark.sql(
+            "SELECT id, timestamp'1500-03-01 00:00:00.123456Z' + make_dt_interval(id * 9999) AS at,"
+            " timestamp_ntz'2020-01-01 01:02:03.4' AS local, nullif(timestamp_seconds(id),"
+            " timestamp_seconds(7)) AS `seen.at` FROM range(100)"
+        )
+        written.write.parquet(f"{tmp_path}/in")
+        by_spark = build_store(spark.read.parquet(f"{tmp_path}/in"), tmp_path / "a", key="id")
+        by_tasks = build_store(tmp_path / "in", tmp_path / "b", key="id", spark=spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    file = next((tmp_path / "in").glob("*.parquet"))
+    assert pq.ParquetFile(file).schema.column(1).physical_type == "INT96"
+    assert content(by_tasks) == content(by_spark)
+    assert planned[0] != ()
+
+
 @pytest.mark.parametrize("rule", ["first", "last", ("max", "f64")], ids=str)
 def test_rows_count_in_the_order_of_a_build_without_spark(
     spark: SparkSession, tmp_path: Path, planned: list[Splits], seed: int, rule: Any
@@ -229,8 +251,8 @@ def of_other_types(folder: Path) -> None:
     pq.write_table(rows(2, v=pa.array([7], pa.int32())), folder / "2.parquet")
 
 
-def of_96_bits(folder: Path) -> None:
-    at = pa.array([datetime.datetime(2020, 1, 1, tzinfo=UTC)])
+def of_96_bits_inside(folder: Path) -> None:
+    at = pa.array([{"at": datetime.datetime(2020, 1, 1, tzinfo=UTC)}])
     pq.write_table(rows(1, at=at), folder / "1.parquet", use_deprecated_int96_timestamps=True)
 
 
@@ -246,6 +268,13 @@ def of_an_old_spark(folder: Path) -> None:
 def of_the_old_calendar(folder: Path) -> None:
     said = {"org.apache.spark.version": "4.0.0", "org.apache.spark.legacyDateTime": ""}
     pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
+
+
+def of_old_96_bits(folder: Path) -> None:
+    said = {"org.apache.spark.version": "4.0.0", "org.apache.spark.legacyINT96": ""}
+    days = DAYS.cast(pa.timestamp("us", "UTC"))
+    table = rows(1, at=days).replace_schema_metadata(said)
+    pq.write_table(table, folder / "1.parquet", use_deprecated_int96_timestamps=True)
 
 
 def of_days(folder: Path) -> None:
@@ -285,10 +314,11 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
         (of_other_case, {}, "the column 'v' is not string to both"),
         (without_a_column, {}, "the column 'v' is not string to both"),
         (of_other_types, {}, "the column 'v' is not bigint to both"),
-        (of_96_bits, {}, "the column 'at' is not timestamp to both"),
+        (of_96_bits_inside, {}, "the column 'at' is not struct<at:timestamp> to both"),
         (of_durations, {}, "the column 'd' is not bigint to both"),
         (of_an_old_spark, {}, "days may be of an old calendar"),
         (of_the_old_calendar, {}, "days may be of an old calendar"),
+        (of_old_96_bits, {}, "days may be of an old calendar"),
         (of_days, {CALENDAR: "LEGACY"}, "days may be of an old calendar"),
         (of_orc, {}, "they are not Parquet"),
         (of_numbers, {"spark.sql.files.ignoreCorruptFiles": "true"}, "ignoreCorruptFiles is set"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -55,8 +56,6 @@ def read_to_store(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
-    groups: Sequence[int] | None = None,
-    int96_unit: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
 
@@ -64,16 +63,7 @@ def read_to_store(
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
     """
     size, left = file.size(), MOST_ROWS_OF_SMALL
-    batches = read_file(
-        file,
-        file_format,
-        names,
-        path,
-        page_bytes=page_bytes,
-        groups=groups,
-        int96_unit=int96_unit,
-    )
-    for batch in batches:
+    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
             raise FormatError(
@@ -177,10 +167,23 @@ def _parquet_batches(
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
     groups = range(metadata.num_row_groups) if groups is None else groups
-    batches = iter(reader.iter_batches(rows, [*groups], columns=present or there[:1]))
+    columns = present or there[:1]
+    kinds = [field.type for field in reader.schema_arrow if field.name in columns]
+    # Arrow reads many row groups at once, but does not put dictionaries inside of others together.
+    alone = any(pa.types.is_nested(kind) and _has_dictionary(kind) for kind in kinds)
+    parts = [[group] for group in groups] if alone else [[*groups]]
+    batches = itertools.chain.from_iterable(
+        reader.iter_batches(rows, part, columns=columns) for part in parts
+    )
     if not present:
         return _without_columns(batches)
     return _counted(batches, sum(metadata.row_group(i).num_rows for i in groups), path)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_dictionary(kind))
 
 
 def _orc_batches(

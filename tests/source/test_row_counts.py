@@ -91,3 +91,14 @@ def test_whole_files_have_their_rows(columns: list[str], tmp_path: Path) -> None
             groups = None if group is None else [group]
             found = list(read_file(file, kind, columns, name, groups=groups))
         assert sum(batch.num_rows for batch in found) == (ROWS if group is None else 7)
+
+
+def test_dictionaries_inside_of_others_in_many_row_groups(tmp_path: Path) -> None:
+    """Arrow puts those of one row group together, and not those of several."""
+    words = pa.dictionary(pa.int32(), pa.string())
+    rows = pa.table({"l": pa.array([[str(at % 5)] for at in range(ROWS)], pa.list_(words))})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=7)
+    with (tmp_path / "rows.parquet").open("rb") as raw, pa.PythonFile(raw) as file:
+        found = [row for batch in read_file(file, "parquet", ["l"], "rows.parquet")
+                 for row in batch["l"].to_pylist()]  # fmt: skip
+    assert found == rows["l"].to_pylist()

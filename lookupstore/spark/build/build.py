@@ -157,7 +157,7 @@ def build_store(
     )
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = _found(paths)
-    splits = plan_splits(df, found, plan.columns) if found else ()
+    splits = plan_splits(df, found, plan.columns) if paths else ()
     in_order = plan.keep != "error" and not splits
     files_in_order = _files_in_order(spark, paths) if in_order else ()
     try:
@@ -171,9 +171,11 @@ def build_store(
             size = sum(info.size for one in found for info in one.infos)
             known = f", {size} bytes" if found else ""
             _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
-            task = task_of(new, plan, schema, buckets, options, files_in_order, written, splits)
+            task = task_of(
+                new, plan, schema, buckets, options, files_in_order, written, bool(splits)
+            )
             run = functools.partial(write_batches, task)
-            entries = _packed_rows(df, task).mapInArrow(run, ENTRY)
+            entries = _packed_rows(df, task, splits).mapInArrow(run, ENTRY)
             files = [DataFile(**row.asDict()) for row in entries.collect()]
             check_seen(location, [file.name for file in files])
             publish_files(new, task, files, source)
@@ -193,7 +195,7 @@ def task_of(
     options: FileOptions,
     files: tuple[str, ...] = (),
     rows: Any = None,
-    splits: Splits = (),
+    reads: bool = False,
 ) -> BuildTask:
     """Return what executors have to know of a new version, which has begun."""
     return BuildTask(
@@ -206,7 +208,7 @@ def task_of(
         options=options,
         kept=files_to_keep(new.current(), plan, options, buckets),
         rows=rows,
-        splits=splits,
+        reads=reads,
     )
 
 
@@ -263,12 +265,11 @@ def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -
             delete_unneeded(location, found.name)
 
 
-def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
+def _packed_rows(df: DataFrame, task: BuildTask, splits: Splits) -> DataFrame:
     """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
-    if task.splits:
-        count = len(task.splits)
-        numbers = df.sparkSession.range(0, count, 1, count)
-        packs = numbers.mapInArrow(functools.partial(encode_splits, task), task.packs)
+    if splits:
+        numbers = df.sparkSession.range(0, len(splits), 1, len(splits))
+        packs = numbers.mapInArrow(functools.partial(encode_splits, task, splits), task.packs)
     else:
         packs = _numbered(df, task).mapInArrow(functools.partial(encode_batches, task), task.packs)
     moved = in_buckets(packs, task.buckets)

@@ -25,7 +25,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.errors import LookupStoreError
-from lookupstore.source.reading import check_names, read_to_store
+from lookupstore.source.reading import check_names, read_file
 from lookupstore.source.search import FoundFiles, format_of
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import spark_type
@@ -40,10 +40,15 @@ _WHAT = "a Parquet file"
 _FOOTER_THREADS = 8
 # The last bytes of a file: the length of its footer, and four that are in every file.
 _TAIL = 8
-# Settings with which Spark leaves files out, or reads encrypted ones, and what they are without.
+# As Spark's `openCostInBytes`: a file costs a task as much as so many bytes, beside those it reads.
+_OPEN_BYTES = 4 << 20
+# Settings with which Spark leaves files out, reads encrypted ones, finds columns by another name,
+# or moves timestamps to another zone; and what they are without.
 _PLAIN_SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.int96TimestampConversion": "false",
     "parquet.crypto.factory.class": "",
     "spark.hadoop.parquet.crypto.factory.class": "",
 }
@@ -55,7 +60,7 @@ _CALENDARS = (
     "spark.sql.parquet.int96RebaseModeInRead",
 )
 _OLD_CALENDARS = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
-_WRITER, _OLD_WRITERS = b"org.apache.spark.version", (b"1.", b"2.", b"3.0.")
+_WRITER, _TODAYS_WRITER = b"org.apache.spark.version", b"3.1.0"
 _TIMES = re.compile("date|timestamp")
 # As Spark writes timestamps by default, and reads them: as instants, in microseconds.
 _INT96, _INSTANT = "INT96", pa.timestamp("us", "UTC")
@@ -83,11 +88,12 @@ class Split:
     groups: range
     first_row: int
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, in the types of the file.
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of a schema, in the types that Spark has for them.
 
         Raises:
-            ValueError: the file is not the one of which the driver read the footer.
+            ValueError: the file is not the one of which the driver read the footer, or a value is
+                beyond those of Spark's type.
             CorruptionError: it is damaged.
             OSError: it cannot be read.
         """
@@ -97,10 +103,10 @@ class Split:
                 file = stack.enter_context(address.open())
                 if file.size() != self.size or _digest(file) != self.digest:
                     raise ValueError(f"{self.path} changed while the build ran; build again")
-                batches = read_to_store(
+                batches = read_file(
                     file,
                     "parquet",
-                    names,
+                    schema.names,
                     self.path,
                     page_bytes=address.page_bytes,
                     groups=self.groups,
@@ -112,7 +118,19 @@ class Split:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                yield batch.select(list(names))
+                columns = [self._cast(batch.column(field.name), field) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        if column.type == field.type:
+            return column
+        try:
+            return column.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{self.path}: the column {field.name!r} is {column.type}, and Spark, which has "
+                f"{field.type}, cannot hold all of its values: {error}"
+            ) from None
 
 
 #: Splits by the number of the task that reads them.
@@ -157,6 +175,8 @@ def plan_splits(df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str]
 
 def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
     """Return the files if Spark has found the same, each once."""
+    if not found:
+        raise _ForSparkError("only Spark finds them")
     files = [os.path.abspath(file) for one in found for file in one.files]
     if any(format_of(file) != "parquet" for file in files):
         raise _ForSparkError("they are not Parquet")
@@ -247,10 +267,11 @@ class _Columns:
         """Check the columns of a file."""
         if self._has_times:
             version = footer.said.get(_WRITER)
-            is_old = not _OLD_CALENDARS.isdisjoint(footer.said)
-            if version is None:
-                is_old |= self._calendars != {"CORRECTED"}
-            if is_old or (version or b"").startswith(_OLD_WRITERS):
+            # Spark compares versions as text, too.
+            is_todays = (
+                self._calendars == {"CORRECTED"} if version is None else version >= _TODAYS_WRITER
+            )
+            if not is_todays or not _OLD_CALENDARS.isdisjoint(footer.said):
                 raise _ForSparkError("days may be of an old calendar")
         if self.checked.equals(footer.schema):
             return
@@ -261,8 +282,9 @@ class _Columns:
 
 
 def _kind(schema: pa.Schema, name: str) -> str | None:
-    """Return Spark's name of the type of a column; None: it is not there once, or not for Spark."""
-    if schema.names.count(name) != 1:
+    """Return Spark's name of the type of a column; None: it is not there once, in any case."""
+    lower = [one.lower() for one in schema.names]
+    if name not in schema.names or lower.count(name.lower()) != 1:
         return None
     try:
         spark, _ = spark_type(schema.field(name).type, name)
@@ -275,13 +297,17 @@ def _by_task(files: Sequence[str], footers: Sequence[_Footer], tasks: int) -> Sp
     """Cut files between row groups, so that each task has about as much to read."""
     least, most = TASK_BYTES
     total = sum(nbytes for footer in footers for _, nbytes in footer.groups)
+    total += _OPEN_BYTES * len(footers)
     rounds = max(1, -(-total // (most * tasks)))
     enough = max(least, -(-total // (rounds * tasks)))
     by_task: list[tuple[Split, ...]] = []
     splits: list[Split] = []
     size = 0
     for number, (path, footer) in enumerate(zip(files, footers, strict=True)):
+        if not footer.groups:
+            continue
         first = first_row = row = 0
+        size += _OPEN_BYTES
         for group, (rows, nbytes) in enumerate(footer.groups, 1):
             size += nbytes
             row += rows

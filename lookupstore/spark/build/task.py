@@ -61,7 +61,7 @@ class BuildTask:
         options: how the data files are written.
         kept: by bucket, the files of the current version that stay if their bytes would be equal.
         rows: takes how many rows were written; None: nobody asked.
-        splits: what tasks read themselves; empty: Spark reads.
+        reads: whether tasks read the files, in place of Spark.
     """
 
     plan: BuildPlan
@@ -73,14 +73,14 @@ class BuildTask:
     options: FileOptions
     kept: Mapping[int, DataFile]
     rows: Any = None
-    splits: Splits = ()
+    reads: bool = False
 
     @property
     def order(self) -> tuple[str, ...]:
         """Return the columns that say where a row was; none if the rule does not ask for it."""
         if self.plan.keep == "error":
             return ()
-        if self.splits:
+        if self.reads:
             return _SPLIT_ORDER
         return _ORDER if self.files else _ORDER[-1:]
 
@@ -142,13 +142,13 @@ def encode_batches(task: BuildTask, batches: Batches) -> Batches:
     yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
 
 
-def encode_splits(task: BuildTask, batches: Batches) -> Batches:
+def encode_splits(task: BuildTask, splits: Splits, batches: Batches) -> Batches:
     """Turn numbers of tasks into packs of the rows that these read."""
     numbers = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
     encoded = (
         task.encode_ranked(columns)
         for number in numbers
-        for split in task.splits[number]
+        for split in splits[number]
         for columns in _placed(split, task)
     )
     yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
@@ -157,7 +157,7 @@ def encode_splits(task: BuildTask, batches: Batches) -> Batches:
 def _placed(split: Split, task: BuildTask) -> Iterator[list[pa.Array]]:
     """Yield the columns of `schema` and of `order` of a split."""
     row = split.first_row
-    for batch in split.batches(task.schema.names):
+    for batch in split.batches(task.schema):
         end = row + batch.num_rows
         places = {"file": np.full(batch.num_rows, split.file), "row": np.arange(row, end)}
         yield [*batch.columns, *(pa.array(places[name]) for name in task.order)]

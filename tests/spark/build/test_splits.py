@@ -182,6 +182,34 @@ def test_timestamps_as_spark_writes_them(
     assert planned[0] != ()
 
 
+def test_many_row_groups_of_dictionaries_inside_of_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Tasks as they are: with more than one row group."""
+    words = pa.dictionary(pa.int32(), pa.string())
+    table = rows(
+        *range(300),
+        tags=pa.array([[str(at % 7)] for at in range(300)], pa.list_(words)),
+        place=pa.array([{"kind": str(at)} for at in range(300)], pa.struct([("kind", words)])),
+        by_name=pa.array([[(str(at), "x")] for at in range(300)], pa.map_(pa.string(), words)),
+    )
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=100)
+    by_spark = build_store(spark.read.parquet(str(tmp_path)), tmp_path / "a", key="id")
+    by_tasks = build_store(tmp_path / "1.parquet", tmp_path / "b", key="id", spark=spark)
+    assert content(by_tasks) == content(by_spark)
+
+
+def test_values_that_spark_cannot_hold_name_the_file(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    path = tmp_path / "1.parquet"
+    pq.write_table(rows(1, 2, v=pa.array([1, 2**62], pa.timestamp("ms"))), path)
+    message = rf"^{path}: the column 'v' is timestamp\[ms\], and Spark, which has timestamp\[us\], "
+    with pytest.raises(ValueError, match=message):
+        build_store(path, tmp_path / "store", key="id", spark=spark)
+    assert planned[0] != ()
+
+
 @pytest.mark.parametrize("rule", ["first", "last", ("max", "f64")], ids=str)
 def test_rows_count_in_the_order_of_a_build_without_spark(
     spark: SparkSession, tmp_path: Path, planned: list[Splits], seed: int, rule: Any
@@ -200,6 +228,17 @@ def test_rows_count_in_the_order_of_a_build_without_spark(
     assert planned[0] != ()
 
 
+def test_small_files_may_have_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Spark: what a task holds of them does not depend on how many there are."""
+    monkeypatch.setattr("lookupstore.source.reading.MOST_ROWS_OF_SMALL", 100)
+    path = tmp_path / "1.parquet"
+    pq.write_table(rows(*range(200)), path)
+    footer = spark_splits._footer(str(path))
+    split = Split(str(path), footer.size, footer.digest, 0, range(1), 0)
+    (batch,) = split.batches(footer.schema)
+    assert batch["id"].to_pylist() == list(range(200))
+
+
 def test_rows_of_many_batches_are_counted_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,15 +247,15 @@ def test_rows_of_many_batches_are_counted_on(
     pq.write_table(rows(*(at % 10 for at in range(200))), path, row_group_size=50)
     footer = spark_splits._footer(str(path))
     plan = plan_build(footer.schema, key="id", on_duplicate="first")
-    splits = (
+    splits: Splits = (
         (Split(str(path), footer.size, footer.digest, 0, range(1, 3), 50),),
         (Split(str(path), footer.size, footer.digest, 0, range(3, 4), 150),),
     )
     task = BuildTask(
-        plan, footer.schema, (), Location("nowhere"), "0", 1, FileOptions(), {}, splits=splits
+        plan, footer.schema, (), Location("nowhere"), "0", 1, FileOptions(), {}, reads=True
     )
     numbers = pa.record_batch({"id": pa.array([0, 1])})
-    (packs,) = encode_splits(task, iter([numbers]))
+    (packs,) = encode_splits(task, splits, iter([numbers]))
     found = unpack(packs, task.packed)
     ranks = found["rank"].to_pylist()
     # The first row of a key has the greatest rank, and no two have the same.
@@ -260,11 +299,6 @@ def of_durations(folder: Path) -> None:
     pq.write_table(rows(1, d=pa.array([7], pa.duration("us"))), folder / "1.parquet")
 
 
-def of_an_old_spark(folder: Path) -> None:
-    said = {"org.apache.spark.version": "2.4.8"}
-    pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
-
-
 def of_the_old_calendar(folder: Path) -> None:
     said = {"org.apache.spark.version": "4.0.0", "org.apache.spark.legacyDateTime": ""}
     pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
@@ -298,12 +332,45 @@ def empty_beside_others(folder: Path) -> None:
     (folder / "2.parquet").write_bytes(b"")
 
 
+def twice_but_for_case(folder: Path) -> None:
+    pq.write_table(rows(1, v=["x"]), folder / "1.parquet")
+    pq.write_table(rows(2, v=["y"], V=["z"]), folder / "2.parquet")
+
+
+def of_other_names(folder: Path) -> None:
+    """Columns are the same by number, and have other names."""
+    for number, names in ((1, "ab"), (2, "ba")):
+        fields = [
+            pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(at + 1)})
+            for at, name in enumerate(names)
+        ]
+        given = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "9"})
+        table = pa.table([[number], ["first"], ["second"]], pa.schema([given, *fields]))
+        pq.write_table(table, folder / f"{number}.parquet")
+
+
+def of_96_bits(folder: Path) -> None:
+    at = pa.array([1577836800123456], pa.timestamp("us"))
+    pq.write_table(rows(1, at=at), folder / "1.parquet", use_deprecated_int96_timestamps=True)
+
+
+def of_a_version(version: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        said = {"org.apache.spark.version": version}
+        pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
+
+    return write
+
+
 def in_folders_below(folder: Path) -> None:
     (folder / "sub").mkdir()
     pq.write_table(rows(1), folder / "1.parquet")
     pq.write_table(rows(2), folder / "sub" / "2.parquet")
 
 
+BY_NUMBER = "spark.sql.parquet.fieldId.read.enabled"
+CONVERTED = "spark.sql.parquet.int96TimestampConversion"
+ZONE = "spark.sql.session.timeZone"
 CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
 
 
@@ -316,7 +383,9 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
         (of_other_types, {}, "the column 'v' is not bigint to both"),
         (of_96_bits_inside, {}, "the column 'at' is not struct<at:timestamp> to both"),
         (of_durations, {}, "the column 'd' is not bigint to both"),
-        (of_an_old_spark, {}, "days may be of an old calendar"),
+        (of_a_version("2.4.8"), {}, "days may be of an old calendar"),
+        (of_a_version("3.0"), {}, "days may be of an old calendar"),
+        (of_a_version(""), {}, "days may be of an old calendar"),
         (of_the_old_calendar, {}, "days may be of an old calendar"),
         (of_old_96_bits, {}, "days may be of an old calendar"),
         (of_days, {CALENDAR: "LEGACY"}, "days may be of an old calendar"),
@@ -327,7 +396,9 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
             {"spark.hadoop.parquet.crypto.factory.class": "any"},
             "crypto.factory.class is set",
         ),
-        (without_an_ending, {}, ""),
+        (of_other_names, {BY_NUMBER: "true"}, f"{BY_NUMBER} is set"),
+        (of_96_bits, {CONVERTED: "true", ZONE: "Asia/Tokyo"}, f"{CONVERTED} is set"),
+        (without_an_ending, {}, "only Spark finds them"),
         (in_folders_below, {}, "it finds others, or one twice"),
         (empty_beside_others, {}, "in/2.parquet: offset 0: expected a Parquet file"),
     ],
@@ -346,6 +417,7 @@ def test_what_is_left_to_spark(
     folder.mkdir()
     write(folder)
     kind = "orc" if write is of_orc else "parquet"
+    before = {name: spark.conf.get(name, None) for name in setting}
     for name, value in setting.items():
         spark.conf.set(name, value)
     try:
@@ -354,11 +426,21 @@ def test_what_is_left_to_spark(
         with caplog.at_level(logging.INFO, LOG):
             ours = content(build_store(folder, tmp_path / "b", key="id", spark=spark))
     finally:
-        for name in setting:
-            spark.conf.unset(name)
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
     assert ours == by_spark
-    assert not any(planned)
+    assert planned == [()]
     assert reason in caplog.text
+
+
+def test_names_that_differ_by_case_in_a_later_file(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    """Spark does not know which one is meant, unless it is to tell them apart."""
+    twice_but_for_case(tmp_path)
+    with pytest.raises(Exception, match=r"duplicate field\(s\)"):
+        build_store(tmp_path, tmp_path / "store", key="id", spark=spark)
+    assert planned == [()]
 
 
 def test_a_file_that_is_listed_twice_is_read_twice(
@@ -400,7 +482,9 @@ def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch)
             for number in range(rng.randrange(6))
         ]
         least, most, tasks = rng.randrange(1, 80), rng.randrange(80, 300), rng.randrange(1, 9)
+        opening = rng.choice([0, 50])
         monkeypatch.setattr(spark_splits, "TASK_BYTES", (least, most))
+        monkeypatch.setattr(spark_splits, "_OPEN_BYTES", opening)
         files = [f"/{number}" for number in range(len(footers))]
         by_task = spark_splits._by_task(files, footers, tasks)
         splits = list(itertools.chain.from_iterable(by_task))
@@ -417,10 +501,11 @@ def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch)
             assert split == same
         sizes = [
             sum(footers[one.file].groups[g][1] for one in task for g in one.groups)
+            + opening * sum(one.groups.start == 0 for one in task)
             for task in by_task
         ]
-        # Less than a row group beyond what is asked for; only the last may have little.
-        assert all(size < max(least, most) + 99 for size in sizes)
+        # Less than a row group and a file beyond what is asked for; only the last may have little.
+        assert all(size < max(least, most) + 99 + opening for size in sizes)
         assert all(size >= least for size in sizes[:-1])
         assert all(task for task in by_task)
 
@@ -508,10 +593,12 @@ def test_a_worker_that_is_killed_after_half_of_its_rows(
     pq.write_table(rows(*range(5000)), tmp_path / "1.parquet", row_group_size=1000)
     real = spark_build.encode_splits
 
-    def run(task: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(
+        task: Any, splits: Splits, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        for batch in real(task, batches):
+        for batch in real(task, splits, batches):
             yield batch
             if context.attemptNumber() == 0 and context.partitionId() == 0:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -83,6 +83,7 @@ def build_store(
     Args:
         df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
             or a list of these; or the folder or URI of a Hudi table, whose current rows these are.
+            A path of plain Parquet takes half the time of a DataFrame of it.
         path: folder of the store, on a file system that the driver and all executors share; or a
             URI or location, to which executors upload what they wrote in temporary folders.
         key: the key columns, in the order that sorts the store.
@@ -114,8 +115,8 @@ def build_store(
 
     Raises:
         KeyError: a column that the source does not have.
-        ValueError: a null or repeated key, no rows where there were some, or an argument out of
-            range; the error names the remedy.
+        ValueError: a null or repeated key, no rows where there were some, a file that changed
+            while the build ran, or an argument out of range; the error names the remedy.
         TypeError: a source or column type that cannot be stored.
         FileExistsError: `path` holds a store or something else.
         FormatError: the paths are files of a table; the error names the line to write instead.

@@ -282,7 +282,10 @@ class _Columns:
 
 
 def _kind(schema: pa.Schema, name: str) -> str | None:
-    """Return Spark's name of the type of a column; None: it is not there once, in any case."""
+    """Return Spark's name of a column's type.
+
+    None: Spark has no such type, or there is not one column of that name, whatever its case.
+    """
     lower = [one.lower() for one in schema.names]
     if name not in schema.names or lower.count(name.lower()) != 1:
         return None

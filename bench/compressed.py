@@ -10,6 +10,9 @@ build zstd        store all records from sorted Arrow, until they are on the dis
 size zstd         disk space of what was stored
 open              the first answer: open, get one key, close
 
+Last, for each workload, where the time of our `get` goes: what zstd and the checksum of its block
+take alone, and what it takes if the block is in the cache.
+
 `large blocks` is a file as it was written before: blocks of 64 KiB, level 1. RocksDB has blocks of
 4 KiB, without
 and with a dictionary of 16 KiB: larger ones are slower (README.md).
@@ -17,7 +20,9 @@ and with a dictionary of 16 KiB: larger ones are slower (README.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,10 +30,25 @@ from typing import Any
 
 from bars import OURS, Bar, Subject, bar
 from core import calls, gets, many
-from harness import Run, add_choice, add_json_lines, add_workload, chosen_workloads, command_line
+from crc32c import crc32c
+from harness import (
+    Run,
+    add_choice,
+    add_json_lines,
+    add_workload,
+    chosen_workloads,
+    clocked,
+    command_line,
+    in_turns,
+)
 from measures import Measuring, Verb, lacking
+from report import aligned
 from rivals import CACHE_BYTES, Contender, Lookupstore, Rocksdict
-from workloads import WORKLOADS, Workload
+from workloads import SEED, WORKLOADS, Workload
+
+from lookupstore.sst import Reader
+from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.format import unpack_varint
 
 #: What all records have before compression is so many times what a cache holds.
 TIMES = 8
@@ -69,9 +89,15 @@ class CompressedRocksdict(Rocksdict):
         return options
 
 
+def room_of(workload: Workload) -> int:
+    """Return how large a cache is beside the records of a workload."""
+    size: int = workload.keys.nbytes + workload.values.nbytes
+    return size // TIMES
+
+
 def contenders(workload: Workload) -> dict[str, Contender]:
     """Return everybody, whose caches are as large as the records of a workload say."""
-    room = (workload.keys.nbytes + workload.values.nbytes) // TIMES
+    room = room_of(workload)
     every: tuple[Contender, ...] = (
         Compressed(OURS, cache_bytes=room),
         Compressed(HOT, cache_bytes=CACHE_BYTES),
@@ -122,6 +148,44 @@ INFORMATION = tuple(
 )
 
 
+def stages(
+    path: Path, room: int, keys: list[bytes], stack: ExitStack
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what a `get` with a small cache consists of: the stage, what runs it for many keys."""
+    small, large = (
+        stack.enter_context(Reader(path, cache=BlockCache(size))) for size in (room, CACHE_BYTES)
+    )
+    data, handles = memoryview(path.read_bytes()), small._handles
+    zstd = small._check_open().frames.take()
+    frames, covered = [], []
+    for offset, size in random.Random(SEED).choices([*handles], k=len(keys)):
+        payload = data[offset : offset + size]
+        plain, at = unpack_varint(payload, 0)
+        frames.append((payload[at:], plain))
+        covered.append(data[offset : offset + size + 1])  # the codec, too
+    for key in keys:
+        large.get(key)
+    yield "all", lambda: [small.get(key) for key in keys]
+    yield "zstd of a block", lambda: [zstd.decompress(one, plain) for one, plain in frames]
+    yield "checksum of a block", lambda: [crc32c(one) for one in covered]
+    yield "all, if the block is in the cache", lambda: [large.get(key) for key in keys]
+
+
+def print_stages(measuring: Measuring, rounds: int) -> None:
+    """Print the microseconds of each stage."""
+    workload = measuring.workload
+    (queries,) = workload.random.calls(20_000, 1)
+    with ExitStack() as stack:
+        path = measuring.built(OURS) / "records.sst"
+        found = stages(path, room_of(workload), queries.listed, stack)
+        times = in_turns({stage: clocked(run) for stage, run in found}, rounds, uncounted=1)
+    lines: list[Sequence[str]] = [("", "stage of a get", "us")]
+    for stage, taken in times.items():
+        median = sorted(taken)[len(taken) // 2] / len(queries) * 1e6
+        lines.append((workload.name, stage, f"{median:.2f}"))
+    print(f"\n{aligned(lines, left=(0, 1))}")
+
+
 def main(given: Sequence[str] | None = None) -> None:
     """Measure compressed files beside RocksDB's, and print how they meet the bars."""
     parser = command_line(
@@ -147,6 +211,8 @@ def main(given: Sequence[str] | None = None) -> None:
             measuring = Measuring(workload, Path(folder), every, ANSWERS, asked.rounds)
             for one in measuring.run(PHASES, wanted):
                 run.add(one)
+            if not asked.only or "get" in asked.only:
+                print_stages(measuring, asked.rounds)
         del workload, measuring  # before the next one is made
     run.judge(bars, absent)
     run.end(asked.json_lines)

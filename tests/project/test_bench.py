@@ -546,7 +546,8 @@ def test_every_bar_of_everyday_questions_is_measured(tmp_path: Path, bench_modul
 def test_every_bar_of_compressed_files_is_measured(tmp_path: Path, bench_modules: None) -> None:
     lines = tmp_path / "compressed.jsonl"
     options = ("--rounds", "1", "--json-lines", str(lines))
-    python(tmp_path, str(BENCH / "compressed.py"), *SIZES, *options)
+    shown = python(tmp_path, str(BENCH / "compressed.py"), *SIZES, *options)
+    assert all(f"{name}  zstd of a block" in shown for name in ("W1", "W2"))
     measured, outcomes = read_lines(lines)
     compressed = importlib.import_module("compressed")
     assert sorted(one["bar"] for one in outcomes) == sorted(one.name for one in compressed.BARS)

@@ -547,7 +547,7 @@ def test_every_bar_of_compressed_files_is_measured(tmp_path: Path, bench_modules
     lines = tmp_path / "compressed.jsonl"
     options = ("--rounds", "1", "--json-lines", str(lines))
     shown = python(tmp_path, str(BENCH / "compressed.py"), *SIZES, *options)
-    assert all(f"{name}  zstd of a block" in shown for name in ("W1", "W2"))
+    assert all(f"{name}  checksum and zstd of a block" in shown for name in ("W1", "W2"))
     measured, outcomes = read_lines(lines)
     compressed = importlib.import_module("compressed")
     assert sorted(one["bar"] for one in outcomes) == sorted(one.name for one in compressed.BARS)

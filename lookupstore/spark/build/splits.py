@@ -183,7 +183,7 @@ def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
     uris = [urlsplit(uri) for uri in df.inputFiles()]
     # Spark reads a file twice that is listed twice, and says so nowhere.
     if len(set(files)) < len(files) or {unquote(uri.path) for uri in uris} != set(files):
-        raise _ForSparkError("it finds others, or one twice")
+        raise _ForSparkError("Spark finds others, or one is listed twice")
     return files
 
 
@@ -237,7 +237,7 @@ def _footer(path: str) -> _Footer:
 
 
 def _with_instants(schema: pa.Schema, columns: pq.ParquetSchema) -> pa.Schema:
-    """Return the schema with timestamps of 96 bits as Spark reads all of these."""
+    """Return the schema with timestamps of 96 bits as instants, which they are to Spark."""
     for column in map(columns.column, range(len(columns))):
         at = schema.get_field_index(column.path)
         if column.physical_type == _INT96 and at >= 0:
@@ -272,12 +272,14 @@ class _Columns:
                 self._calendars == {"CORRECTED"} if version is None else version >= _TODAYS_WRITER
             )
             if not is_todays or not _OLD_CALENDARS.isdisjoint(footer.said):
-                raise _ForSparkError("days may be of an old calendar")
+                raise _ForSparkError("dates may be of an old calendar")
         if self.checked.equals(footer.schema):
             return
         for name, kind in self._kinds.items():
             if _kind(footer.schema, name) != kind:
-                raise _ForSparkError(f"the column {name!r} is not {kind} to both")
+                raise _ForSparkError(
+                    f"Arrow does not read the column {name!r} of each file as {kind}"
+                )
         self.checked = footer.schema
 
 

@@ -42,7 +42,7 @@ FORMATTED_C := $(CSRC) $(HEADERS) $(C_TESTS) bench/stages.c
 BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.3,<4' 'pyarrow>=17'
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 # What needs neither Java nor Spark: run on wheels, other interpreters and sanitized extensions.
-FAST := -m "not spark"
+FAST := -m "not spark and not long"
 
 # $(call new-venv,folder,interpreter): make a virtual environment whose pip knows PEP 660 and 639.
 define new-venv
@@ -109,16 +109,25 @@ demo-no-spark: $(VENV)/.demo  ## The same joins without Java
 demo-hudi: java $(VENV)/.built  ## Keep the flights as a Hudi table, compared with Arrow, hudi-rs and Spark
 	$(BIN)/python examples/flights_as_hudi_table.py
 
+# A wing is a folder of tests/. Only those of Spark need Java.
+SPARK_WING = $(filter spark spark/%,$(WING))
+
 .PHONY: test
-# Beside each other, since Spark's part keeps the processors busy for half of its time: it goes first,
-# and the rest, two processes, takes what is left. Both end before either is judged. What test-c has
-# done is left out. A shell lets what it starts in the background ignore Ctrl-C, and notices signals
-# only while it waits for that.
-test: test-c java build/spark.jsa  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
-ifeq ($(PYTEST_ARGS),)
-	$(BIN)/pytest -m spark --durations 40 -o cache_dir=build/pytest-spark >build/test-spark.log 2>&1 & \
+ifneq ($(WING),)
+test: $(if $(SPARK_WING),java build/spark.jsa) $(VENV)/.built
+	$(call wing-suite,$(if $(SPARK_WING),-m "not long",-n 2 --dist worksteal -m "not long and not spark"))
+else ifneq ($(PYTEST_ARGS),)
+test: $(VENV)/.built
+	$(BIN)/pytest -m "not long" $(PYTEST_ARGS)
+else
+# Side by side: Spark's tests keep the processors busy for half of their time, and two processes with
+# the others use the rest. Both end before either is judged. The C test has run already. A shell makes
+# background processes ignore Ctrl-C, and notices signals only while it waits for them.
+test: test-c java build/spark.jsa  ## Run the suite; WING=sst runs that folder of tests/, PYTEST_ARGS='-k name' others
+	$(BIN)/pytest -m "spark and not long" --durations 20 -o cache_dir=build/pytest-spark \
+	    >build/test-spark.log 2>&1 & \
 	spark=$$!; \
-	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal --durations 20 $(FAST) \
+	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 \
 	    --deselect tests/csrc/test_csrc.py::test_the_c_test_passes_under_sanitizers & \
 	others=$$!; failed=0; \
 	trap 'kill $$spark $$others 2>/dev/null || true; wait; exit 130' INT TERM; \
@@ -127,9 +136,27 @@ ifeq ($(PYTEST_ARGS),)
 	wait $$spark || failed=$$?; \
 	cat build/test-spark.log; \
 	exit $$failed
-else
-	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+# The cases that `make test` leaves out, and all cases of suites that it samples.
+LONG = LOOKUPSTORE_TEST_LONG=1 $(BIN)/pytest -rP
+.PHONY: test-long
+ifneq ($(WING)$(PYTEST_ARGS),)
+test-long: $(VENV)/.built
+	$(call wing-suite,-m "long or sampled" -rP,LOOKUPSTORE_TEST_LONG=1)
+else
+test-long: java build/spark.jsa  ## Run all that `make test` leaves out: before a release, and each night; WING=... as there
+	$(LONG) -n 2 --dist worksteal -m "(long or sampled) and not spark" --durations 20
+	$(LONG) -m "(long or sampled) and spark" --durations 20
+	$(MAKE) soak hudi-soak hudi-sim store-sim fuzz mutants
+endif
+
+# $(call wing-suite,arguments of pytest,environment)
+define wing-suite
+	@test -d tests/$(WING) || { echo "WING=$(WING): there is no folder tests/$(WING); the wings are" \
+	    $$(cd tests && find . -name 'test_*.py' -printf '%P\n' | xargs -n 1 dirname | sort -u) >&2; exit 2; }
+	$(2) $(BIN)/pytest $(1) $(PYTEST_ARGS) $(if $(WING),tests/$(WING))
+endef
 
 # Classes of Spark, which the JVMs of tests map instead of reading them: tests/conftest.py.
 build/spark.jsa: tests/support/spark/classes.py $(VENV)/.dependencies | $(VENV)/.built java
@@ -225,29 +252,6 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
-# Other histories each time; each run prints the seed that repeats it.
-HUDI_HISTORIES ?= 40
-.PHONY: hudi-histories
-hudi-histories: $(VENV)/.built  ## Do 120 random histories of Hudi tables, 30 operations each, beside hudi-rs
-	LOOKUPSTORE_HISTORIES=$(HUDI_HISTORIES) LOOKUPSTORE_TEST_SEED=$${LOOKUPSTORE_TEST_SEED:-$$RANDOM} \
-	    $(BIN)/pytest -n 2 -rP tests/hudi/test_write_histories.py
-
-# Other tables each time; each prints the seed that repeats it.
-FILTERS ?= 20000
-.PHONY: skipping
-skipping: $(VENV)/.built  ## Ask 20,000 random filters of Hudi tables with column statistics, and DuckDB
-	LOOKUPSTORE_FILTERS=$(FILTERS) LOOKUPSTORE_TEST_SEED=$${LOOKUPSTORE_TEST_SEED:-$$RANDOM} \
-	    $(BIN)/pytest -n 2 -rP tests/hudi/layout/test_skipping_cases.py \
-	    tests/hudi/layout/test_sql_filters.py
-
-.PHONY: store-changes
-store-changes: $(VENV)/.built  ## Change stores in 600 random orders, failures and kills among them, beside a dict
-	LOOKUPSTORE_TEST_PROFILE=thorough $(BIN)/pytest -n 2 -rP -k TestChanges tests/store/test_changing.py
-
-.PHONY: hudi-kills
-hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version at every file operation
-	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP -k kill tests/hudi
-
 .PHONY: hudi-soak
 hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
 	PYTHONPATH=tests $(BIN)/python tests/support/hudi/soak.py $(HUDI_SOAK_ARGS)
@@ -258,7 +262,7 @@ hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wron
 
 .PHONY: hostile
 hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and print what came of each
-	$(BIN)/pytest -s tests/hostile
+	LOOKUPSTORE_TEST_LONG=1 $(BIN)/pytest -s tests/hostile
 
 .PHONY: store-sim
 store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store meet in 100,000 orders

@@ -1,7 +1,8 @@
 """What every test shares: Hypothesis profiles, seeds, and the folder of golden files.
 
 LOOKUPSTORE_TEST_PROFILE=thorough runs twenty times the examples;
-LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N.
+LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N, and its samples
+(tests/support/samples.py).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import hypothesis
 import pytest
+from support.samples import DAY, mark_cases_not_drawn, seed_of_the_day
 
 import lookupstore
 
@@ -53,6 +56,7 @@ collect_ignore = [] if HAS_PYSPARK else ["spark"]
 def pytest_configure(config: pytest.Config) -> None:
     """Keep local copies and statistics of this run to itself; processes that it starts as well."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)  # for the driver of every session
+    os.environ.setdefault(DAY, datetime.now(timezone.utc).strftime("%Y%m%d"))
     folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
     os.environ["LOOKUPSTORE_CACHE"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -63,8 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(patched.undo)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of the cluster come first: Spark's JVM keeps the environment it starts in."""
+    mark_cases_not_drawn(items)
     items.sort(key=lambda item: ROOT / "tests" / "spark" not in item.path.parents)
 
 
@@ -73,6 +79,7 @@ def pytest_report_header() -> list[str]:
     return [
         f"lookupstore: {lookupstore.__version__} in {Path(lookupstore.__file__).parent}",
         f"hypothesis profile: {PROFILE}; pyspark: {'yes' if HAS_PYSPARK else 'not installed'}",
+        f"samples of the day: LOOKUPSTORE_TEST_SEED={seed_of_the_day()} repeats them",
     ]
 
 

@@ -125,6 +125,7 @@ print("SHORT", demo.run(sys.argv[2] + "-short"))
 """
 
 
+@pytest.mark.long
 @needs_data
 @pytest.mark.spark
 def test_the_joins_agree_with_spark_sql(small: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from support.hudi.versions import VERSIONS
 from support.remote import Killed
 
 from lookupstore.cli import main
@@ -86,7 +87,7 @@ def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
         assert "query_type='read_optimized'" in refused.stderr
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_create_and_info(tmp_path: Path, version: int, kind: str) -> None:
     like = tmp_path / f"visits.{kind}"

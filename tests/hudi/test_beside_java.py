@@ -17,13 +17,14 @@ from support.hudi.kills import (
     base_files,
     copied,
     count_points,
-    killed_at,
     leftovers,
     on_disk,
     rows_of,
 )
 from support.hudi.small_tables import SCHEMA, SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
@@ -36,7 +37,6 @@ from lookupstore.hudi.timeline.work_files import mark, staging_folder
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.storage.location import Location
 
-VERSIONS = (6, 8, 9)
 ONE = WriteOptions(threads=1)
 # Bytes of what ends each block of an Avro file: random ones.
 MARKER = 16
@@ -116,13 +116,14 @@ def test_a_dead_writer_that_java_rolls_back(tmp_path: Path, verb: str, version: 
     assert not HudiTable.open(table.path).verify().findings
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_writer_killed_at_each_operation_that_java_rolls_back(
     tmp_path: Path, version: int
 ) -> None:
     template = made(tmp_path / "template", version)
     points = count_points(template.path, tmp_path, VERBS["upsert"])
-    for point in killed_at(points, version):
+    for point in some_of(range(points)):
         path = tmp_path / str(point)
         opened = copied(template.path, path)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
@@ -141,6 +142,7 @@ def test_a_writer_killed_at_each_operation_that_java_rolls_back(
     print(f"version {version}: {points} operations")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_rollback_of_the_last_commit_that_java_ends(tmp_path: Path, version: int) -> None:
     """Wherever it is killed: the commit is there, or nothing of it is."""
@@ -153,7 +155,7 @@ def test_a_rollback_of_the_last_commit_that_java_ends(tmp_path: Path, version: i
         table.rollback(done.time)
 
     ends = set()
-    for point in killed_at(count_points(template.path, tmp_path, act), version):
+    for point in some_of(range(count_points(template.path, tmp_path, act))):
         path = tmp_path / str(point)
         opened = copied(template.path, path)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError
@@ -26,7 +27,6 @@ from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.rows.spilled import SpilledRows
 from lookupstore.sorting.runs import MIN_MEMORY
 
-VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "ts": pa.float64(), "page": pa.string()})
 NAN = float("nan")
 
@@ -275,6 +275,7 @@ def filter_of(chance: random.Random) -> pc.Expression:
     return ~found if chance.random() < 0.3 else found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_histories(tmp_path: Path, version: int, seed: int) -> None:
     """Rows that are left are those that Arrow's filter leaves of the rows before, each once."""
@@ -314,6 +315,7 @@ def seen(found: pa.Table) -> list[str]:
     return sorted(map(repr, found.drop_columns(["_hoodie_file_name"]).to_pylist()))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [8, 9])
 def test_beside_upserts(tmp_path: Path, version: int, seed: int) -> None:
     """Each commit of a delete removed nothing but rows for which its filter was true then."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from support.hudi import java
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
@@ -21,7 +22,6 @@ from lookupstore.hudi.services import archiver
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.write.partitioner import FileSizing
 
-VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.int64()})
 COUNTS = ["rows_inserted", "rows_updated", "rows_deleted", "rows_written", "files_new",
           "files_rewritten", "files_replaced", "bytes_written"]  # fmt: skip

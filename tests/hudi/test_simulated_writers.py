@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.hudi.simulated import simulate
+from support.samples import amount, seed_of_the_day, some_of
 
 from lookupstore.hudi.locking import lock, places
 from lookupstore.hudi.locking.lock import TableLock
@@ -22,7 +23,7 @@ from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.storage import lock_file
 from lookupstore.storage.lock_file import LocalLockFile, ObjectLockFile, SeenLock
 
-SEEDS = 20
+SEEDS = amount(4, 40)
 # Found more once: an instant of ours that was not completed was taken for one of another zone.
 FOUND = (38, 602, 706)
 # Each mistake below is found within so many.
@@ -125,10 +126,11 @@ PLANTS = {
 }
 
 
+@pytest.mark.sampled
 def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]) -> None:
     told: Counter[str] = Counter()
     steps = 0
-    for seed in (*range(SEEDS), *FOUND):
+    for seed in (*range(first := seed_of_the_day(), first + SEEDS), *some_of(FOUND, 1)):
         report = simulate(seed)
         assert not report.problems, str(report)
         told += report.told
@@ -139,6 +141,7 @@ def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]
         print(f"\nsimulated writers: {SEEDS} seeds, {steps:,} operations of files, told {told}")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
     seeds = (LAST.get(plant, 0), *range(MOST))

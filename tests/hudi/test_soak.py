@@ -12,6 +12,7 @@ import pytest
 SOAK = Path(__file__).parents[1] / "support" / "hudi" / "soak.py"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

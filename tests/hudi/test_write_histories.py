@@ -28,8 +28,10 @@ from hypothesis import strategies as st
 from support.hudi.kills import leftovers, on_disk
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
 from support.hudi.table_model import LEVELS, TIME, Key, Layout, Model, Row, Rows, State
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
+from support.samples import amount, seed_of_the_day
 
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -38,8 +40,8 @@ from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.sorting.runs import MIN_MEMORY
 
-SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "7"))
-HISTORIES = int(os.environ.get("LOOKUPSTORE_HISTORIES", "0"))
+SEED = seed_of_the_day()
+HISTORIES = int(os.environ.get("LOOKUPSTORE_HISTORIES") or amount(0, 40))
 QUICK = "LOOKUPSTORE_QUICK" in os.environ
 LENGTH = 30
 # What is done, rows as `row_of` takes them, a choice, and at which file operation it dies.
@@ -464,13 +466,14 @@ def assert_rows(table: pa.Table, expected: Rows) -> None:
     assert [(key, found.get(key), expected.get(key)) for key in differ] == []
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int) -> None:
     counts: Counter[str] = Counter()
 
     @seed(10 * SEED + version)
     @settings(
-        max_examples=HISTORIES or 3,  # the first of them does nothing
+        max_examples=HISTORIES or 2,  # the first of them does nothing
         deadline=None,
         phases=[one for one in Phase if not (QUICK and one in (Phase.shrink, Phase.explain))],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

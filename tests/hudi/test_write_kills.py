@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, product
+from itertools import product
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -24,7 +24,6 @@ from support.hudi.killed_actions import (
     rows,
 )
 from support.hudi.kills import (
-    EVERY_KILL,
     WatchedDisk,
     check_statistics,
     copied,
@@ -36,6 +35,7 @@ from support.hudi.kills import (
 )
 from support.hudi.written import check_files
 from support.remote import FaultyDisk
+from support.samples import some_of
 
 from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -44,9 +44,7 @@ from lookupstore.hudi.timeline.timeline import TimelineFolder
 ACTIONS_PROGRAM = Path(__file__).parents[1] / "support" / "hudi" / "killed_actions.py"
 VERSIONS = (6, 8, 9)
 Dying = Callable[[Path, str, int | None], int]
-EVERY_CASE = list(product(ACTIONS, VERSIONS))
-# Otherwise each in one version: all of them take minutes.
-SOME_CASES = [(action, VERSIONS[at % 3]) for at, action in enumerate(ACTIONS)]
+CASES = list(product(ACTIONS, VERSIONS))
 
 
 def known(act: Act) -> Act:
@@ -95,7 +93,8 @@ def prepared(
     return [one.time for one in table.timeline() if one.is_completed and one.is_write][1]
 
 
-@pytest.mark.parametrize(("action", "version"), EVERY_CASE if EVERY_KILL else SOME_CASES)
+@pytest.mark.few(5)
+@pytest.mark.parametrize(("action", "version"), CASES)
 def test_an_action_killed_again_and_again(
     tmp_path: Path,
     action: str,
@@ -122,17 +121,8 @@ def test_an_action_killed_again_and_again(
     print(f"{action}, version {version}: killed at {attempts} operations")
 
 
-@pytest.mark.parametrize(
-    ("action", "version"),
-    EVERY_CASE
-    if EVERY_KILL
-    else [
-        ("delete", 8),
-        ("rollback_of_the_last_commit", 6),
-        ("cluster", 9),
-        ("cluster_incrementally", 9),
-    ],
-)
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("action", "version"), CASES)
 def test_statistics_of_an_action_killed_again_and_again(
     tmp_path: Path,
     action: str,
@@ -163,10 +153,12 @@ def test_statistics_of_an_action_killed_again_and_again(
     print(f"{action}, version {version}, with statistics: killed at {attempts} operations")
 
 
+@pytest.mark.sampled
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("action", "version"),
     # Nobody else writes before a restore is completed.
-    [one for one in EVERY_CASE if one[0] != "restore"] if EVERY_KILL else [("upsert", 9)],
+    [one for one in CASES if one[0] != "restore"],
 )
 def test_a_process_killed_at_every_operation(
     tmp_path: Path,
@@ -178,8 +170,9 @@ def test_a_process_killed_at_every_operation(
     kept = prepared(tmp_path / "template", action, version, dying)
     case = ACTIONS[action]
     path = tmp_path / "t"
+    points = count_points(tmp_path / "template", tmp_path, case.act)
     seen = []
-    for at in count():
+    for at in some_of(range(points + 1), 8):
         copytree(tmp_path / "template", path)
         code = dying(path, action, at)
         assert code in (0, -signal.SIGKILL)
@@ -192,18 +185,19 @@ def test_a_process_killed_at_every_operation(
         assert rows_of(path) == {**seen[-1], 9: "next"}
         assert leftovers(path) == []
         rmtree(path)
-        if code == 0:
-            break
+        assert (code == 0) == (at == points)
     # Old up to some operation, and new from there on.
     place = seen.index(case.new)
     assert seen == [case.before] * place + [case.new] * (len(seen) - place)
-    assert at > 5
-    print(f"{action}, version {version}: a process killed at each of {at} operations")
+    assert points > 5
+    print(
+        f"{action}, version {version}: a process killed at {len(seen) - 1} of {points} operations"
+    )
 
 
-@pytest.mark.parametrize(
-    ("action", "version"), EVERY_CASE if EVERY_KILL else [("delete_partition", 8)]
-)
+@pytest.mark.sampled
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("action", "version"), CASES)
 def test_an_action_of_which_each_operation_fails(
     tmp_path: Path, action: str, version: int, dying: Dying
 ) -> None:
@@ -211,7 +205,7 @@ def test_an_action_of_which_each_operation_fails(
     kept = prepared(tmp_path / "template", action, version, dying)
     case = ACTIONS[action]
     points = count_points(tmp_path / "template", tmp_path, case.act)
-    for at in range(points):
+    for at in some_of(range(points), 8):
         table = copied(tmp_path / "template", tmp_path / "t")
         expected = [case.new]
         with pytest.MonkeyPatch.context() as patch:
@@ -235,13 +229,14 @@ def test_an_action_of_which_each_operation_fails(
         check_files(tmp_path / "t")
         rmtree(tmp_path / "t")
     assert points > 5
-    print(f"{action}, version {version}: each of {points} operations failed")
+    print(f"{action}, version {version}: some or all of {points} operations failed")
 
 
 def asleep(seconds: float) -> None:
     raise AssertionError("it waits for somebody")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_change_is_an_operation_that_is_counted(
     tmp_path: Path, action: str, dying: Dying

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from support.hudi.race import race
+from support.samples import amount
 
 # So many writers are killed; more of them find rarer faults.
-KILLS = int(os.environ.get("LOOKUPSTORE_RACE_KILLS", "4"))
+KILLS = amount(2, 8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_writers_that_are_killed(
     tmp_path: Path, version: int, seed: int, capsys: pytest.CaptureFixture[str]

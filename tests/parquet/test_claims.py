@@ -95,6 +95,7 @@ def test_what_does_not_fit_is_an_error(tmp_path: Path, make: Callable[[], bytes]
         one.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="others count memory in other units")
 @pytest.mark.parametrize("make", ROWS)
 def test_long_rows_are_read_a_few_at_a_time(tmp_path: Path, make: Callable[[], bytes]) -> None:
@@ -116,6 +117,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert int(done.stdout) << 10 < 600 << 20, "1 GB and 4 GB if they are read at once"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", ROWS)
 def test_a_store_takes_some_rows_of_a_small_file(tmp_path: Path, make: Callable[[], bytes]) -> None:
     path = tmp_path / "f.parquet"

@@ -199,6 +199,7 @@ def test_a_wrong_answer_cannot_win(
     assert caught == ASKED[topic]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_join_runs(tmp_path: Path) -> None:
     lines = tmp_path / "results.jsonl"
@@ -269,6 +270,7 @@ def test_a_line_that_gets_an_option_is_measured_with_it(
             readme_lines.options_of("build_store", names, document)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     lines = tmp_path / "joins.jsonl"
@@ -285,6 +287,7 @@ def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_four_dimensions_are_measured_beside_one(tmp_path: Path) -> None:
     lines = tmp_path / "dimensions.jsonl"
@@ -299,6 +302,7 @@ def test_four_dimensions_are_measured_beside_one(tmp_path: Path) -> None:
     assert contenders.count("alone") == contenders.count("sort-merge") == 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_join_right_after_a_change_is_measured(tmp_path: Path) -> None:
     if not has_server():
@@ -313,6 +317,7 @@ def test_a_join_right_after_a_change_is_measured(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_joins_of_tpc_h_agree(tmp_path: Path) -> None:
     if shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) is None:
@@ -674,7 +679,7 @@ def test_layouts(tmp_path: Path) -> None:
         ("cluster", ["cluster"] * 3),
         ("pyarrow", ["pyarrow scan"] * 3 + ["pyarrow dataset"] * 3),
         ("duckdb", ["duckdb"] * 3),
-        pytest.param("spark", ["spark"] * 3, marks=pytest.mark.spark),
+        pytest.param("spark", ["spark"] * 3, marks=[pytest.mark.spark, pytest.mark.long]),
     ],
 )
 def test_clustering_and_what_queries_gain(only: str, workloads: list[str], tmp_path: Path) -> None:
@@ -706,7 +711,7 @@ def test_clustering_and_what_queries_gain(only: str, workloads: list[str], tmp_p
     [
         ("pyarrow", ["pyarrow scan", "pyarrow dataset"]),
         ("duckdb", ["duckdb"]),
-        pytest.param("spark", ["spark"], marks=pytest.mark.spark),
+        pytest.param("spark", ["spark"], marks=[pytest.mark.spark, pytest.mark.long]),
     ],
 )
 def test_what_queries_of_tpc_h_gain(only: str, engines: list[str], tmp_path: Path) -> None:

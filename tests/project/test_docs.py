@@ -48,6 +48,7 @@ def test_the_examples_of_a_document_run(path: Path, environment: dict[str, str])
     run_blocks([b for b in blocks_of(path) if b.is_run and not b.needs_spark], environment)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "path",
@@ -98,22 +99,33 @@ def public_modules() -> Iterator[str]:
             yield ".".join(part for part in parts if part != "__init__")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.spark if ".spark" in name else ())
-        for name in public_modules()
-    ],
-)
-def test_the_examples_of_a_module_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def failed_examples(modules: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the examples in the docstrings of modules; return what those that failed print."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    output: list[str] = []
+    for name in modules:
+        for example in doctest.DocTestFinder(exclude_empty=True).find(
+            importlib.import_module(name), name
+        ):
+            if example.examples:
+                folder = tmp_path / example.name
+                folder.mkdir()
+                monkeypatch.chdir(folder)
+                runner.run(example, out=output.append)
+    assert runner.tries > 0
+    return "".join(output)
+
+
+def test_the_examples_of_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [name for name in public_modules() if ".spark" not in name]
+    failed = failed_examples(modules, tmp_path, monkeypatch)
+    assert not failed, failed
+
+
+@pytest.mark.spark
+def test_the_examples_of_docstrings_run_with_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    module = importlib.import_module(name)
-    for number, example in enumerate(doctest.DocTestFinder().find(module, name)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        output: list[str] = []
-        failed = runner.run(example, out=output.append).failed
-        assert failed == 0, "".join(output)
+    modules = [name for name in public_modules() if ".spark" in name]
+    failed = failed_examples(modules, tmp_path, monkeypatch)
+    assert not failed, failed

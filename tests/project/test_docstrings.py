@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,13 +15,16 @@ NO_VERBS = {"The", "What", "Where", "Whether"}
 NOUNS = {"Counts", "Reads", "Turns"}
 
 
-def first_words(kind: type[ast.ClassDef] | type[ast.FunctionDef], text: str) -> dict[str, str]:
-    """Return the first word of the docstring of each class or function, by name and line."""
-    return {
-        f"{node.name}:{node.lineno}": said.split()[0].rstrip(".,:;")
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, kind) and (said := ast.get_docstring(node))
-    }
+@cache
+def first_words(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the first words of the docstrings of classes and of functions, by name and line."""
+    classes: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (said := ast.get_docstring(node)):
+            found = classes if isinstance(node, ast.ClassDef) else functions
+            found[f"{node.name}:{node.lineno}"] = said.split()[0].rstrip(".,:;")
+    return classes, functions
 
 
 def texts_below(*folders: str) -> dict[str, str]:
@@ -35,16 +39,14 @@ def classes_that_do(texts: dict[str, str], verbs: set[str]) -> list[str]:
     return [
         f"{path}: {name}: {word}"
         for path, text in texts.items()
-        for name, word in first_words(ast.ClassDef, text).items()
+        for name, word in first_words(text)[0].items()
         if word in verbs
     ]
 
 
 def test_classes_are_noun_phrases() -> None:
     package = texts_below("lookupstore")
-    words = {
-        word for text in package.values() for word in first_words(ast.FunctionDef, text).values()
-    }
+    words = {word for text in package.values() for word in first_words(text)[1].values()}
     verbs = (words | ALSO_VERBS) - NO_VERBS
     assert {"Return", "Hold", "Read"} <= verbs
     assert classes_that_do(package | texts_below("tests", "bench"), verbs) == []

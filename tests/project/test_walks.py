@@ -32,17 +32,22 @@ def names_in(text: str) -> list[str]:
     return sorted(set(re.findall(r"`([\w./]+)`", text)))
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        {
-            *(one for one in names_in(WALKS + ADDING) if one.startswith("lookupstore.")),
-            *names_in(GLOSSARY.partition("\n## ")[2]),
-        }
-    ),
-)
-def test_a_name_of_the_documents_is_there(name: str) -> None:
-    assert found(name) is not None
+def is_there(name: str) -> bool:
+    try:
+        return found(name) is not None
+    except (AttributeError, ImportError):
+        return False
+
+
+def test_the_names_of_the_documents_are_there() -> None:
+    names = {
+        *(one for one in names_in(WALKS + ADDING) if one.startswith("lookupstore.")),
+        *names_in(GLOSSARY.partition("\n## ")[2]),
+    }
+    assert len(names) > 100
+    assert [name for name in sorted(names) if not is_there(name)] == []
+    assert not is_there("lookupstore.store.store.LookupStore.answer_all")
+    assert not is_there("lookupstore.no_such_wing.name")
 
 
 def test_each_word_is_explained_once() -> None:
@@ -51,9 +56,10 @@ def test_each_word_is_explained_once() -> None:
     assert sorted(words) == sorted(set(words))
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|tests)/[\w./]+)`", WALKS))))
-def test_a_file_of_the_walks_is_there(path: str) -> None:
-    assert (ROOT / path).is_file()
+def test_the_files_of_the_walks_are_there() -> None:
+    paths = sorted(set(re.findall(r"`((?:csrc|tests)/[\w./]+)`", WALKS)))
+    assert len(paths) > 5
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
 def things_to_add() -> dict[str, list[str]]:
@@ -76,8 +82,3 @@ def test_each_thing_to_add_is_in_few_files_which_are_there(thing: str) -> None:
         assert (ROOT / first).exists(), first
         for other in others:
             assert (ROOT / other).is_file() or (beside / other).is_file(), other
-
-
-def test_a_name_that_is_not_there_is_seen() -> None:
-    with pytest.raises(AttributeError):
-        found("lookupstore.store.store.LookupStore.answer_all")

@@ -14,8 +14,9 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-def test_there_are_three() -> None:
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "release.yml", "wheels.yml"]
+def test_the_workflows_are_these() -> None:
+    names = ["ci.yml", "nightly.yml", "release.yml", "wheels.yml"]
+    assert [path.name for path in WORKFLOWS] == names
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

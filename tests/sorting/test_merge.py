@@ -75,6 +75,7 @@ def test_wrong_ranges_are_refused():
         SortedRuns([[keys, keys.slice(1)]])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("keep", ["error", "first", "last", "max"])
 @pytest.mark.parametrize("memory", [1 << 16, 4 << 20])
 def test_threads_change_nothing(tmp_path, seed, keep, memory):

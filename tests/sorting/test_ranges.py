@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from support.samples import amount
 
 from lookupstore.sorting import ranges, shared_values
 from lookupstore.sorting.pieces import Piece, PieceFile
@@ -77,11 +78,12 @@ def sorted_by(
     return pa.Table.from_batches(found, rows.schema), spilled
 
 
+@pytest.mark.sampled
 def test_rows_leave_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(ranges, "_PIECE_BYTES", 1)  # else so few rows keep one thread busy
     chance = np.random.default_rng(seed)
     spilled = 0
-    for _ in range(150):
+    for _ in range(amount(40, 400)):
         count = int(chance.integers(0, 3000))
         numbers = chance.integers(0, int(chance.choice([1, 2, 5, 50, 10**6])), count)
         if count and chance.random() < 0.3:
@@ -96,9 +98,10 @@ def test_rows_leave_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, se
         wanted = pa.table(rows).take(pa.array(np.argsort(numbers, kind="stable")))
         assert found.equals(wanted), seed
         spilled += times > 0
-    assert spilled > 50
+    assert spilled > amount(13, 130)
 
 
+@pytest.mark.sampled
 def test_columns_that_come_as_dictionaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -106,7 +109,7 @@ def test_columns_that_come_as_dictionaries(
     chance = np.random.default_rng(seed)
     monkeypatch.setattr(shared_values, "_MOST", 40)
     left = []
-    for _ in range(80):
+    for _ in range(amount(25, 200)):
         count = int(chance.integers(1, 3000))
         numbers = chance.integers(0, int(chance.choice([2, 50, 10**6])), count)
         values = [*map(str, range(int(chance.choice([3, 30, 60])))), None]

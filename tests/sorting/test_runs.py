@@ -60,6 +60,7 @@ def by_length(keys: pa.Array):
     return pa.array([key[-1] % 3 for key in keys.to_pylist()], pa.uint32()).to_numpy()
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", ["first", "last", "max"])
 @pytest.mark.parametrize("memory", [1 << 16, 1 << 20, 64 << 20])

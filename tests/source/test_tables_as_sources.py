@@ -83,6 +83,7 @@ def callers(tmp_path: Path) -> dict[str, Callable[[Any], Any]]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("partitioned", [True, False])
 @pytest.mark.parametrize("version", [6, 9])
 def test_a_hudi_table_is_its_current_rows(

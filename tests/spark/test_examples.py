@@ -13,7 +13,7 @@ from support.object_store import writable_object_store
 import lookupstore
 from lookupstore.spark.sessions import check_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_S3 = "dimension_on_s3.py"

@@ -205,6 +205,7 @@ def unchecked(stored: bytes) -> tuple[range, range]:
     return range(offset, offset + size), range(start, start + 20)
 
 
+@pytest.mark.few(4)
 def test_every_bit(small: Path) -> None:
     stored = small.read_bytes()
     bits, fields = unchecked(stored)
@@ -223,6 +224,7 @@ def test_every_bit(small: Path) -> None:
     assert wrong(examine(small), may_hide=False) == []
 
 
+@pytest.mark.few(4)
 def test_every_length(small: Path) -> None:
     stored = small.read_bytes()
     for size in range(len(stored)):
@@ -245,6 +247,7 @@ def test_bytes_added(small: Path) -> None:
         assert found_by_verify(outcomes), more
 
 
+@pytest.mark.few(4)
 def test_holes(small: Path) -> None:
     """Zero runs of bytes, as a crash of a machine leaves them."""
     stored = small.read_bytes()
@@ -279,6 +282,7 @@ def check_cut(reader: Reader, size: int) -> None:
         assert reader.path in str(scanned)
 
 
+@pytest.mark.few(4)
 def test_cut_while_open(small: Path) -> None:
     stored = small.read_bytes()
     for size in range(0, len(stored), 3):

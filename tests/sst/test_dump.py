@@ -143,6 +143,7 @@ def small_file(path: Path, dialect: str, compression: str) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 @pytest.mark.parametrize("dialect", ["native", "paimon"])
 def test_every_flipped_bit_gets_the_verdict_of_verify(
@@ -218,6 +219,7 @@ def test_a_file_without_its_end_has_no_layout(dialect: str, tmp_path: Path) -> N
             layout(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dialect", ["native", "paimon"])
 def test_a_file_without_its_start_is_marked(dialect: str, tmp_path: Path) -> None:
     path = tmp_path / "file.sst"

@@ -40,6 +40,7 @@ def answers(layers: Layers, keys: list[bytes | None]) -> list[bytes | None]:
     return answered
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("buckets", [1, 2, 3, 7, 8])
 def test_each_key_is_asked_of_the_files_of_its_bucket(
     tmp_path: Path, buckets: int, seed: int
@@ -157,6 +158,7 @@ def warm(layers: Layers, asked: list[bytes], times: int = 60) -> bool:
     return False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("buckets", [1, 3, 8])
 def test_changes_above_hot_files_are_in_one_table(tmp_path: Path, buckets: int, seed: int) -> None:
     """All versions of a bucket are right at any time, also those without its newest run."""

@@ -67,6 +67,7 @@ def use(monkeypatch: pytest.MonkeyPatch, hook: Any) -> None:
     monkeypatch.setattr(Hooked, "hook", staticmethod(hook))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 @pytest.mark.parametrize("load", [1, 3000, 1 << 30])

@@ -32,6 +32,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.changelog import applied, check_changes
 from support.in_processes import add_often
 from support.remote import KINDS, FaultyDisk, Killed, Remote
+from support.samples import some_of
 
 import lookupstore
 from lookupstore import (
@@ -970,6 +971,7 @@ def outcome(run: Any) -> BaseException | None:
     return None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_remote_operation_fails_once(tmp_path, verb, kill):
@@ -983,7 +985,7 @@ def test_every_remote_operation_fails_once(tmp_path, verb, kill):
     clean = start(tmp_path / "clean")
     run_verb(clean.location(), verb)
     assert len(clean.done) > 12
-    for at in range(len(clean.done)):
+    for at in some_of(range(len(clean.done))):
         folder = tmp_path / str(at)
         remote = start(folder)
         remote.restart(at, kill=kill)
@@ -995,6 +997,7 @@ def test_every_remote_operation_fails_once(tmp_path, verb, kill):
         check_after_fault(place, folder, models(verb), partial(run_verb, place, verb), raised)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_local_operation_fails_once(tmp_path, verb, kill):
@@ -1008,7 +1011,7 @@ def test_every_local_operation_fails_once(tmp_path, verb, kill):
     prepare(Location(tmp_path / "clean" / "store"), verb)
     run(tmp_path / "clean", clean)
     assert {name for name, _ in clean.done} >= {"link", "fsync", "unlink"}
-    for at, operation in enumerate(clean.done):
+    for at, operation in some_of(enumerate(clean.done)):
         folder = tmp_path / str(at)
         prepare(Location(folder / "store"), verb)
         raised = outcome(lambda folder=folder, at=at: run(folder, FaultyDisk(at, kill=kill)))
@@ -1032,6 +1035,7 @@ def source(tmp_path) -> LookupStore:
     return store
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("kind", ["s3", "hdfs", "local"])
 def test_every_operation_of_publishing_fails_once(tmp_path, source, kind, kill):
@@ -1063,7 +1067,7 @@ def test_every_operation_of_publishing_fails_once(tmp_path, source, kind, kill):
     raised, operations = steps(*start(tmp_path / "clean"), None)
     assert raised is None
     assert len(operations) > 12
-    for at, operation in enumerate(operations):
+    for at, operation in some_of(enumerate(operations)):
         folder = tmp_path / str(at)
         place, remote = start(folder)
         raised, _ = steps(place, remote, at)

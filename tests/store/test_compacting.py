@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from support.changelog import check_changes
 from support.remote import FaultyDisk, Killed, Remote
+from support.samples import some_of
 
 import lookupstore
 from lookupstore import Location, LookupStore, build, expire, upsert
@@ -189,6 +190,7 @@ def test_each_try_has_an_identity_of_its_own(started, monkeypatch):
     assert [f.name for f in Location(place).files("data") if f.name.endswith("-runs")] == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 def test_every_operation_of_an_overtaken_compaction_fails_once(tmp_path, monkeypatch, kill):
     """The upsert that came meanwhile is there, whatever becomes of the compaction."""
@@ -225,7 +227,7 @@ def test_every_operation_of_an_overtaken_compaction_fails_once(tmp_path, monkeyp
     clean = FaultyDisk()
     assert run(tmp_path / "clean", clean) is None
     assert len(clean.done) > 12
-    for at in range(len(clean.done)):
+    for at in some_of(range(len(clean.done))):
         folder = tmp_path / str(at)
         raised = run(folder, FaultyDisk(at, kill=kill))
         print(at, clean.done[at], raised)
@@ -445,6 +447,7 @@ print(peak() - start)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.skipif(
     os.environ.get("LOOKUPSTORE_BUILD") == "sanitize", reason="AddressSanitizer keeps freed memory"

@@ -89,6 +89,7 @@ def test_files_of_a_local_store(
         check(small, model, rng, kind)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("buckets", BUCKETS)
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_runs_of_changes_in_some_buckets(

@@ -20,6 +20,7 @@ import pytest
 import xxhash
 from pyarrow import fs
 from support.remote import KINDS, FaultyDisk, Killed, Remote
+from support.samples import some_of
 
 import lookupstore
 from lookupstore import (
@@ -369,6 +370,7 @@ def check_after(
         assert len(files_at(place)) == 3
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("was_there", [False, True], ids=["new", "replace"])
 @pytest.mark.parametrize("verb", [build_with, publish_with])
@@ -383,7 +385,7 @@ def test_every_remote_operation_fails_once(tmp_path, sources, kind, verb, was_th
     assert len(operations) > 12
     marks = [name == "delete" and path.endswith("-runs") for name, path in operations]
     last = len(marks) - 1 - marks[::-1].index(True)
-    for at in range(len(operations)):
+    for at in some_of(range(len(operations))):
         folder = tmp_path / str(at)
         folder.mkdir()
         remote = Remote(folder, kind)
@@ -403,6 +405,7 @@ def test_every_remote_operation_fails_once(tmp_path, sources, kind, verb, was_th
         check_after(remote.location(), folder, raised, was_there=was_there)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("was_there", [False, True], ids=["new", "replace"])
 @pytest.mark.parametrize("verb", [build_with, publish_with])
@@ -419,7 +422,7 @@ def test_every_local_operation_fails_once(tmp_path, sources, monkeypatch, verb, 
         build_with(Location(tmp_path / "clean" / "store"), 1)
     run(tmp_path / "clean", clean)
     assert {name for name, _ in clean.done} >= {"link", "fsync", "unlink"}
-    for at, operation in enumerate(clean.done):
+    for at, operation in some_of(enumerate(clean.done)):
         folder = tmp_path / str(at)
         folder.mkdir()
         if was_there:

@@ -70,6 +70,7 @@ def of(orders: tuple[SimulatedOrder, ...], by: tuple[str, ...], curve: str) -> S
     return next(one for one in orders if set(one.by) == set(by) and one.curve == curve)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampled", [1 << 18, 8192], ids=["all rows", "some rows"])
 @pytest.mark.parametrize("partition_by", [(), ("day",)], ids=["plain", "partitions"])
 def test_what_is_said_is_what_is_measured(

@@ -17,6 +17,7 @@ from support.hudi.kills import base_files, leftovers
 from support.hudi.metadata import MAINTAIN, REDUCE, check_listed
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError
@@ -38,7 +39,6 @@ from lookupstore.hudi.timeline.timeline import CLUSTERING, State
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.transaction import Transaction
 
-VERSIONS = (6, 8, 9)
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "a": pa.int32(), "s": pa.string()})
 SMALL = WriteOptions(sizing=FileSizing(max_file_size=10_000, small_file_limit=0))
 BEGINNING = "20000101000000000"
@@ -90,6 +90,7 @@ def commits(table: HudiTable) -> list[str]:
     return [one.time for one in table.timeline() if one.is_completed and one.is_write]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_changes_but_where_rows_are(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from support.hudi.kills import base_files, leftovers
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 
 from lookupstore.errors import CommitConflictError
@@ -22,7 +23,6 @@ from lookupstore.hudi.layout import known_bounds
 from lookupstore.hudi.layout.kept.kept_layout import LAYOUTS_FOLDER
 from lookupstore.hudi.write.partitioner import FileSizing
 
-VERSIONS = (6, 8, 9)
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "a": pa.int64(), "b": pa.string()})
 # Small files stay as they are, so that what comes is in new ones.
 NEW = WriteOptions(sizing=FileSizing(small_file_limit=0))
@@ -75,6 +75,7 @@ def files(table: HudiTable) -> set[str]:
     return {group.current.path for group in table.file_groups()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("curve", ["hilbert", "zorder", "linear"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_are_those_of_a_dict(tmp_path: Path, version: int, curve: str, seed: int) -> None:

@@ -45,6 +45,7 @@ def random_key(rng: random.Random) -> str:
     return f"{rng.choice(['k', 'key-', 'é', '名', 'x' * 30])}{rng.randrange(400)}"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_tables_are_as_a_dict_says(tmp_path: Path, residency: Residency, seed: int) -> None:
     print(f"seed {seed}")

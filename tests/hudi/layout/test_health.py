@@ -98,6 +98,7 @@ def assert_near(health: LayoutHealth, expected: Shares, within: float) -> None:
         assert abs(found[query] - share) < within, f"{query}: {share} by rows\n{health}"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("by", [[], ["a"], ["a", "x"], ["s", "x"]], ids=",".join)
 @pytest.mark.parametrize("number", range(2))
 def test_what_is_expected_is_what_rows_say(tmp_path: Path, by: list[str], number: int) -> None:

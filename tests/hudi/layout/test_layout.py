@@ -306,6 +306,7 @@ def load(text: str, rows: pa.Table) -> bool:
     return True
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("curve", "mapping"), WAYS)
 def test_damaged_layouts_are_corruption(curve: Any, mapping: Any, seed: int) -> None:
     draw = random.Random(seed)

@@ -44,6 +44,7 @@ def as_version_8(path: Path) -> None:
         properties.write_text(text.replace("table.ordering.fields", "table.precombine.field"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", [8, 9])
 @NAMES
 def test_histories_are_listed_as_they_are(
@@ -102,6 +103,7 @@ def test_histories_are_listed_as_they_are(
     assert leftovers(path) == []
 
 
+@pytest.mark.few(1)
 @NAMES
 def test_a_write_that_dies_between_the_two_commits(
     real_table: Real, name: str, tmp_path: Path
@@ -164,6 +166,7 @@ def test_what_a_dead_writer_left_is_passed_over_and_taken_back(
     assert leftovers(path) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verb", ["clean", "rollback"])
 def test_a_service_that_dies_while_it_writes_there(
     real_table: Real, verb: str, tmp_path: Path
@@ -321,6 +324,7 @@ def test_a_rollback_of_what_was_compacted_deletes_the_metadata_table(real_table:
     assert_same_rows(table.scan(), listed_scan(path))
 
 
+@pytest.mark.few(1)
 @NAMES
 def test_no_commit_is_archived_that_the_metadata_table_did_not_compact(
     real_table: Real, name: str
@@ -354,6 +358,7 @@ def test_no_commit_is_archived_that_the_metadata_table_did_not_compact(
     check_listed(path)
 
 
+@pytest.mark.few(1)
 @NAMES
 def test_what_another_writer_compacted_is_added_to(real_table: Real, name: str) -> None:
     path = real_table(name)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import other, other_scan
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import DuplicateKeyError, FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions, view
@@ -36,7 +37,7 @@ def rows(*values: tuple[int, str, int | None, float]) -> pa.Table:
     return pa.table(dict(zip(SCHEMA.names, columns, strict=True)), SCHEMA)
 
 
-@pytest.fixture(params=[6, 8, 9])
+@pytest.fixture(params=VERSIONS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> HudiTable:
     return HudiTable.create(
         tmp_path / "t", SCHEMA, record_key="id", partition_by="p", version=request.param, name="t"

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import Remote
 
 from lookupstore.hudi import HudiTable
@@ -219,6 +220,7 @@ def test_files_that_are_left_out_are_not_opened(
         table.scan(filter=pc.field("day") > 1.5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("partition_by", [["s"], ["q"], ["s", "q"]], ids="-".join)
 @pytest.mark.parametrize(("hive_style", "url_encode"), [(False, False), (True, True)])
 def test_a_filtered_scan_is_a_scan_that_is_filtered(
@@ -252,7 +254,7 @@ def test_a_filtered_scan_is_a_scan_that_is_filtered(
             assert found.equals(full[name].filter(where)), (name, where)
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_table_whose_folders_are_dates(tmp_path: Path, version: int, seed: int) -> None:
     # As Hudi writes it; here no write makes folders of dates.
     draw = random.Random(seed)

@@ -17,6 +17,7 @@ import pytest
 from support.footers import with_footer
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
 from support.hudi.small_tables import SCHEMA, SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, view
@@ -26,7 +27,6 @@ from lookupstore.hudi.timeline.timeline import next_time
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, STRUCT, Struct
 from lookupstore.storage.location import Location
 
-VERSIONS = [6, 8, 9]
 OLD = "20200101000000000"
 
 

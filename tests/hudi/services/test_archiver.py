@@ -16,13 +16,14 @@ from support.hudi.kills import (
     copied,
     count_points,
     kill_again_and_again,
-    killed_at,
     on_disk,
     rows_of,
 )
 from support.hudi.oracle import assert_same_rows, other_incremental, other_scan
 from support.hudi.small_tables import SCHEMA, SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 
 from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -31,7 +32,6 @@ from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, plan_byt
 from lookupstore.hudi.timeline.timeline import CLEAN, ROLLBACK, Instant
 from lookupstore.hudi.write.transaction import Transaction
 
-VERSIONS = (6, 8, 9)
 ONE = WriteOptions(threads=1)
 
 
@@ -394,6 +394,7 @@ def test_writers_and_readers_go_on_while_others_archive(
         table.upsert(some([4], "y"), options=ONE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archival_killed_at_every_operation(
     tmp_path: Path, version: int, capsys: pytest.CaptureFixture[str]
@@ -425,7 +426,7 @@ def test_an_archival_killed_at_every_operation(
         assert rows_of(path) == {**expected, 2: "y"}
 
     points = count_points(template, tmp_path, act)
-    for at in killed_at(points, version):
+    for at in some_of(range(points)):
         for kill in (True, False):
             path = tmp_path / f"{at}-{kill}"
             opened = copied(template, path)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.hudi.small_tables import SmallTable, row
 from support.hudi.tag_tables import vouched_for
+from support.hudi.versions import VERSIONS
 from support.remote import Killed
 
 from lookupstore.hudi import HudiTable
@@ -20,7 +21,6 @@ from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.meta_columns import META_COLUMNS
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
-VERSIONS = (6, 8, 9)
 
 
 def rows(*keys: int, value: str = "v", day: str = "d") -> pa.Table:

@@ -17,14 +17,13 @@ from support.hudi.kills import (
     rows_of,
 )
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import Killed
 
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, parse_plan
 from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, print_time
-
-VERSIONS = (6, 8, 9)
 
 
 def history(path: Path, version: int = 9) -> tuple[SmallTable, list[Instant]]:
@@ -93,6 +92,7 @@ def test_more_commits_are_retained_than_there_are(tmp_path: Path) -> None:
         assert {time: rows_of(table.path, time) for time in states} == states
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_clean_killed_at_every_operation(
     tmp_path: Path, version: int, capsys: pytest.CaptureFixture[str]
@@ -266,6 +266,7 @@ def test_a_savepoint_keeps_its_files(tmp_path: Path, version: int) -> None:
         table.table.savepoint("20200101000000000")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_savepoints_killed_at_every_operation(
     tmp_path: Path, version: int, capsys: pytest.CaptureFixture[str]

@@ -12,19 +12,19 @@ from support.hudi.kills import (
     base_files,
     copied,
     count_points,
-    killed_at,
     leftovers,
     on_disk,
     rows_of,
 )
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, parse_plan
 from lookupstore.hudi.timeline.timeline import CLEAN
 
-VERSIONS = (6, 8, 9)
 POLICY = "KEEP_LATEST_FILE_VERSIONS"
 
 
@@ -145,6 +145,7 @@ def test_replaced_groups_that_went_are_not_promised(tmp_path: Path) -> None:
         table.table.rollback(instant.time)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_clean_by_versions_killed_at_every_operation(tmp_path: Path, version: int) -> None:
     template, times = three(tmp_path / "template", version)
@@ -156,7 +157,7 @@ def test_a_clean_by_versions_killed_at_every_operation(tmp_path: Path, version: 
         table.clean(retain_versions=1)
 
     points = count_points(template.path, tmp_path, act)
-    for at in killed_at(points, version):
+    for at in some_of(range(points)):
         table = copied(template.path, path := tmp_path / f"{at}")
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
             on_disk(patch, FaultyDisk(at, kill=True))

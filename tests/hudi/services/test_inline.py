@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from support.hudi.kills import base_files, rows_of
 from support.hudi.metadata import check_listed, data_of
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CommitUnknownError, LockedError
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
@@ -24,7 +25,6 @@ from lookupstore.hudi.timeline.plans import (
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.write.partitioner import FileSizing
 
-VERSIONS = (6, 8, 9)
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
 ALL = TableServices(retain_versions=1, archive=True, min_commits=2, max_commits=3)
 

@@ -19,14 +19,15 @@ from support.hudi.kills import (
     base_files,
     copied,
     count_points,
-    killed_at,
     leftovers,
     on_disk,
     rows_of,
 )
 from support.hudi.metadata import MAINTAIN, check_listed, compact, data_of, last_commit
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.samples import LONG, some_of
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
@@ -41,7 +42,6 @@ from lookupstore.hudi.timeline.plans import (
 )
 from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, Instant
 
-VERSIONS = (6, 8, 9)
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
 ONE = WriteOptions(threads=1)
 OLD: dict[int, object] = {1: "old", 2: "old", 3: "old"}
@@ -174,6 +174,7 @@ def read(path: Path) -> list[Any]:
     return list(fastavro.reader(io.BytesIO(path.read_bytes())))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_restore_that_is_killed_is_ended_by_the_next(tmp_path: Path, version: int) -> None:
     template = tmp_path / "template"
@@ -214,7 +215,7 @@ def test_a_restore_that_is_killed_is_ended_by_the_next(tmp_path: Path, version: 
         assert len(metadata.rollbacks) == 2
 
     points = count_points(template, tmp_path, lambda table: table.restore(saved))
-    for at in killed_at(points, version):
+    for at in some_of(range(points)):
         table = copied(template, path := tmp_path / "t")
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
             on_disk(patch, FaultyDisk(at, kill=True))
@@ -223,7 +224,7 @@ def test_a_restore_that_is_killed_is_ended_by_the_next(tmp_path: Path, version: 
         table.restore(saved)
         check_end(path)
         shutil.rmtree(path)
-    assert seen == {0, 1, 2}
+    assert seen == {0, 1, 2} or (seen < {0, 1, 2} and not LONG)
     assert points > 30
 
 

@@ -20,6 +20,7 @@ from support.hudi.kills import (
     rows_of,
 )
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
 
 from lookupstore.errors import CommitConflictError, FormatError, LockLostError
@@ -37,8 +38,6 @@ from lookupstore.hudi.timeline.plans import (
 )
 from lookupstore.hudi.timeline.timeline import ROLLBACK, TimelineFolder
 from lookupstore.storage.location import Location
-
-VERSIONS = (6, 8, 9)
 
 
 def die_writing(table: SmallTable, action: str = "commit", *, owner: Owner | None = None) -> str:
@@ -95,6 +94,7 @@ def test_what_a_dead_writer_left_is_taken_back(tmp_path: Path, version: int) -> 
     assert rows_of(table.path) == {1: "new"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("version", "first"), [(6, True), (9, True), (9, False)])
 def test_rollback_killed_at_every_operation(
     tmp_path: Path, version: int, first: bool, capsys: pytest.CaptureFixture[str]
@@ -124,6 +124,7 @@ def test_rollback_killed_at_every_operation(
         print(f"\nrollback, version {version}: {points} points of failure")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_rollback_of_the_last_commit_killed_at_every_operation(
     tmp_path: Path, version: int, capsys: pytest.CaptureFixture[str]

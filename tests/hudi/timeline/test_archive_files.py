@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from support.hudi import java, java_archive
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.timeline.archive import Archive, completed_writes
 
-VERSIONS = (6, 8, 9)
 LOG = ".commits_.archive.1_1-0-1"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fastavro
 import pytest
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.timeline.avro_file import MAGIC, read_record
@@ -115,7 +116,7 @@ COMMITS = [
 ]
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commit", COMMITS)
 def test_a_commit_of_ours_comes_back(commit: CommitMetadata, version: int) -> None:
     assert parse_commit(commit_bytes(commit, version), "") == commit

@@ -200,6 +200,7 @@ class Evolution:
         return f"{what}{self._names}"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_random_schemas_are_resolved_as_fastavro_does(name: str, seed: int) -> None:
     chosen = random.Random(f"{seed}:{name}")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hudi.in_processes import request_some
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.timeline.timeline import (
@@ -96,7 +97,7 @@ def test_digits_of_other_scripts_are_no_time() -> None:
     assert not is_time("٢٠٢٦٠٣٠٧١٣٥٦٥٧٦٦١")
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_an_instant_goes_from_state_to_state(tmp_path: Path, version: int) -> None:
     folder = TimelineFolder(Location(tmp_path), "timeline", version, clock=lambda: NOW)
     requested = folder.request("commit", b"")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hudi.timeline.names import GroupId
@@ -28,7 +29,6 @@ from lookupstore.hudi.write.conflict import (
     pending_clustering,
 )
 
-VERSIONS = (6, 8, 9)
 A, B, C = (GroupId("", f"{name}-0") for name in "abc")
 
 

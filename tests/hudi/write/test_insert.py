@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CommitConflictError, CorruptionError, DuplicateKeyError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -21,7 +22,6 @@ from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.write import files as file_writes
 from lookupstore.hudi.write.partitioner import FileSizing
 
-VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "ts": pa.int32(), "value": pa.string()})
 Row = tuple[int, str, int, str]
 #: No file is filled up.

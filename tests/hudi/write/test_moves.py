@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pytest
 from support.hudi.kills import leftovers, on_disk
 from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
 
@@ -88,8 +89,9 @@ def upserted(
     return after
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [None, "COMMIT_TIME_ORDERING"])
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_histories(tmp_path: Path, version: int, mode: str | None, seed: int) -> None:
     """Also killed at some of their file operations: a row is moved wholly, or not at all."""
     rng = random.Random(seed)

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from support.hudi.oracle import other_scan
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.options import TIMEZONE
 from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, Zone, print_time
 
-VERSIONS = [6, 8, 9]
 SIX = timedelta(hours=-6)
 
 

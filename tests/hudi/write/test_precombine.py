@@ -135,6 +135,7 @@ def test_a_stored_null_gives_way(tmp_path: Path, version: int, mode: str) -> Non
     assert value_of(table) == ["0"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", [6, 8, 9])
 @pytest.mark.parametrize(("ordering", "mode"), [("ts", EVENT), ("ts", COMMIT), (None, None)])
 def test_random_batches(

@@ -58,6 +58,7 @@ def given(rows: list[Row], size: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(GIVEN, table.to_batches(max_chunksize=size))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("memory", [1 << 16, 1 << 29])
 @pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
 def test_bad_rows_are_left_out(tmp_path: Path, verb: str, memory: int, seed: int) -> None:

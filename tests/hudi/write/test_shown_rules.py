@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from support.hudi.oracle import other_scan
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable
@@ -20,7 +21,6 @@ from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.timeline.commit import CommitMetadata, commit_bytes
 from lookupstore.hudi.write import new_file_id
 
-VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "value": pa.string()})
 
 

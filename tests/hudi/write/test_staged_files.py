@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.small_tables import SmallTable, row
+from support.hudi.versions import VERSIONS
 
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.lock import table_lock
@@ -16,7 +17,7 @@ from lookupstore.hudi.write.staged_files import name_staged_files
 
 
 @pytest.mark.parametrize("partition", ["", "p=1"])
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_of_two_attempts_one_is_named(tmp_path: Path, version: int, partition: str) -> None:
     table = SmallTable(tmp_path, version, partition_by=["value"] if partition else [])
     first = table.commit("a-0", [row(1, "old")], partition)

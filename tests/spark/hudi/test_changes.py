@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from support.hudi.oracle import other_incremental
 from support.hudi.spark_rows import SCHEMA, Row, local_rows, make, values
+from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -78,7 +79,7 @@ def rows_between(found: changes.ChangesReader, start: Any, end: Any) -> Counter[
 
 
 @needs_limits
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_each_change_comes_once(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
 ) -> None:
@@ -285,7 +286,7 @@ def became(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[tuple[Any, 
 
 
 @needs_limits
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_what_became_of_rows_comes_once(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from support.hudi.versions import VERSIONS
 from support.object_store import FOR_WRITES, has_server, object_store
 
 from lookupstore.hostcache.folder import default_folder
@@ -169,7 +170,7 @@ def test_tables_of_apache_hudi_are_what_hudi_rs_reads(
         assert rows_of(ours.select(values)) == rows_of_table(theirs.select(values))
 
 
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_random_tables_are_what_spark_reads_of_their_files(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
 ) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import other_scan
 from support.remote import FaultyDisk, Killed
+from support.samples import LONG, seed_of_the_day, some_of
 
 from lookupstore.hudi import HudiTable
 
 Rows = dict[int, object]
-
-#: Whether each version is killed at every operation: `make hudi-kills`.
-EVERY_KILL = "LOOKUPSTORE_EVERY_KILL" in os.environ
-_VERSIONS = (6, 8, 9)
 
 
 def on_disk(patch: pytest.MonkeyPatch, disk: FaultyDisk) -> FaultyDisk:
@@ -45,16 +42,6 @@ def count_points(template: Path, folder: Path, act: Callable[[HudiTable], object
     return len(disk.done)
 
 
-def killed_at(points: int, version: int) -> range:
-    """Return the operations at which an action on a table of a version is killed.
-
-    All three versions together are killed at each.
-    """
-    if EVERY_KILL:
-        return range(points)
-    return range(_VERSIONS.index(version), points, len(_VERSIONS))
-
-
 def kill_at_each_point(
     template: Path,
     folder: Path,
@@ -62,15 +49,13 @@ def kill_at_each_point(
     check: Callable[[Path], None],
     check_end: Callable[[Path], None],
 ) -> int:
-    """Kill an action at each operation, or let that fail; check; do it again, and check the end.
-
-    Which operations, `killed_at` says.
+    """Kill an action at operations drawn today, or fail them; check; do it again; check the end.
 
     Returns:
-        the number of operations.
+        The number of operations.
     """
     points = count_points(template, folder, act)
-    for at in killed_at(points, HudiTable.open(template).options.version):
+    for at in some_of(range(points)):
         for kill in (True, False):
             path = folder / f"{at}-{kill}"
             table = copied(template, path)
@@ -90,23 +75,28 @@ def kill_again_and_again(
     act: Callable[[HudiTable], object],
     check: Callable[[Path], None],
 ) -> int:
-    """Kill each attempt one operation later than the one before, on one table, until one succeeds.
+    """Kill each attempt later than the one before, on one table, until one succeeds.
+
+    In `make test-long` it is one operation later, otherwise a few.
 
     Returns:
-        the number of attempts.
+        The operation at which the attempt that succeeds would have been killed.
     """
     path = folder / "again"
     table = copied(template, path)
-    for attempt in range(1000):
+    steps = Random(seed_of_the_day())
+    at = 0
+    while at < 1000:
         with pytest.MonkeyPatch.context() as patch:
-            on_disk(patch, FaultyDisk(attempt, kill=True))
+            on_disk(patch, FaultyDisk(at, kill=True))
             try:
                 act(table)
             except Killed:
                 pass
             else:
-                return attempt
+                return at
         check(path)
+        at += 1 if LONG else steps.randint(1, 16)
     raise AssertionError("it does not end")
 
 

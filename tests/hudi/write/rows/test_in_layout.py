@@ -72,6 +72,7 @@ def new_files(table: HudiTable, time: str) -> dict[str, dict[str, pa.Table]]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("curve", ["hilbert", "zorder", "linear"])
 @pytest.mark.parametrize("memory", [1 << 16, 512 << 20], ids=["spilled", "in memory"])
 def test_new_files_lie_as_the_layout_says(

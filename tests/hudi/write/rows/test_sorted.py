@@ -16,14 +16,15 @@ import pytest
 from support.hudi.kills import copied, count_points, on_disk
 from support.hudi.memory_peak import grown_by
 from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.sorting import runs
 
-VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema(
     {
         "id": pa.int32(),
@@ -90,6 +91,7 @@ def files_of(table: HudiTable) -> dict[str, list[list[Row]]]:
 ORDERS = [(), ("rank",), ("name", "rank")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sort_by", ORDERS)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_rows_are_sorted(
@@ -209,6 +211,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert table.scan().num_rows == 0
 
 
+@pytest.mark.sampled
 def test_a_sorted_bulk_insert_that_dies_shows_nothing(tmp_path: Path) -> None:
     rows = random_rows(random.Random(1), 600)
     template = tmp_path / "t"
@@ -222,7 +225,7 @@ def test_a_sorted_bulk_insert_that_dies_shows_nothing(tmp_path: Path) -> None:
 
     points = count_points(template, tmp_path, act)
     assert points > 20
-    for at in range(0, points, 7):
+    for at in some_of(range(points), 3):
         path = tmp_path / str(at)
         table = copied(template, path)
         with pytest.MonkeyPatch.context() as patch:
@@ -237,6 +240,7 @@ def test_a_sorted_bulk_insert_that_dies_shows_nothing(tmp_path: Path) -> None:
         assert_same_rows(table.scan(), other_scan(path))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is in /proc")
 @pytest.mark.parametrize("mode", ["global_sort", "partition_sort"])
 def test_memory_does_not_grow_with_rows(tmp_path: Path, mode: str) -> None:

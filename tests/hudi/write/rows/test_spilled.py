@@ -23,6 +23,7 @@ from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
@@ -33,7 +34,6 @@ from lookupstore.hudi.write.rows.spilled import SpilledRows
 from lookupstore.sorting import runs
 
 SMALL = 1 << 16
-VERSIONS = [6, 8, 9]
 LAYOUTS = [
     Layout(9, ("id",), ("p",), False, "ts", False),
     Layout(9, ("id", "name"), ("p", "q"), True, None, True),
@@ -148,6 +148,7 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: f"{one.version}-{one.merge_mode}")
 def test_histories(tmp_path: Path, layout: Layout, seed: int, spilled: list[str]) -> None:
     rng = random.Random(seed)
@@ -193,6 +194,7 @@ def test_histories(tmp_path: Path, layout: Layout, seed: int, spilled: list[str]
     assert_same_rows(pair.tables[1].scan(), other_scan(pair.paths[1]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("combine", [None, False, True])
 def test_keys_of_several_rows(
     tmp_path: Path, combine: bool | None, seed: int, spilled: list[str]
@@ -230,6 +232,7 @@ def test_a_global_index_deletes_once(tmp_path: Path, spilled: list[str]) -> None
     assert (result.rows_deleted, len(spilled)) == (500, 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("update_partition_path", [True, False])
 @pytest.mark.parametrize("index", ["global-bloom", "global-simple"])
 def test_rows_that_move(
@@ -336,6 +339,7 @@ def rows_of(table: HudiTable) -> list[str]:
     return sorted(map(str, table.scan(columns=["id", "p", "ts", "value"]).to_pylist()))
 
 
+@pytest.mark.sampled
 def test_a_write_that_dies_shows_nothing(tmp_path: Path) -> None:
     rng = random.Random(1)
     template = tmp_path / "t"
@@ -351,7 +355,7 @@ def test_a_write_that_dies_shows_nothing(tmp_path: Path) -> None:
     states = [rows_of(HudiTable.open(one)) for one in (template, tmp_path / "whole")]
     points = count_points(template, tmp_path, act)
     assert points > 20
-    for at in range(0, points, 19):
+    for at in some_of(range(points), 3):
         path = tmp_path / str(at)
         table = copied(template, path)
         with pytest.MonkeyPatch.context() as patch:
@@ -383,6 +387,7 @@ def test_pieces_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(sizes) < ROWS
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is in /proc")
 @pytest.mark.parametrize("verb", ["upsert", "insert_overwrite_table"])
 def test_memory_does_not_grow_with_rows(tmp_path: Path, verb: str) -> None:

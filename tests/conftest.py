@@ -24,7 +24,6 @@ from support.samples import DAY, mark_cases_not_drawn, seed_of_the_day
 import lookupstore
 
 ROOT = Path(__file__).parent.parent
-FIXTURES = Path(os.environ.get("LOOKUPSTORE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
 GOLDEN = Path(__file__).parent / "golden"
 PROFILE = os.environ.get("LOOKUPSTORE_TEST_PROFILE", "default")
 
@@ -117,7 +116,7 @@ def real_table(real_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def real_table_archive() -> Path:
     """Return the archive of a table of Apache Hudi that has a metadata table."""
-    return _archives("v9_txns_nonpart_meta.zip")[0]
+    return GOLDEN / "hudi" / "hudi-rs" / "v9_txns_nonpart_meta.zip"
 
 
 @pytest.fixture(scope="session")
@@ -126,26 +125,39 @@ def merge_on_read_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked("mor_*.zip", tmp_path_factory.mktemp("hudi"))
 
 
-def unpacked(pattern: str, folder: Path) -> Path:
-    """Unpack archives of one table each, into folders that are called as they are."""
-    for path in _archives(pattern):
+@pytest.fixture(scope="session")
+def java_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the tables that Java alone wrote; tests do not write to them."""
+    folder = tmp_path_factory.mktemp("java")
+    for path in archives_of("java", "*.zip"):
         with zipfile.ZipFile(path) as archive:
-            names = [
-                name
-                for name in archive.namelist()
-                if "__MACOSX" not in name and not name.endswith(".crc")
-            ]
+            archive.extractall(folder / path.stem)
+    return folder
+
+
+@pytest.fixture
+def java_table(java_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Return what copies one of the tables that Java wrote, for a test that writes to it."""
+
+    def copied(name: str) -> Path:
+        return Path(shutil.copytree(java_tables / name, tmp_path / name))
+
+    return copied
+
+
+def unpacked(pattern: str, folder: Path) -> Path:
+    """Unpack archives of hudi-rs, of one table each, into folders that are called as they are."""
+    for path in archives_of("hudi-rs", pattern):
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if "__MACOSX" not in name]
             (top,) = {name.partition("/")[0] for name in names}
             archive.extractall(folder, names)
         (folder / top).rename(folder / path.stem)
     return folder
 
 
-def _archives(pattern: str) -> list[Path]:
-    archives = sorted((FIXTURES / "hudi").glob(pattern))
-    if not archives:
-        pytest.skip(
-            f"no {pattern} in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder that has "
-            "tables of Apache Hudi in hudi/*.zip"
-        )
+def archives_of(origin: str, pattern: str) -> list[Path]:
+    """Return the archives of tables of Apache Hudi that are in a folder of golden files."""
+    archives = sorted((GOLDEN / "hudi" / origin).glob(pattern))
+    assert archives, pattern
     return archives

@@ -2,6 +2,10 @@
 
 A new file is written under a hidden temporary name, synced, linked to its own name, and the folder
 is synced: a link fails where a rename would replace.
+
+Hadoop's local file system keeps the checksums of a file NAME in `.NAME.crc` next to it, and refuses
+to read a file that has other bytes. That file is therefore deleted before NAME is written, and with
+it.
 """
 
 from __future__ import annotations
@@ -134,6 +138,7 @@ class LocalFolder(Location):
         path = self._path(name)
         temporary = self._path(temporary_name(path.rpartition("/")[2]))
         _write_synced(temporary, [content])
+        _delete_checksums(path)
         os.replace(temporary, path)
         sync_folder(os.path.dirname(path))
 
@@ -141,6 +146,7 @@ class LocalFolder(Location):
         """Link a file to its new name, and unlink the old one."""
         path = self._path(to)
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        _delete_checksums(path)
         os.link(self._path(name), path)  # unlike a rename, fails if there is one
         os.unlink(self._path(name))
         sync_folder(os.path.dirname(path))
@@ -207,8 +213,10 @@ class LocalFolder(Location):
 
     def delete(self, name: str) -> None:
         """Unlink a file or link, and the temporary folder that it is in."""
+        path = entry_path(self._folder, name)
         with suppress(FileNotFoundError):
-            os.unlink(entry_path(self._folder, name))
+            os.unlink(path)
+        _delete_checksums(path)
         folder, slash, _ = name.partition("/")
         # Left by `write_first`; others may be about to write into any other folder.
         if slash and is_temporary(folder):
@@ -301,6 +309,7 @@ class LocalFolder(Location):
                 _sync_file(temporary)
             if check is not None:
                 check()
+            _delete_checksums(path)
             os.link(temporary, path)  # unlike a rename, fails if another was first
         finally:
             with suppress(OSError):  # a hidden file that stays does no harm
@@ -348,6 +357,15 @@ class _Stream:
 
     def close(self) -> None:
         """Do nothing: the file is named where the block ends that writes it."""
+
+
+def _delete_checksums(path: str) -> None:
+    """Delete what Hadoop keeps of a file that is about to get other bytes, or is deleted."""
+    folder, name = os.path.split(path)
+    checksums = os.path.join(folder, f".{name}.crc")
+    if os.path.lexists(checksums):
+        with suppress(FileNotFoundError):
+            os.unlink(checksums)
 
 
 def _sync_file(path: str) -> None:

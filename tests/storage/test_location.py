@@ -74,6 +74,37 @@ def test_a_file_gets_another_name(place, tmp_path):
         assert (place.read("data/b"), place.read("waits/in/a")) == (b"one", b"two")
 
 
+def test_checksums_of_hadoop_go_before_a_file_gets_other_bytes(tmp_path):
+    """Hadoop keeps them in `.NAME.crc`, and reads no file that has others; it needs none."""
+    place = Location(tmp_path)
+
+    def write_piece(name):
+        with place.new_file(name) as file:
+            file.write(b"new")
+
+    ways = {
+        "write": lambda name: place.write(name, [b"new"]),
+        "create": lambda name: place.create(name, b"new"),
+        "new_file": write_piece,
+        "replace": lambda name: place.replace(name, b"new"),
+        "move": lambda name: place.move("waits", name),
+        "delete": place.delete,
+    }
+    for way, change in ways.items():
+        place.write("waits", [b"new"])
+        for name in (f"{way}/file", f"{way}/other"):
+            (tmp_path / way).mkdir(exist_ok=True)
+            (tmp_path / way / f".{name.rpartition('/')[2]}.crc").write_bytes(b"crc")
+        if way in ("replace", "delete"):
+            place.write(f"{way}/kept", [b"old"])
+            (tmp_path / way / ".kept.crc").write_bytes(b"crc")
+            change(f"{way}/kept")
+        change(f"{way}/file")
+        left = [file.name for file in place.files(way) if file.name.endswith(".crc")]
+        assert left == [f"{way}/.other.crc"], way
+        place.delete("waits")
+
+
 def test_folders(place, tmp_path):
     place.write("data/inner/b", [b"one"])
     place.write("file", [b"one"])

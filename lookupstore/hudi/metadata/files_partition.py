@@ -30,7 +30,8 @@ TIMELINE = f"{METADATA_FOLDER}/.hoodie/timeline"
 FOLDER = f"{METADATA_FOLDER}/{FILES}"
 _ID = r"(?P<file_id>[A-Za-z0-9-]+)"
 _BASE = re.compile(rf"{_ID}_[0-9-]+_(?P<time>\d+)\.hfile")
-_LOG = re.compile(rf"\.{_ID}_(?P<time>\d+)\.log\.(?P<version>\d+)_[0-9-]+")
+#: Name of a log file of it.
+LOG_FILE = re.compile(rf"\.{_ID}_(?P<time>\d+)\.log\.(?P<version>\d+)_[0-9-]+")
 
 
 @dataclass(frozen=True)
@@ -103,15 +104,16 @@ def files_partition(location: Location, table: Timeline, folder: TimelineFolder)
     logs: list[tuple[str, int, str]] = []
     for file in location.files(FOLDER):
         name = file.name.rpartition("/")[2]
-        found = _BASE.fullmatch(name) or _LOG.fullmatch(name)
+        found = _BASE.fullmatch(name) or LOG_FILE.fullmatch(name)
         if found is None:
-            if name.endswith(".hfile") or ".log." in name:
+            # Hadoop keeps the checksums of a local file NAME in `.NAME.crc`.
+            if (name.endswith(".hfile") or ".log." in name) and not name.endswith(".crc"):
                 expected = "a base or log file of the metadata table"
                 raise CorruptionError(location.show(file.name), 0, expected, repr(name))
             continue
         ids.add(found["file_id"])
         time = found["time"]
-        if found.re is _LOG:
+        if found.re is LOG_FILE:
             if time in completed and time not in pending:
                 logs.append((time, int(found["version"]), file.name))
         # Instants of base files are archived, those of the log files after them are not.

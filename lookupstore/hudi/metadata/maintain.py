@@ -21,6 +21,7 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.metadata.files_partition import (
     FOLDER,
+    LOG_FILE,
     TIMELINE,
     FilesPartition,
     files_partition,
@@ -313,7 +314,8 @@ class MetadataTable:
 
     def _logs_of(self, time: str) -> list[str]:
         names = [file.name.rpartition("/")[2] for file in self._location.files(FOLDER)]
-        return [name for name in names if name.startswith(".") and f"_{time}.log." in name]
+        found = [match for match in map(LOG_FILE.fullmatch, names) if match]
+        return [match[0] for match in found if match["time"] == time]
 
     def _partition(self) -> FilesPartition:
         return files_partition(self._location, self._view.folder.load(), self._folder)

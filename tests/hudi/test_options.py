@@ -330,6 +330,7 @@ RULES = {
     "hoodie.table.multiple.base.file.formats.enable": "true",
     "hoodie.table.complex.keygen.encoding": "VALUE_ONLY",
     "hoodie.table.complex.keygenerator.encoding": "FIELD_PREFIXED",
+    "hoodie.table.legacy.payload.class": "org.apache.hudi.common.model.AWSDmsAvroPayload",
     "hoodie.table.of.the.future": "yes",
     "hoodie.datasource.write.slash.separated.date.partitioning": "TRUE",
     "hoodie.datasource.write.somehow": "1",

@@ -22,6 +22,7 @@ from lookupstore.hudi.options.names import (
     HIVE_STYLE,
     INDEXES,
     INITIAL_VERSION,
+    LEGACY_PAYLOAD,
     LOCK_PROVIDER,
     LOG_FORMAT,
     LOG_READ_FORMAT,
@@ -208,6 +209,9 @@ def _check_rules(options: TableOptions, path: str) -> None:
         allowed = _HARMLESS.get(name, frozenset())
         if name == STRATEGY and options.version != 6 and options.merge_mode in STRATEGIES:
             allowed = frozenset({STRATEGIES[options.merge_mode]})
+        elif name == LEGACY_PAYLOAD and options.merge_mode in PAYLOADS:
+            # What it was in version 8; the upgrade wrote the mode that stands for it.
+            allowed = frozenset({PAYLOADS[options.merge_mode].lower()})
         elif name == OLD_STRATEGY:
             allowed = frozenset(STRATEGIES.values())
         if allowed is None or value.strip().lower() in allowed:

@@ -916,6 +916,64 @@ def test_bounds_cut_what_a_filter_cuts(data):
         assert inside == (has and one[place].startswith(beginning)), (one, prefix, beginning)
 
 
+def moment(tenths: int, microseconds: int = 0) -> dt.datetime:
+    return dt.datetime(2020, 1, 1) + dt.timedelta(0, tenths / 10, microseconds)
+
+
+# Values of a type, and bounds that lie between them, or before or behind all.
+BETWEEN = {
+    pa.int32(): ([1, 2, 3, 4], [0.5, 2.5, D("2.5"), D("3.999"), 4.5, -(2.0**40), 2**40]),
+    pa.uint8(): ([0, 1, 254, 255], [-0.5, 0.25, 254.5, 255.5]),
+    pa.float32(): (
+        [0.0, float(np.float32(0.1)), 1.0, 1 + 2.0**-23],
+        [0.1, 1 + 2.0**-40, -(2.0**-200), 2**24 + 1],
+    ),
+    pa.decimal128(5, 1): ([D("-0.1"), D("0.0"), D("2.5"), D("2.6")], [D("-0.05"), D("2.55")]),
+    pa.timestamp("s"): ([moment(10 * n) for n in range(4)], [moment(1), moment(15), moment(29)]),
+    pa.timestamp("ms", "UTC"): (
+        [moment(0, 1000 * n).replace(tzinfo=UTC) for n in range(3)],
+        [moment(0, 1000 * n + 1).replace(tzinfo=UTC) for n in (-1, 0, 1, 2)],
+    ),
+    pa.time32("s"): ([dt.time(0, 0, n) for n in range(3)], [dt.time(0, 0, 1, 1), dt.time(0, 0, 9)]),
+    pa.date32(): (
+        [dt.datetime(2020, 1, n) for n in (1, 2, 3)],
+        [dt.datetime(2020, 1, n, 12) for n in (1, 2, 3)],
+    ),
+    pa.duration("ms"): (
+        [dt.timedelta(milliseconds=n) for n in range(-1, 2)],
+        [dt.timedelta(microseconds=n) for n in (-1500, -1, 1, 999, 1001)],
+    ),
+    pa.binary(2): ([b"aa", b"ab", b"bb"], [b"a", b"aab", b"abz", b"b", b"\xff\xff\xff"]),
+}
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("kind", BETWEEN, ids=str)
+def test_a_bound_between_two_values_of_a_field_with_more_fields_behind_it(
+    kind: pa.DataType, nullable: bool
+) -> None:
+    """(2.5, "m") comes before (3, "a"): Python's tuples, sorted, say which rows are inside."""
+    values, bounds = BETWEEN[kind]
+    schema = KeySchema(pa.schema([("a", kind), ("b", pa.string())]), ["a"] if nullable else [])
+    rows = sorted((value, text) for value in values for text in ("a", "m", "z"))
+    keys = [schema.encode_one(row) for row in rows]
+    assert keys == sorted(keys)
+    for first in [*bounds, *values]:
+        for bound in [(first,), *((first, text) for text in ("", "a", "m", "mm", "zz"))]:
+            for name, wanted in (
+                ("start", [row for row in rows if row >= bound]),
+                ("stop", [row for row in rows if row < bound]),
+            ):
+                given = (bound, None) if name == "start" else (None, bound)
+                low, high = schema.encode_bounds(*given)
+                found = [
+                    row
+                    for row, key in zip(rows, keys, strict=True)
+                    if (low is None or key >= low) and (high is None or key < high)
+                ]
+                assert found == wanted, (name, bound)
+
+
 def test_bounds_and_prefixes_of_the_impossible():
     schema = KeySchema(pa.schema([("a", pa.int8()), ("b", pa.string())]))
     assert schema.encode_prefix((300,)) is None

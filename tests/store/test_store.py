@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -303,6 +304,23 @@ def test_scan_by_one_value(plain, pairs):
     assert pairs.scan(prefix=("us", 1)).read_all().num_rows == 1
     assert pairs.scan(starts_with="u").read_all().num_rows == 100
     assert pairs.scan(prefix=(), starts_with="").read_all().num_rows == len(pairs)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_from_and_to_a_bound_between_two_values_of_the_first_column(tmp_path, reverse):
+    """(2.5, "m") comes before (3, "a"), and no whole number equals it."""
+    rows = [(number, text) for number in (1, 2, 3, 4) for text in ("a", "m", "z")]
+    table = pa.table({"n": [row[0] for row in rows], "s": [row[1] for row in rows]})
+    with build(table, tmp_path / "s", key=["n", "s"], buckets=2) as store:
+        bounds = [None, (2, "m"), (2.5,), (2.5, ""), (2.5, "m"), (2.5, "zz"), (3, "m"), (-1.5, "m")]
+        for start, stop in itertools.product(bounds, bounds):
+            found = store.scan(start=start, stop=stop, reverse=reverse).read_all()
+            expected = [
+                row
+                for row in sorted(rows, reverse=reverse)
+                if (start is None or row >= start) and (stop is None or row < stop)
+            ]
+            assert list(zip(*found.to_pydict().values(), strict=True)) == expected, (start, stop)
 
 
 TEXTS = {

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from support.sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.compacted.rows import CompactedRows
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer
 from lookupstore.sst.format import NATIVE, PAIMON, TRAILER_SIZE
@@ -254,6 +255,37 @@ def test_keys_out_of_order(tmp_path: Path, many: bool, block_size: int) -> None:
     with pytest.raises(ValueError, match=rf"^record 1: key b'0' is repeated.*{where}"):
         put([b"0"])
     assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("keys", ["short", "long", "of many sizes", "rows of Paimon's"])
+def test_a_key_that_is_repeated_far_inside_a_batch_is_refused(tmp_path: Path, keys: str) -> None:
+    """Wherever it is in a block and in the columns; the records before it are in the file."""
+    count = 1200
+    order = "bytes"
+    if keys == "short":
+        good = [b"%05d" % i for i in range(count)]
+    elif keys == "long":
+        good = [b"the same beginning of all keys %08d" % i for i in range(count)]
+    elif keys == "of many sizes":
+        good = [b"%05d" % i + b"." * (i % 40) for i in range(count)]
+    else:
+        rows = CompactedRows(pa.schema([("a", pa.int32()), ("b", pa.int64())]))
+        columns = [pa.array([i // 7 for i in range(count)], pa.int32()), pa.array(range(count))]
+        good, order = rows.encode(columns).to_pylist(), rows.order()
+    dialect = "native" if order == "bytes" else "paimon"
+    blocks = set()
+    for repeated in (1, 2, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 500, 777, 1024, 1198):
+        batch = [*good[: repeated + 1], good[repeated], *good[repeated + 1 :]]
+        path = tmp_path / f"{repeated}.sst"
+        with Writer(path, block_size=1000, dialect=dialect, order=order) as writer:
+            with pytest.raises(ValueError, match=rf"^record {repeated + 1}: .* is repeated"):
+                writer.put_many(pa.array(batch, pa.binary()), pa.array([b"v"] * len(batch)))
+            assert writer.num_records == repeated + 1
+        with fresh(path, order) as reader:
+            reader.verify()
+            assert list(reader) == good[: repeated + 1]
+            blocks.add(reader.info().data_blocks)
+    assert len(blocks) > 5  # the repeat was in blocks of all kinds
 
 
 def test_an_empty_key_may_not_be_repeated_either(tmp_path: Path) -> None:

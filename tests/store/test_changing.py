@@ -658,6 +658,34 @@ def test_runs_that_a_manifest_counts_wrong_are_found(with_runs):
         store.verify()
 
 
+@pytest.mark.parametrize("merged", [False, True], ids=["a run", "a run merged at once"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_tombstones_that_a_manifest_counts_wrong_are_found(tmp_path, merged, more):
+    """The wrong number contradicts nothing else in the manifest: only the run's records do."""
+    rows = pa.table({"id": range(60), "v": range(60)})
+    changes = pa.table({"id": range(50, 70), "v": [0] * 20})
+    with build(rows, tmp_path / "s", key="id", buckets=2, block_size=200) as store:
+        new = store.upsert(changes, deletes=[*range(20)], **({"max_runs": 0} if merged else KEEP))
+    new.close()
+    name = "applied" if merged else "runs"
+
+    def add_tombstones(number: int, count: int) -> None:
+        def change(fields: dict[str, Any]) -> None:
+            fields[name][number]["tombstones"] += count
+
+        rewritten(new, change)
+
+    for number in range(2):
+        add_tombstones(number, more)
+        run = getattr(read_newest(new.location), name)[number]
+        said = rf"{run.file.name}.*{run.tombstones - more} tombstones.*has {run.tombstones}"
+        with lookupstore.open(new.path) as store, pytest.raises(CorruptionError, match=said):
+            store.verify()
+        add_tombstones(number, -more)
+    with lookupstore.open(new.path) as store:
+        assert store.verify().num_rows == 50
+
+
 def test_damage_of_a_run_is_an_error(with_runs, seed):
     """Of random bytes of a run changed, verify says so; lookups are right or an error."""
     rng = random.Random(seed)

@@ -14,7 +14,7 @@ from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
 from lookupstore.sst._batch import Layer
-from lookupstore.sst._changes import MOST_RUNS
+from lookupstore.sst._changes import MOST_RUNS, Changes
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of, reads_of
 
@@ -299,3 +299,61 @@ def test_a_run_that_is_damaged_when_it_is_in_a_table(
             layers.lookup(pa.array([own], pa.binary()), Values(1))
         if damage != "cut":
             assert answers(layers, others) == [b"old"] * len(others)
+
+
+def test_a_run_whose_records_change_before_a_table_is_made(tmp_path: Path, seed: int) -> None:
+    """There is no table then: of a key in one, the damage would hide that it was changed."""
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    base = written(tmp_path / "base.sst", model)
+    run = written(tmp_path / "run.sst", changed(rng, model, 900), 512)
+    with Reader(base) as below, Reader(run) as above:
+        for _ in range(60):
+            below.lookup(pa.array(KEYS, pa.binary()))
+        file, changes = lookup_of(below), lookup_of(above)
+        assert file.table.places is not None
+        assert len(changes.all_blocks()) > 20  # ready from now on
+        offset, size = above._handles[7]
+        with open(run, "r+b") as content:
+            content.seek(offset)
+            content.write(b"\xff" * size)
+        with pytest.raises(CorruptionError, match="records of the block") as caught:
+            Changes(file, [changes])
+        assert caught.value.offset == offset
+        layers = Layers(1, {0: [above, below]})
+        layers._above[0].count(10_000_000)  # so that a table is due
+        for _ in range(3):
+            with pytest.raises(CorruptionError, match=r"run\.sst.*records of the block"):
+                layers.lookup(pa.array(KEYS, pa.binary()), Values(len(KEYS)))
+        assert layers._above[0]._changes is None
+
+
+@pytest.mark.parametrize("cut_file", ["a run", "the base"])
+@pytest.mark.parametrize("cut_at", ["in a block", "behind all blocks"])
+def test_a_file_that_is_cut_while_a_table_is_made(
+    tmp_path: Path, seed: int, cut_file: str, cut_at: str
+) -> None:
+    """There is no table then, and whoever looks into the file is told."""
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    base = written(tmp_path / "base.sst", model)
+    run = written(tmp_path / "run.sst", changed(rng, model, 900), 512)
+    with Reader(base) as below, Reader(run) as above:
+        for _ in range(60):
+            below.lookup(pa.array(KEYS, pa.binary()))
+        file, blocks = lookup_of(below), lookup_of(above)
+        assert file.table.places is not None
+        assert len(blocks.all_blocks()) == above.info().data_blocks > 20  # ready from now on
+        assert Changes(file, [blocks]) is not None
+        path, reader = (run, above) if cut_file == "a run" else (base, below)
+        last = reader._handles[-1]
+        size = path.stat().st_size
+        os.truncate(path, last[0] + last[1] // 2 if cut_at == "in a block" else size - 4)
+        with pytest.raises((ValueError, CorruptionError), match=r"cut while|of the block"):
+            Changes(file, [blocks])
+        layers = Layers(1, {0: [above, below]})
+        layers._above[0].count(10_000_000)  # so that a table is due
+        for _ in range(3):
+            with pytest.raises(CorruptionError, match=rf"{path.name}: .*a file of {size} bytes"):
+                layers.lookup(pa.array(KEYS, pa.binary()), Values(len(KEYS)))
+        assert layers._above[0]._changes is None

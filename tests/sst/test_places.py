@@ -16,6 +16,7 @@ from support.sst_files import Stored, craft, cut, run_all, written
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import PAIMON
+from lookupstore.sst.stored import StoredFile
 
 BLOCK = 500  # bytes
 
@@ -175,6 +176,78 @@ def test_a_file_that_is_cut(tmp_path: Path, moved: bool) -> None:
             reader.lookup(keys)
         with pytest.raises(CorruptionError, match="a file of"):
             reader.get(keys[-1])
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before slots move", "while slots move"])
+@pytest.mark.parametrize("cut_at", ["in a block", "at the last block", "behind all blocks"])
+def test_a_file_that_is_cut_after_answers_were_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_at: str, begun: bool
+) -> None:
+    """Slots move when a call has its answers: of a file that is cut just then, no place is used."""
+    records = numbered(4000)
+    # A cut takes the filter first. Without one, keys are still looked for in blocks.
+    path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none", bloom_fpp=0.0)
+    check_whole = StoredFile.check_whole
+    is_checked = True
+    monkeypatch.setattr(
+        StoredFile, "check_whole", lambda file: check_whole(file) if is_checked else None
+    )
+    reader = Reader(path)
+    lookup = reader._search()
+    keys = [key for key, _ in records]
+    few, right = keys[:9], [value for _, value in records[:9]]
+    assert reader.lookup(keys).null_count == 0  # all blocks are ready, and no slot has moved
+    if begun:
+        assert reader.lookup(few).to_pylist() == right
+    size, blocks = path.stat().st_size, reader._handles
+    places = {
+        "in a block": blocks[len(blocks) // 2][0] + 100,
+        "at the last block": blocks[-1][0],
+        "behind all blocks": size - 4,
+    }
+    tail = path.read_bytes()[size - 4 :]
+    os.truncate(path, places[cut_at])
+    is_checked = False
+    for _ in range(150):  # more than it takes for all slots to move
+        assert reader.lookup(few).to_pylist() == right
+        assert lookup.table.places is None
+    is_checked = True
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=f"a file of {size} bytes"):
+            reader.lookup(few)
+        with pytest.raises(CorruptionError, match=f"a file of {size} bytes"):
+            reader.get(keys[-1])
+    if cut_at == "behind all blocks":  # whoever wrote it writes the rest again
+        with open(path, "ab") as file:
+            file.write(tail)
+        assert reader.lookup(keys).to_pylist() == [value for _, value in records]
+    monkeypatch.undo()
+
+
+def test_a_file_that_is_damaged_while_slots_move(tmp_path: Path) -> None:
+    """Slots do not move any more, and all of them answer as before once the bytes are right."""
+    records = numbered(4000)
+    path = written(tmp_path / "x.sst", records, block_size=4000, compression="none")
+    reader = Reader(path)
+    keys, values = [key for key, _ in records], [value for _, value in records]
+    assert reader.lookup(keys).to_pylist() == values
+    assert reader.lookup(keys[:9]).to_pylist() == values[:9]
+    offset, size = reader._handles[len(reader._handles) // 2]
+    content = path.read_bytes()
+    damaged = offset + size // 2  # records before it are read and fit
+    with open(path, "r+b") as file:
+        file.seek(damaged)
+        file.write(b"\xff" * 40)
+        file.flush()
+        for _ in range(len(reader._handles) * 3 // 4):  # each moves a block
+            assert reader.lookup(keys[:9]).to_pylist() == values[:9]
+        file.seek(damaged)
+        file.write(content[damaged : damaged + 40])
+    for _ in range(40):
+        assert reader.lookup(keys[:9]).to_pylist() == values[:9]
+    assert not has_moved(reader)
+    assert reader.lookup(keys).to_pylist() == values
+    assert [reader.get(key) for key in keys] == values
 
 
 def test_records_that_change_after_they_moved(tmp_path: Path) -> None:

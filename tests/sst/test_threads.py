@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from support.sst_files import run_all, written
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.processors import processors
 from lookupstore.sst import Reader
+from lookupstore.sst._block import Block
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.stored import StoredFile
 
 SECONDS = float(os.environ.get("LOOKUPSTORE_TEST_THREADS_SECONDS", "5"))
 RECORDS = [(b"%06d" % (3 * i), b"%d " % i * (i % 30)) for i in range(20_000)]
@@ -125,6 +128,86 @@ def test_a_batch_whose_blocks_are_asked_to_go(path: Path, seed: int) -> None:
             cache.resize(0)
 
     run_all([look, press])
+
+
+Read = Callable[[StoredFile, tuple[int, int], int, str], Block]
+
+
+def after_reading(monkeypatch: pytest.MonkeyPatch, number: int, step: Callable[[], None]) -> None:
+    """Have a step done by another thread when a block was read and is not ready yet, once."""
+    read: Read = StoredFile.data_block
+    steps = [step]
+
+    def read_and_wait(file: StoredFile, handle: tuple[int, int], which: int, order: str) -> Block:
+        block = read(file, handle, which, order)
+        if which == number and steps:
+            run_all([steps.pop()])
+        return block
+
+    monkeypatch.setattr(StoredFile, "data_block", read_and_wait)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("call", ["get", "lookup"])
+def test_of_two_threads_with_one_block_the_first_makes_it_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, compression: str
+) -> None:
+    """A batch may be looking into it already: the second one uses it, and nothing counts twice."""
+    path = written(
+        tmp_path / "x.sst", RECORDS, block_size=BLOCK, compression=compression, dialect="paimon"
+    )
+    cache = BlockCache(CAPACITY)
+    reader = Reader(path, cache=cache)
+    table, number = reader._search().table, 3
+    key = reader._index.record(number)[0]
+    seen: list[tuple[Block | None, int, int]] = []
+
+    def get_first() -> None:
+        assert reader.get(key) == MODEL[key]
+        seen.append((table.block(number), cache.nbytes, cache.misses))
+
+    after_reading(monkeypatch, number, get_first)
+    if call == "get":
+        assert reader.get(key) == MODEL[key]
+    else:
+        assert reader.lookup([key, b"?", key]).to_pylist() == [MODEL[key], None, MODEL[key]]
+    ((first, nbytes, misses),) = seen
+    assert first is not None
+    assert table.block(number) is first
+    assert (cache.nbytes, cache.misses) == (nbytes, misses)
+    assert (nbytes > 0) == (compression == "zstd")  # the others lie in the map of the file
+    assert reader.get(key) == MODEL[key]
+    cache.resize(0)
+    assert cache.nbytes == 0
+
+
+def test_a_block_that_a_batch_has_found_stays_while_it_reads_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that looks whether it may evict it is told that it is in use, as often as it asks."""
+    path = written(
+        tmp_path / "x.sst", RECORDS, block_size=BLOCK, compression="zstd", dialect="paimon"
+    )
+    cache = BlockCache(CAPACITY)
+    reader = Reader(path, cache=cache)
+    table = reader._search().table
+    keys = [reader._index.record(number)[0] for number in (3, 7)]
+    assert reader.get(keys[0]) == MODEL[keys[0]]
+    block, nbytes = table.block(3), cache.nbytes
+    assert block is not None
+    seen = []
+
+    def evict() -> None:
+        for _ in range(3):
+            cache.resize(0)
+            seen.append(table.block(3) is block and cache.nbytes == nbytes)
+
+    after_reading(monkeypatch, 7, evict)
+    assert reader.lookup(keys).to_pylist() == [MODEL[key] for key in keys]
+    assert seen == [True] * 3
+    assert table.block(3) is None  # it went when the batch was done
+    assert cache.nbytes == 0
+    assert reader.get(keys[0]) == MODEL[keys[0]]
 
 
 def test_readers_that_are_closed_while_blocks_come_and_go(path: Path, seed: int) -> None:

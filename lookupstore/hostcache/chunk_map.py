@@ -133,11 +133,6 @@ class ChunkMap:
         self._downloads = False
 
     @property
-    def inode(self) -> int:
-        """Return the number of the map's inode."""
-        return os.fstat(self._descriptor).st_ino
-
-    @property
     def state(self) -> int:
         """Return COMING, VERIFIED or WRONG."""
         return os.pread(self._descriptor, 1, 0)[0]

@@ -76,19 +76,6 @@ def paimon_size(uint64_t entries, double fpp):
     return ls_paimon_filter_size(entries, fpp)
 
 
-def paimon_hashes(uint32_t size, uint64_t entries):
-    """Return the number of positions that a key has in Paimon's filter."""
-    return ls_paimon_filter_hashes(size, entries)
-
-
-def paimon_hash(bytes key not None):
-    """Return Paimon's hash of a key, as Java's signed int."""
-    cdef ls_slice slice
-    slice.data = <const uint8_t *>key
-    slice.size = len(key)
-    return <int>ls_paimon_hash(slice)
-
-
 cdef class FilterBuilder:
     """A maker of a filter from keys.
 

@@ -374,16 +374,6 @@ def _schema_bytes(schema: pa.Schema) -> bytes:
     return serialized
 
 
-def pack_varint(number: int) -> bytes:
-    """Return a number as LEB128."""
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def unpack_varint(data: bytes | memoryview, start: int) -> tuple[int, int]:
     """Return the number at `start` and where it ends.
 

@@ -18,8 +18,7 @@ from lookupstore.compacted.schema import Types
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
-from lookupstore.sst._answers import Answers
-from lookupstore.sst._batch import Layer, answer, contains, values_at
+from lookupstore.sst._batch import contains, values_at
 from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
@@ -596,25 +595,6 @@ class _Values(ValuesView[bytes]):
 
     def __contains__(self, value: object) -> bool:
         return any(one == value for one in self)
-
-
-def lookup_into(reader: Reader, keys: Any, answers: Answers) -> None:
-    """Pass the values of many keys to `answers`, each where it lies, without a copy.
-
-    Args:
-        reader: of the file.
-        keys: as for `Reader.lookup`.
-        answers: takes as many, such as `lookupstore.rows.schema` does to make columns of them.
-
-    Raises:
-        ClosedError: the reader is closed.
-        CorruptionError: a block that would hold a key is damaged.
-        ValueError: `answers` has room for another number of keys.
-        Exception: what `answers` says of a value.
-    """
-    if not isinstance(keys, BinaryColumn):
-        keys = BinaryColumn(keys, "keys")
-    answer(Layer((reader._search(),)), keys, answers)
 
 
 def scan_after(

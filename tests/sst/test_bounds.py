@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.sst_files import varint
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.recode import write_plain
@@ -20,7 +21,6 @@ from lookupstore.sst.format import (
     Info,
     pack_properties,
     pack_trailer,
-    pack_varint,
     unpack_properties,
 )
 from lookupstore.sst.stored import StoredFile
@@ -103,10 +103,10 @@ def test_what_a_byte_may_stand_for() -> None:
     (codec,), payload = packed.codecs, bytes(packed.pieces[0])[:-TRAILER_SIZE]
     assert len(payload) < 3000
     assert decompress(codec, payload) == block
-    lying = pack_varint(300 << 20) + bytes(1 << 16)
+    lying = varint(300 << 20) + bytes(1 << 16)
     with pytest.raises(ValueError, match="bytes that claim to be 314572800"):
         decompress(codec, lying)
-    frame = pack_varint(len(block) - 1) + payload[4:]
+    frame = varint(len(block) - 1) + payload[4:]
     with pytest.raises(ValueError, match=r"where 20971519 were promised|broken zstd frame"):
         decompress(codec, frame)
 

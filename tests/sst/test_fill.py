@@ -19,7 +19,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Reader, stored
 from lookupstore.sst._answers import Values
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.reader import lookup_into
+from lookupstore.sst.layers import Layers
 
 BLOCK = 500
 RECORDS = [(b"%06d" % (7 * i), b"%03d" % (i % 1000) * (1 + i % 13)) for i in range(8000)]
@@ -116,7 +116,7 @@ def test_random_access_is_that_of_a_dict(copy: SparseCopy, seed: int) -> None:
                 assert list(reader.items(start=low, stop=high, reverse=True)) == within[::-1]
             case 4:
                 values = Values(len(some))
-                lookup_into(reader, some, values)
+                Layers(1, {0: [reader]}).lookup(some, values)
                 assert values.array().to_pylist() == [MODEL.get(key) for key in some]
     assert list(reader.items()) == RECORDS
     assert reader.verify().num_records == len(RECORDS)

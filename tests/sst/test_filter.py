@@ -8,14 +8,13 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from support.paimon_filters import filter_of, murmur3, positions_of
 from support.sst_files import lets_pass
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._filter import (
     Filter,
     FilterBuilder,
-    paimon_hash,
-    paimon_hashes,
     paimon_size,
     split_block_size,
 )
@@ -36,19 +35,6 @@ def split_block_bits(keys: list[bytes], size: int) -> bytes:
             bit = ((digest & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27
             words[8 * number + i] |= 1 << bit
     return b"".join(word.to_bytes(4, "little") for word in words)
-
-
-def paimon_positions(key: bytes, bits: int, hashes: int) -> list[int]:
-    """Return a key's bits as the format note, section 9, says, in Java's 32-bit arithmetic."""
-    first = paimon_hash(key)
-    second = (first & 0xFFFFFFFF) >> 16
-    positions = []
-    for i in range(1, hashes + 1):
-        combined = (first + i * second) & 0xFFFFFFFF
-        if combined >= 1 << 31:
-            combined = ~combined & 0xFFFFFFFF
-        positions.append(combined % bits)
-    return positions
 
 
 def made(kind: str, keys: list[bytes], size: int, entries: int, many: bool) -> bytes:
@@ -98,17 +84,13 @@ def test_paimon(
         with pytest.raises(ValueError, match="positions per key"):
             Filter("paimon-murmur3", bytes(size), entries)
         return
-    assert paimon_hashes(size, entries) == hashes
-    expected = bytearray(size)
-    for key in keys:
-        for at in paimon_positions(key, 8 * size, hashes):
-            expected[at >> 3] |= 1 << (at & 7)
-    assert made("paimon-murmur3", keys, size, entries, many) == bytes(expected)
-    one = Filter("paimon-murmur3", bytes(expected), entries)
+    expected = filter_of([murmur3(key) for key in keys], size, hashes)
+    assert made("paimon-murmur3", keys, size, entries, many) == expected
+    one = Filter("paimon-murmur3", expected, entries)
     assert one.hashes == hashes
     for key in keys + others:
         set_bits = [
-            expected[at >> 3] >> (at & 7) & 1 for at in paimon_positions(key, 8 * size, hashes)
+            expected[at >> 3] >> (at & 7) & 1 for at in positions_of(murmur3(key), 8 * size, hashes)
         ]
         assert lets_pass(one, key) == all(set_bits)
 

@@ -17,7 +17,8 @@ from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.reader import lookup_into, reads_of
+from lookupstore.sst.layers import Layers
+from lookupstore.sst.reader import reads_of
 
 FILES = 3
 
@@ -50,13 +51,17 @@ def write(path: Path, number: int, count: int, **options: Any) -> dict[bytes, by
     return rows
 
 
+def one_file(reader: Reader) -> Layers:
+    return Layers(1, {0: [reader]})
+
+
 def which_of(readers: Sequence[Reader], keys: list[bytes | None]) -> list[bool]:
     """Ask each reader which of its keys there are, without their values."""
     owners = np.array([0 if key is None else int(key) % FILES for key in keys])
     rows = Spread(len(keys), values=False)
     for number, reader in enumerate(readers):
         places = np.flatnonzero(owners == number).astype(np.uint32)
-        lookup_into(reader, pa.array(keys, pa.binary()), rows.part(places))
+        one_file(reader).lookup(pa.array(keys, pa.binary()), rows.part(places))
     found = Found(len(keys))
     rows.answer(found)
     answers: list[bool] = found.array().to_pylist()
@@ -69,7 +74,7 @@ def spread_over(readers: Sequence[Reader], keys: list[bytes | None]) -> list[byt
     rows = Spread(len(keys))
     for number, reader in enumerate(readers):
         places = np.flatnonzero(owners == number).astype(np.uint32)
-        lookup_into(reader, pa.array(keys, pa.binary()), rows.part(places))
+        one_file(reader).lookup(pa.array(keys, pa.binary()), rows.part(places))
     answers = Values(len(keys))
     rows.answer(answers)
     found: list[bytes | None] = answers.array().to_pylist()
@@ -114,8 +119,8 @@ def test_a_file_is_asked_again_after_another_has_answered_part_of_it(tmp_path: P
     rows = Spread(len(stored))
     part = rows.part(np.arange(len(stored), dtype=np.uint32))
     with Reader(tmp_path / "good.sst") as good, Reader(tmp_path / "half.sst", cache=None) as half:
-        lookup_into(good, list(stored), part)
-        lookup_into(half, list(stored), rows.part(np.arange(len(stored), dtype=np.uint32)))
+        one_file(good).lookup(list(stored), part)
+        one_file(half).lookup(list(stored), rows.part(np.arange(len(stored), dtype=np.uint32)))
         answers = Values(len(stored))
         rows.answer(answers)
     assert answers.array().to_pylist() == [other.get(key) for key in stored]
@@ -130,7 +135,7 @@ def test_files_may_be_closed_before_all_have_answered(tmp_path: Path, seed: int)
         keys = rng.choices(list(model), k=2000)
         rows = Spread(len(keys))
         reader = Reader(path, fill=Fill(path) if kind == "copy" else None)
-        lookup_into(reader, keys, rows.part(np.arange(len(keys), dtype=np.uint32)))
+        one_file(reader).lookup(keys, rows.part(np.arange(len(keys), dtype=np.uint32)))
         reader.close()
         path.unlink()
         answers = Values(len(keys))
@@ -143,7 +148,7 @@ def test_a_file_that_is_cut_before_all_have_answered(tmp_path: Path) -> None:
     model = write(path, 0, 50_000, compression="none")
     rows = Spread(len(model))
     with Reader(path) as reader:
-        lookup_into(reader, list(model), rows.part(np.arange(len(model), dtype=np.uint32)))
+        one_file(reader).lookup(list(model), rows.part(np.arange(len(model), dtype=np.uint32)))
         os.truncate(path, path.stat().st_size // 2)
         with pytest.raises(CorruptionError, match=r"a\.sst.*found"):
             rows.answer(Values(len(model)))
@@ -164,7 +169,7 @@ def test_room_and_places_are_checked(tmp_path: Path) -> None:
         Reader(tmp_path / "a.sst") as reader,
         pytest.raises(ValueError, match="1 keys; give all 3 of the files"),
     ):
-        lookup_into(reader, [b"1"], part)
+        one_file(reader).lookup([b"1"], part)
 
 
 @pytest.mark.parametrize("damaged", range(FILES))

@@ -9,8 +9,6 @@ from lookupstore.arrow._binary import BinaryColumn
 MOST_HASHES: int
 MOST_BITS: int
 
-def hadoop_hash(key: bytes, seed: int, *, jenkins: bool = False) -> int: ...
-
 @disjoint_base
 class StoredBloom:
     def __new__(cls, data: bytes, dynamic: bool, path: str) -> Self: ...

@@ -20,8 +20,6 @@ from lookupstore.errors import CorruptionError
 
 
 cdef extern from "ls_hadoop_bloom.h":
-    uint32_t ls_hadoop_murmur(ls_slice key, uint32_t seed) noexcept nogil
-    uint32_t ls_hadoop_jenkins(ls_slice key, uint32_t seed) noexcept nogil
     ctypedef struct ls_hadoop_bloom:
         uint32_t bits
         uint32_t hashes
@@ -52,16 +50,6 @@ MOST_HASHES = LS_HADOOP_MOST_HASHES
 MOST_BITS = 2147483647  # Java keeps the number of bits in an int, and the number of keys
 
 cdef uint64_t MOST_KEYS = 2147483647
-
-
-def hadoop_hash(bytes key not None, int seed, *, bint jenkins=False):
-    """Return Hadoop's hash of a key, Murmur's or Jenkins', as Java's signed int."""
-    cdef ls_slice slice
-    slice.data = <const uint8_t *>key
-    slice.size = len(key)
-    if jenkins:
-        return <int>ls_hadoop_jenkins(slice, <uint32_t>seed)
-    return <int>ls_hadoop_murmur(slice, <uint32_t>seed)
 
 
 cdef int check(ls_status status, size_t bad) except -1:

@@ -5,7 +5,6 @@ import numpy.typing as npt
 
 from lookupstore.arrow._binary import BinaryColumn
 
-def md5(data: bytes) -> bytes: ...
 def md5_numbers(keys: BinaryColumn) -> npt.NDArray[np.int64]: ...
 
 __test__: dict[str, Any]

@@ -1,28 +1,17 @@
 """Record keys, hashed as Hudi does to spread inserts over files."""
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 import numpy as np
 
-from lookupstore.arrow._binary cimport LS_NULL, LS_OK, BinaryColumn, ls_column, ls_slice, ls_status
+from lookupstore.arrow._binary cimport LS_NULL, LS_OK, BinaryColumn, ls_column, ls_status
 
 
 cdef extern from "ls_md5.h":
-    void ls_md5(ls_slice data, uint8_t *digest) noexcept nogil
     ls_status ls_md5_numbers(
         const ls_column *keys, size_t start, size_t end, int64_t *numbers,
         size_t *bad) noexcept nogil
-
-
-def md5(bytes data not None):
-    """Return the 16 bytes of MD5."""
-    cdef uint8_t digest[16]
-    cdef ls_slice slice
-    slice.data = <const uint8_t *>data
-    slice.size = len(data)
-    ls_md5(slice, digest)
-    return digest[:16]
 
 
 def md5_numbers(BinaryColumn keys not None):

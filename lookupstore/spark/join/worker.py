@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +29,6 @@ from lookupstore.spark.types import numbered, to_spark
 Keys: TypeAlias = "tuple[pa.Array, ...]"
 Columns: TypeAlias = "list[pa.Array]"
 Given: TypeAlias = "Iterator[pa.Array | Keys]"
-Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 #: Keys of several batches that are looked up at once: at most so many, and about so many bytes with
 #: their answers.

@@ -6,7 +6,6 @@ import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
 MOST_COLUMNS: int
-MOST_BITS: int
 
 @disjoint_base
 class Boundaries:

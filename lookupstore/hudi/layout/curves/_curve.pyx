@@ -50,7 +50,6 @@ cdef extern from "ls_curve.h":
 
 
 MOST_COLUMNS = LS_CURVE_COLUMNS
-MOST_BITS = LS_CURVE_BITS
 
 
 cdef int check(ls_status status) except -1:

@@ -71,7 +71,6 @@ _TYPES: Mapping[str, pa.DataType] = {
     "TIMESTAMP_MS": pa.timestamp("ms"), "TIMESTAMP_S": pa.timestamp("s"),
     "TIME": pa.time64("us"), "BOOLEAN": pa.bool_(),
 }  # fmt: skip
-_UNITS = ("s", "ms", "us", "ns")
 
 
 @dataclass(frozen=True)

@@ -746,6 +746,47 @@ def test_appending_to_what_is_in_order(tmp_path: Path) -> None:
         assert 0.5 < one["found"] < 3.5
 
 
+def test_a_bound_of_what_is_rewritten(tmp_path: Path, bench_modules: None) -> None:
+    """No way to merge that keeps the limits writes less than the bound says; all are tried."""
+    module = importlib.import_module("layout_bound")
+    sizes = ("--files", "40", "--appends", "4", "--width", "1", "1.1", "--rounds", "60")
+    printed = python(tmp_path, str(BENCH / "layout_bound.py"), *sizes).splitlines()
+    assert len(printed) == 5
+    tight = 0
+    for line, (by_both, width) in zip(
+        printed[1:], [(False, 1), (False, 1.1), (True, 1), (True, 1.1)], strict=True
+    ):
+        setting = module.Setting(40, 1 / 20, 4, width, by_both)
+        for most, bound in zip(module.MOST_READ, map(float, line.split()[-3:]), strict=True):
+
+            def least(runs: Any, step: int, most: float = most, setting: Any = setting) -> float:
+                if step == setting.appends:
+                    return 0.0
+                ideal = setting.read(40 + 2 * (step + 1))
+                costs = {(runs[0], tuple(sorted((*runs[1], 1)))): 0.0}
+                for count in range(step + 2, 0, -1):
+                    for before in [one for one in costs if len(one[1]) == count]:
+                        for after, appends, of_first in module.merges(before):
+                            cost = costs[before] + 2 * appends + 40 * of_first
+                            costs[after] = min(cost, costs.get(after, cost))
+                return min(
+                    (
+                        cost + least(after, step + 1)
+                        for after, cost in costs.items()
+                        if all(
+                            n <= most * one
+                            for n, one in zip(setting.read_of(after), ideal, strict=True)
+                        )
+                    ),
+                    default=float("inf"),
+                )
+
+            found = least((0, ()), 0) / (2 * 4)
+            assert bound <= found + 0.005
+            tight += bound > found / 2
+    assert tight > 3
+
+
 def test_planning_with_statistics(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     lines = tmp_path / "results.jsonl"

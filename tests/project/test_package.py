@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,19 @@ from lookupstore._built import check_built
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(lookupstore.__file__).parent
+CYTHONIZED = ROOT / "build" / os.environ.get("LOOKUPSTORE_BUILD", "release") / "cython"
+# What a work tree has, and an archive does not.
+GENERATED = (
+    f"lookupstore/sst/_block{EXTENSION_SUFFIXES[0]}",
+    "lookupstore/sst/_block.c",
+    "lookupstore/sst/_block.html",
+    "lookupstore/sst/__pycache__/reader.cpython-311.pyc",
+    "tests/sst/__pycache__/test_block.cpython-311.pyc",
+    "build/release/temp/ls_block.o",
+    "dist/lookupstore-0.0.0.tar.gz",
+    ".venv/bin/python",
+    ".hypothesis/examples/one",
+)
 CAN_BUILD = importlib.util.find_spec("Cython") and importlib.util.find_spec("setuptools")
 
 
@@ -28,21 +42,71 @@ def relative(paths: list[Path]) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in paths}
 
 
+def is_a_source(path: Path) -> bool:
+    """Return whether a file of a work tree that is no clone is what a build begins with."""
+    generated = {"build", "dist", "__pycache__", "node_modules"}
+    parts = path.relative_to(ROOT).parts
+    if any(part in generated or part.endswith(".egg-info") for part in parts):
+        return False
+    hidden = parts[0].startswith(".") and parts[0] not in (".ci", ".github", ".clang-format")
+    return not hidden and path.suffix not in (".so", ".pyd", ".pyc", ".o")
+
+
+def sources() -> list[Path]:
+    """Return the files of the project, without what git ignores."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        named = [ROOT / name for name in listed.stdout.split("\0") if name]
+        return [path for path in named if path.is_file()]
+    return [path for path in ROOT.rglob("*") if path.is_file() and is_a_source(path)]
+
+
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the project with what builds and runs leave in a work tree."""
+    folder = tmp_path_factory.mktemp("tree")
+    for path in sources():
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    # What Cython has made, so that it need not be made once more: in the copy it is as old.
+    if CYTHONIZED.is_dir():
+        shutil.copytree(CYTHONIZED, folder / CYTHONIZED.relative_to(ROOT))
+    for name in GENERATED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def built_files() -> dict[str, int]:
+    """Return when each file was changed that a build in the work tree would write."""
+    folders = [ROOT, *ROOT.glob("*.egg-info"), CYTHONIZED.parent, CYTHONIZED, ROOT / "dist"]
+    files = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    return {
+        str(path): path.stat().st_mtime_ns
+        for path in files
+        if path.is_file() or path.name.endswith((".egg-info", "dist"))
+    }
+
+
+@pytest.fixture(scope="module")
+def archive(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a freshly made source archive."""
     if not CAN_BUILD:
         pytest.skip("setuptools and Cython are not installed: not an environment that builds")
     folder = tmp_path_factory.mktemp("sdist")
     hook = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    before = built_files()
     run = subprocess.run(
         [sys.executable, "-c", hook],
-        cwd=ROOT,
+        cwd=tree,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     assert run.returncode == 0, run.stdout
+    assert built_files() == before, "the work tree is as it was"
     (made,) = folder.glob("lookupstore-*.tar.gz")
     return made
 

@@ -18,6 +18,10 @@ FUZZ_PATIENCE ?= 10
 FUZZ = tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --patience $(FUZZ_PATIENCE) \
     $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 SEEDS ?= 3000
+MUTANTS ?= 300
+MUTANTS_SEED ?=
+MUTANTS_ONLY ?=
+MUTANTS_ARGS ?=
 
 # Hundreds of processes of the suite import the package: not each is to compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -278,6 +282,14 @@ asan-fuzz: .venv-asan/.built  ## The same on extensions built with sanitizers
 	LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=tests LOOKUPSTORE_BUILD=sanitize \
 	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    .venv-asan/bin/python $(FUZZ)
+
+# MUTANTS_ARGS: --show prints the changes and tries none, --number N tries one of them again,
+# --markdown FILE writes the table.
+.PHONY: mutants
+mutants: $(VENV)/.built  ## Try 300 small changes of the code, each against its wing's tests; MUTANTS, MUTANTS_ONLY
+	PYTHONPATH=tests $(BIN)/python tests/mutants/run.py --count $(MUTANTS) \
+	    $(if $(MUTANTS_SEED),--seed $(MUTANTS_SEED)) $(if $(MUTANTS_ONLY),--only $(MUTANTS_ONLY)) \
+	    $(MUTANTS_ARGS)
 
 BENCH_SIZES := --records 1000000 --queries 100000 --rounds 5
 .PHONY: bench

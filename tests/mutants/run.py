@@ -19,6 +19,7 @@ texts as well. None reads Cython. Therefore the changes are this project's own (
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import queue
 import random
@@ -107,7 +108,7 @@ def in_lines(change: Change, source: bytes, only: Sequence[str]) -> bool:
 
 
 def draw(found: dict[str, list[Change]], count: int, seed: int) -> list[Mutant]:
-    """Draw mutants: of each wing in proportion to its changes, and of each kind alike.
+    """Draw mutants: each wing has its quota, and in a wing all kinds of change are as frequent.
 
     The same changes, count and seed give the same mutants.
     """
@@ -121,9 +122,16 @@ def draw(found: dict[str, list[Change]], count: int, seed: int) -> list[Mutant]:
 
 
 def quotas(sizes: dict[str, int], count: int) -> dict[str, int]:
-    """Return how many mutants each wing gets: by its size, and one at least while there are any."""
+    """Return how many mutants each wing gets: one at least, while there are any.
+
+    By the square root of its size, so that a small wing has enough of them for a score.
+    """
     total = sum(sizes.values())
-    shares = {wing: min(size, max(1, count * size // total)) for wing, size in sizes.items()}
+    roots = sum(map(math.sqrt, sizes.values()))
+    shares = {
+        wing: min(size, max(1, int(count * math.sqrt(size) / roots)))
+        for wing, size in sizes.items()
+    }
     by_size = sorted(sizes, key=lambda wing: (-sizes[wing], wing))
     while sum(shares.values()) > count:
         most = max(by_size, key=lambda wing: shares[wing])
@@ -182,6 +190,7 @@ class Run:
         self.workers = workers
         self.shops: list[Workshop] = []
         self.sources: dict[str, bytes] = {}
+        self.results: list[Result] = []
 
     def source(self, change: Change) -> bytes:
         if change.file not in self.sources:
@@ -219,8 +228,8 @@ class Run:
         return [suite for suite in needed if not self.project.measurement(suite).exists()]
 
     def attempt(self, mutants: Sequence[Mutant], done: Callable[[Result], None]) -> list[Result]:
-        """Try the mutants; return what became of them, by number."""
-        results: list[Result] = []
+        """Try the mutants; return what became of all that were tried."""
+        results = self.results
 
         def one(shop: Workshop, mutant: Mutant) -> None:
             for change in mutant.changes:
@@ -238,7 +247,7 @@ class Run:
                 return
 
         self.share(mutants, one)
-        return sorted(results, key=lambda one: one.mutant.number)
+        return results
 
     def share(self, jobs: Iterable[object], work: Callable[..., None]) -> None:
         """Do jobs in the workshops, each in a thread of its own."""
@@ -438,10 +447,15 @@ def work(project: Project, given: argparse.Namespace) -> int:
             told(described(result, run.source(result.change)))
             bars.advance(trying)
 
-        results = run.attempt(mutants, done)
-    report(console, run, results, given)
-    if given.markdown:
-        given.markdown.write_text(markdown(results, command_of(given, given.seed)))
+        try:
+            run.attempt(mutants, done)
+        finally:
+            # A run that is interrupted has found something, too.
+            bars.stop()
+            results = sorted(run.results, key=lambda one: one.mutant.number)
+            report(console, run, results, given)
+            if given.markdown:
+                given.markdown.write_text(markdown(results, command_of(given, given.seed)))
     return 0
 
 

@@ -43,6 +43,9 @@ def ids(table: HudiTable, where: Any) -> list[int]:
     ("where", "expected"),
     [
         (~(X < 5), [1, 3]),
+        (~(X > 3), [0, 1, 2, 3]),
+        (~(X > 0), [1, 3]),
+        ("not (x > 0)", [1, 3]),
         (X != 1, [1, 3]),
         (X.isin([NAN]), [1, 3]),
         (~X.isin([1.0]), [1, 3]),
@@ -52,7 +55,7 @@ def ids(table: HudiTable, where: Any) -> list[int]:
     ],
     ids=str,
 )
-def test_hudi_18754_nan(tmp_path: Path, where: pc.Expression, expected: list[int]) -> None:
+def test_hudi_18754_nan(tmp_path: Path, where: Any, expected: list[int]) -> None:
     table = table_of(tmp_path / "t", {"x": [1.0, NAN]}, {"x": [1.0]}, {"x": [NAN]})
     assert ids(table, where) == expected
 
@@ -86,6 +89,9 @@ def test_hudi_18755_absent_statistics(tmp_path: Path) -> None:
         (("s", "like", "a\\%%"), [4]),
         (("s", "starts_with", "\U0010ffff"), [5]),
         (~pc.match_like(S, "ab%"), [2, 3, 4, 5]),
+        (~pc.match_like(S, "ab%x"), [0, 1, 2, 3, 4, 5]),
+        ("s not like 'ab%x'", [0, 1, 2, 3, 4, 5]),
+        ("s not like 'ab%c'", [0, 2, 3, 4, 5]),
     ],
     ids=str,
 )

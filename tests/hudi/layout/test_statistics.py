@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.footers import with_footer
 from support.hudi.small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError
@@ -34,9 +35,12 @@ from lookupstore.hudi.layout.statistics.file_statistics import (
     FileStatistics,
     data_statistics,
     file_statistics,
+    footer_statistics,
 )
 from lookupstore.hudi.read.scan_funnel import Files
 from lookupstore.hudi.write import transaction
+from lookupstore.parquet.footer import read_footer
+from lookupstore.parquet.structs import STRUCT
 
 FOLDER = ".hoodie/.lookupstore/statistics"
 NAN = float("nan")
@@ -152,6 +156,60 @@ def test_footers_of_others_are_believed_by_writer_and_type(tmp_path: Path) -> No
     assert pq.read_metadata(path).created_by.startswith("parquet-mr version 1.9.0")
     found = file_statistics(table.table.location, file, SCHEMA)
     assert found.columns["value"].greatest == pa.scalar("b")
+
+
+@pytest.mark.parametrize(
+    ("writer", "believed"),
+    [
+        ("parquet-mr version 1.8.15 ", set()),
+        ("parquet-mr version 1.9.99 ", set()),
+        ("parquet-mr version 1.10.0 ", {"id", "value"}),
+        ("parquet-mr version 1.13.1 ", {"id", "value"}),
+        ("parquet-mr version 2.0.0 ( ", {"id", "value"}),
+        ("parquet-rs version 58.1.0 ", set()),
+        ("parquet-cpp-arrow version ", {"id", "value", "x", "y"}),
+    ],
+)
+def test_a_footer_is_believed_by_writer_and_type(
+    tmp_path: Path, writer: str, believed: set[str]
+) -> None:
+    """Floating numbers are believed of Arrow alone: in Java, NaN may be among the bounds."""
+    schema = pa.schema(
+        {"id": pa.int32(), "value": pa.string(), "x": pa.float64(), "y": pa.float32()}
+    )
+    table = SmallTable(tmp_path / "t", 9, schema)
+    values = [{"id": at, "value": "ab"[at], "x": at + 0.5, "y": at + 0.5} for at in range(2)]
+    table.commit("f-0", values, schema=schema)
+    (group,) = table.table.file_groups()
+    path = tmp_path / "t" / group.current.path
+    path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow version ", writer[:26].encode()))
+    assert pq.read_metadata(path).created_by.startswith(writer.strip(" ("))
+    location = table.table.location
+    assert set(footer_statistics(location, group.current, schema).columns) == believed
+    # What the footer is not believed of is read from the rows.
+    found = file_statistics(location, group.current, schema).columns
+    assert [found[name].greatest for name in schema.names] == [
+        pa.scalar(1, pa.int32()), pa.scalar("b"), pa.scalar(1.5), pa.scalar(1.5, pa.float32()),
+    ]  # fmt: skip
+
+
+def test_a_footer_without_the_number_of_nulls_says_nothing_of_them(tmp_path: Path) -> None:
+    table = SmallTable(tmp_path / "t", 9)
+    table.commit("f-0", [row(1, "a"), row(2, None)])
+    (group,) = table.table.file_groups()
+    path = tmp_path / "t" / group.current.path
+    footer = read_footer(pa.BufferReader(path.read_bytes()), "f")
+    statistics = {one.path: dict(one.meta[12][1]) for one in footer.groups[0].columns}
+    assert statistics["value",].pop(3) is not None  # the field null_count of Statistics
+    path.write_bytes(
+        with_footer(path.read_bytes(), lambda _, name: {12: (STRUCT, statistics[name])})
+    )
+    assert pq.read_metadata(path).row_group(0).column(6).statistics.null_count is None
+    location = table.table.location
+    assert set(footer_statistics(location, group.current, SCHEMA).columns) == {"id"}
+    assert file_statistics(location, group.current, SCHEMA).columns["value"].nulls == 1
+    table.table.collect_statistics()
+    assert table.table.scan(filter="value is null")["id"].to_pylist() == [2]
 
 
 def test_a_value_that_nobody_has_any_more_may_be_a_bound(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +22,10 @@ from support.object_store import ObjectStore, Proxy, object_store, writable_obje
 from support.remote import KINDS, FaultyDisk, Killed, Remote
 
 from lookupstore.errors import FormatError, LockedError, LockLostError
+from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock, table_lock
 from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.storage import lock_file
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
@@ -295,6 +298,50 @@ def test_an_owner_that_did_not_renew_in_time_is_told(
         time.sleep(0.1)
         with pytest.raises(LockLostError, match="not renewed"):
             lock.check()
+
+
+def test_half_a_lease_after_its_renewal_a_lock_does_not_count(
+    place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other half is left for what is done under the lock after it was checked."""
+    lease = 1000.0  # no thread renews meanwhile
+    late = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late, sleep=time.sleep)
+    monkeypatch.setattr("lookupstore.hudi.locking.lock.time", clock)
+    with table_lock(place, lease=lease) as lock:
+        late = 0.49 * lease
+        lock.check()
+        late = 0.51 * lease
+        with pytest.raises(LockLostError, match="not renewed for 51"):
+            lock.check()
+        assert lock.renew()
+        lock.check()
+        late += 0.51 * lease
+        with pytest.raises(LockLostError, match="not renewed for 51"):
+            lock.check()
+
+
+def test_a_lock_and_a_heartbeat_are_renewed_twice_in_half_a_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that one renewal may fail, and the next one still comes in time."""
+    every: list[float] = []
+
+    @contextmanager
+    def noted(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
+        every.append(seconds)
+        assert renew()
+        yield
+
+    monkeypatch.setattr("lookupstore.hudi.locking.lock.renewed", noted)
+    monkeypatch.setattr("lookupstore.hudi.locking.heartbeat.renewed", noted)
+    place = Location(tmp_path)
+    with table_lock(place, lease=80):
+        pass
+    folder = TimelineFolder(place, "timeline", 9)
+    with Heartbeats(place, lease=80).request(folder, "commit"):
+        pass
+    assert every == [20, 20]
 
 
 def test_a_lock_is_not_that_of_a_child(tmp_path: Path) -> None:

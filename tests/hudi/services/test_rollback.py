@@ -22,6 +22,7 @@ from support.hudi.kills import (
 from support.hudi.small_tables import SmallTable, row
 from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.synced import synced_folders
 
 from lookupstore.errors import CommitConflictError, FormatError, LockLostError
 from lookupstore.hudi import HudiTable, Instant, State
@@ -361,6 +362,38 @@ def test_nothing_is_taken_back_without_the_lock(tmp_path: Path) -> None:
         with pytest.raises(LockLostError):
             roll_back_pending(table.table.view(), lock)
     assert base_files(table.path) == files
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_deleted_files_are_on_disk_before_their_instant_is(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that came back after a power failure would be of an instant that nobody knows."""
+    table = partitioned(tmp_path / "t", version)
+    table.commit("a-0", [row(1, "kept")], "p=1")
+    dead = die_writing(table)
+    synced = synced_folders(monkeypatch)
+    with table_lock(table.table.location) as lock:
+        roll_back_pending(table.table.view(), lock)
+
+    def first_without(folder: Path) -> int:
+        """Return when a folder was put on disk, after which no file of the dead writer is there."""
+        seen = [
+            (one, at)
+            for at, (one, names) in enumerate(synced)
+            if one == folder and not any(dead in name for name in names)
+        ]
+        assert seen, folder
+        return seen[0][1]
+
+    timeline = tmp_path / "t" / table.table.options.timeline
+    files = [first_without(table.path / partition) for partition in ("p=1", "p=2")]
+    assert max(files) < first_without(timeline)
+    # Of its two files there, the later state goes first.
+    assert any(
+        one == timeline and [name for name in names if dead in name] == [f"{dead}.commit.requested"]
+        for one, names in synced
+    )
 
 
 def test_a_table_that_is_not_written_is_not_rolled_back(real_tables: Path, tmp_path: Path) -> None:

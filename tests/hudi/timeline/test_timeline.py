@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.hudi.in_processes import request_some
 from support.hudi.versions import VERSIONS
+from support.synced import synced_folders
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.timeline.timeline import (
@@ -131,6 +132,23 @@ def test_an_instant_that_was_rolled_back_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "timeline" / requested.file_name).unlink()
     with pytest.raises(CommitConflictError, match="rolled back"):
         folder.start(requested)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_deletion_is_on_disk_before_the_next_one(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an inflight file may be gone after a power failure, and the completed one be there."""
+    folder = TimelineFolder(Location(tmp_path), "timeline", version, clock=lambda: NOW)
+    inflight = folder.start(folder.request("commit"))
+    completed = folder.complete(inflight, b"")
+    requested = Instant(T, "commit", State.REQUESTED)
+    names = {one.file_name for one in (requested, inflight, completed)}
+    synced = synced_folders(monkeypatch)
+    folder.delete(completed)
+    assert synced == [(tmp_path / "timeline", names - {completed.file_name})]
+    folder.delete(inflight, requested)
+    assert synced[1:] == [(tmp_path / "timeline", set())]
 
 
 def test_a_savepoint_has_the_time_of_its_commit(tmp_path: Path) -> None:

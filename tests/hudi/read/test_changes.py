@@ -224,6 +224,45 @@ def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
         small.table.changes(first).read_all()
 
 
+def test_a_key_that_two_file_groups_bring_in_one_range(tmp_path: Path) -> None:
+    """Each file has it once; together they have two rows of one key, in the same partition."""
+    small = SmallTable(tmp_path / "t", 9)
+    small.commit("f-0", [row(1, "a")])
+    first = small.table.timeline()[-1].position
+    small.commit("f-1", [row(7, "b"), row(2, "c")])
+    second = small.table.timeline()[-1].position
+    small.commit("f-2", [row(7, "d"), row(3, "e")])
+    with pytest.raises(DuplicateKeyError, match=r"'7' is in several rows of .*/t\b"):
+        small.table.changes(first).read_all()
+    # In a range of one of the two commits it is an insert.
+    assert said(small.table, first, second) == [("insert", 7, "b"), ("insert", 2, "c")]
+    assert said(small.table, second) == [("insert", 7, "d"), ("insert", 3, "e")]
+
+
+def test_a_key_that_one_file_group_lost_and_another_got_is_one_update(tmp_path: Path) -> None:
+    small = SmallTable(tmp_path / "t", 9)
+    begin = small.begin()
+    small.finish(begin, [small.write(begin.time, "f-0", [row(1, "a"), row(2, "b"), row(3, "c")])])
+    first = small.table.timeline()[-1].position
+
+    def without(*left: Any) -> None:
+        """Rewrite the file, whose rows are as old as they were."""
+        instant = small.begin()
+        times = [begin.time] * len(left)
+        small.finish(instant, [small.write(instant.time, "f-0", left, times=times)])
+
+    without(row(1, "a"), row(3, "c"))
+    small.commit("f-1", [row(2, "d")])
+    without(row(1, "a"))
+    small.commit("f-2", [row(3, "c"), row(4, "e")])
+    # The third row has its old value again, and did not change.
+    assert said(small.table, first) == [
+        ("update_before", 2, "b"),
+        ("update_after", 2, "d"),
+        ("insert", 4, "e"),
+    ]
+
+
 def test_keys_that_are_there_twice_and_only_move(tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key="id", name="t")
     first = table.bulk_insert(rows(*((at % 3, "x", at, 0.5) for at in range(9)))).instant

@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(DAY, datetime.now(timezone.utc).strftime("%Y%m%d"))
     folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
     os.environ["LOOKUPSTORE_CACHE"] = folder
+    # Clients of S3 that are told no region, or no credentials, ask the cloud machine that they
+    # would run on. Outside of a cloud nothing answers at its address, and they wait for seconds.
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     # Nothing here lives longer than the machine has power, and hundreds of thousands of times the
     # disk was waited for. Programs that tests start still do: examples, the command line.

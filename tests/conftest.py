@@ -1,8 +1,8 @@
 """What every test shares: Hypothesis profiles, seeds, and the folder of golden files.
 
 LOOKUPSTORE_TEST_PROFILE=thorough runs twenty times the examples;
-LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N, and its samples
-(tests/support/samples.py).
+LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N. Large random suites have a
+seed that changes each day in UTC and is the same on all machines (tests/support/samples.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from support.samples import DAY, mark_cases_not_drawn, seed_of_the_day
+from support import samples
 
 import lookupstore
 
@@ -55,7 +55,7 @@ collect_ignore = [] if HAS_PYSPARK else ["spark"]
 def pytest_configure(config: pytest.Config) -> None:
     """Keep local copies and statistics of this run to itself; processes that it starts as well."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)  # for the driver of every session
-    os.environ.setdefault(DAY, datetime.now(timezone.utc).strftime("%Y%m%d"))
+    os.environ.setdefault(samples.DAY, datetime.now(timezone.utc).strftime("%Y%m%d"))
     folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
     os.environ["LOOKUPSTORE_CACHE"] = folder
     # Clients of S3 that are told no region, or no credentials, ask the cloud machine that they
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of the cluster come first: Spark's JVM keeps the environment it starts in."""
-    mark_cases_not_drawn(items)
+    samples.mark_cases_not_drawn(items)
     items.sort(key=lambda item: ROOT / "tests" / "spark" not in item.path.parents)
 
 
@@ -81,7 +81,7 @@ def pytest_report_header() -> list[str]:
     return [
         f"lookupstore: {lookupstore.__version__} in {Path(lookupstore.__file__).parent}",
         f"hypothesis profile: {PROFILE}; pyspark: {'yes' if HAS_PYSPARK else 'not installed'}",
-        f"samples of the day: LOOKUPSTORE_TEST_SEED={seed_of_the_day()} repeats them",
+        f"samples of the day: LOOKUPSTORE_TEST_SEED={samples.seed_of_the_day()} repeats them",
     ]
 
 
@@ -90,6 +90,14 @@ def seed() -> int:
     """Draw a seed for the test's random inputs, and print it where a failure shows it."""
     fixed = os.environ.get("LOOKUPSTORE_TEST_SEED")
     value = int(fixed) if fixed else secrets.randbits(32)
+    print(f"repeat with LOOKUPSTORE_TEST_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def seed_of_the_day() -> int:
+    """Return a seed that all runs of a day share, and print it where a failure shows it."""
+    value = samples.seed_of_the_day()
     print(f"repeat with LOOKUPSTORE_TEST_SEED={value}")
     return value
 

@@ -31,7 +31,7 @@ from support.hudi.table_model import LEVELS, TIME, Key, Layout, Model, Row, Rows
 from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
-from support.samples import amount, seed_of_the_day
+from support.samples import amount
 
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -40,7 +40,6 @@ from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.sorting.runs import MIN_MEMORY
 
-SEED = seed_of_the_day()
 HISTORIES = int(os.environ.get("LOOKUPSTORE_HISTORIES") or amount(0, 40))
 QUICK = "LOOKUPSTORE_QUICK" in os.environ
 LENGTH = 30
@@ -468,10 +467,10 @@ def assert_rows(table: pa.Table, expected: Rows) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int) -> None:
+def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int, seed_of_the_day: int) -> None:
     counts: Counter[str] = Counter()
 
-    @seed(10 * SEED + version)
+    @seed(10 * seed_of_the_day + version)
     @settings(
         max_examples=HISTORIES or 2,  # the first of them does nothing
         deadline=None,
@@ -482,7 +481,7 @@ def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int) -> None:
     def histories(
         layout: Layout, steps: list[tuple[str, list[tuple[Any, ...]], int, int | None]]
     ) -> None:
-        note(f"LOOKUPSTORE_TEST_SEED={SEED}")
+        note(f"LOOKUPSTORE_TEST_SEED={seed_of_the_day}")
         with tempfile.TemporaryDirectory() as folder:
             history = History(Path(folder) / "t", layout)
             for step in steps:
@@ -494,5 +493,5 @@ def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int) -> None:
 
     histories()
     killed = sum(number for what, number in counts.items() if what.endswith("killed"))
-    print(f"version {version}, LOOKUPSTORE_TEST_SEED={SEED}: {killed} killed")
+    print(f"version {version}, LOOKUPSTORE_TEST_SEED={seed_of_the_day}: {killed} killed")
     print(", ".join(f"{what}: {number}" for what, number in sorted(counts.items())))

@@ -242,9 +242,9 @@ def test_nulls_sort_first(kind):
     assert keys.null_count == 0
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_composite_keys_sort_field_by_field(seed):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("number", range(60))
+def test_composite_keys_sort_field_by_field(number, seed_of_the_day):
+    rng = random.Random(seed_of_the_day * 1000 + number)
     kinds = [rng.choice(TYPES) for _ in range(rng.randint(2, 4))]
     names = [f"k{i}" for i in range(len(kinds))]
     nullable = [name for name in names if rng.random() < 0.4]
@@ -277,9 +277,9 @@ def same(found, wanted):
         assert found.equals(wanted)
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_round_trip_of_any_schema(seed):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("number", range(80))
+def test_round_trip_of_any_schema(number, seed_of_the_day):
+    rng = random.Random(seed_of_the_day * 1000 + number)
     kinds = [rng.choice(TYPES) for _ in range(rng.randint(1, 5))]
     fields = [pa.field(f"k{i}", kind, metadata={"a": "b"}) for i, kind in enumerate(kinds)]
     nullable = [field.name for field in fields if rng.random() < 0.4]
@@ -360,9 +360,9 @@ def test_exact_bytes():
 # ---- Bad bytes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_mutated_keys_decode_or_raise(seed):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("number", range(150))
+def test_mutated_keys_decode_or_raise(number, seed_of_the_day):
+    rng = random.Random(seed_of_the_day * 1000 + number)
     kinds = [rng.choice(TYPES) for _ in range(rng.randint(1, 4))]
     names = [f"k{i}" for i in range(len(kinds))]
     nullable = [name for name in names if rng.random() < 0.5]

@@ -1,13 +1,12 @@
 """Single keys of Python values: the encoder in C gives what the road of every class gives.
 
-LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
+Values change each day; LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-import os
 import random
 import uuid
 
@@ -19,7 +18,6 @@ import pytest
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 
-SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "21"))
 UTC = dt.timezone.utc
 D = decimal.Decimal
 
@@ -87,18 +85,16 @@ def outcome(call, *values):
 
 @pytest.mark.parametrize("nullable", [False, True], ids=["never null", "or null"])
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_one_field_has_the_bytes_of_the_road_of_every_class(kind, nullable):
+def test_one_field_has_the_bytes_of_the_road_of_every_class(kind, nullable, seed_of_the_day):
     schema = KeySchema(pa.schema([("k", kind)]), ["k"] if nullable else [])
-    rng = random.Random(SEED)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+    rng = random.Random(seed_of_the_day)
     values = [*HOSTILE, *(random_value(rng) for _ in range(300))]
     for value in values:
         assert outcome(schema.encode_one, value) == outcome(schema.encode_slowly, value), value
 
 
-def test_keys_of_several_fields_have_the_bytes_of_the_road_of_every_class():
-    rng = random.Random(SEED + 1)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_keys_of_several_fields_have_the_bytes_of_the_road_of_every_class(seed_of_the_day):
+    rng = random.Random(seed_of_the_day + 1)
     written = 0
     for _ in range(300):
         kinds = rng.choices(TYPES, k=rng.randrange(2, 5))
@@ -183,9 +179,8 @@ def moment(rng):
     return dt.timedelta(rng.randrange(200_000), rng.randrange(86_400), parts)
 
 
-def test_a_list_of_keys_has_the_bytes_of_each():
-    rng = random.Random(SEED + 2)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_a_list_of_keys_has_the_bytes_of_each(seed_of_the_day):
+    rng = random.Random(seed_of_the_day + 2)
     direct = 0
     for _ in range(200):
         kinds = rng.choices(TYPES, k=rng.randrange(1, 4))

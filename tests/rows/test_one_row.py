@@ -1,13 +1,12 @@
 """Single rows without Arrow: the decoder in C gives what `as_py` gives of columns.
 
-LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
+Values change each day; LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-import os
 import random
 
 import pyarrow as pa
@@ -15,8 +14,6 @@ import pytest
 
 from lookupstore.errors import FormatError
 from lookupstore.rows.schema import RowSchema
-
-SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "21"))
 
 #: Types that are decoded in C, with what one value of each is in Arrow's integers or as it is.
 DIRECT = (
@@ -107,9 +104,8 @@ def exactly(row):
     return [(name, type(value), repr(value)) for name, value in row.items()]
 
 
-def test_rows_are_what_arrow_makes_of_their_columns():
-    rng = random.Random(SEED)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_rows_are_what_arrow_makes_of_their_columns(seed_of_the_day):
+    rng = random.Random(seed_of_the_day)
     for _ in range(60):
         kinds = rng.choices((*DIRECT, *BY_ARROW), k=rng.randrange(1, 12))
         batch = random_rows(rng, kinds, 8)
@@ -126,8 +122,8 @@ def test_rows_are_what_arrow_makes_of_their_columns():
 
 
 @pytest.mark.parametrize("kind", DIRECT, ids=str)
-def test_every_type_of_c_is_decoded_there(kind):
-    rng = random.Random(SEED)
+def test_every_type_of_c_is_decoded_there(kind, seed_of_the_day):
+    rng = random.Random(seed_of_the_day)
     batch = random_rows(rng, [kind], 50)
     rows = RowSchema(batch.schema)
     decoder = rows.decoder(["c0"])
@@ -136,9 +132,8 @@ def test_every_type_of_c_is_decoded_there(kind):
         assert exactly(decoder.decode(row.as_py())) == exactly({"c0": value.as_py()})
 
 
-def test_damaged_rows_are_left_to_who_says_what_is_wrong():
-    rng = random.Random(SEED + 2)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_damaged_rows_are_left_to_who_says_what_is_wrong(seed_of_the_day):
+    rng = random.Random(seed_of_the_day + 2)
     refused = 0
     for _ in range(300):
         kinds = rng.choices(DIRECT, k=rng.randrange(1, 6))

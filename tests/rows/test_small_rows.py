@@ -1,13 +1,12 @@
 """Columns of a few rows in one piece of memory: they are those that each column by itself gives.
 
-LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
+Values change each day; LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
 """
 
 from __future__ import annotations
 
 import decimal
 import gc
-import os
 import random
 
 import pyarrow as pa
@@ -19,8 +18,6 @@ from lookupstore.rows._small import SmallRows, is_plain
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.layers import Layers
-
-SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "21"))
 
 TYPES = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(),
@@ -112,9 +109,8 @@ def both(rows, names, reader, keys):
     return answers.batch(), expected
 
 
-def test_columns_are_those_of_one_column_after_the_other(tmp_path):
-    rng = random.Random(SEED)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_columns_are_those_of_one_column_after_the_other(tmp_path, seed_of_the_day):
+    rng = random.Random(seed_of_the_day)
     for _ in range(25):
         count = rng.choice([0, 1, 50, 700])
         batch = random_batch(rng, count)
@@ -127,9 +123,8 @@ def test_columns_are_those_of_one_column_after_the_other(tmp_path):
                 assert found.equals(expected, check_metadata=True)
 
 
-def test_damaged_rows_are_refused_where_the_other_way_refuses_them(tmp_path):
-    rng = random.Random(SEED + 1)
-    print(f"LOOKUPSTORE_TEST_SEED={SEED}")
+def test_damaged_rows_are_refused_where_the_other_way_refuses_them(tmp_path, seed_of_the_day):
+    rng = random.Random(seed_of_the_day + 1)
     refused = 0
     for _ in range(120):
         batch = random_batch(rng, 20)

@@ -238,8 +238,8 @@ def test_what_no_file_of_a_partition_has_is_not_read_of_it() -> None:
     assert one_value.sorted == pytest.approx(0.05, abs=0.006)
 
 
-def test_ranges_of_cells_against_a_loop() -> None:
-    chance = random.Random(SEED)
+def test_ranges_of_cells_against_a_loop(seed_of_the_day: int) -> None:
+    chance = random.Random(seed_of_the_day)
     for _ in range(200):
         count = chance.randint(1, 12)
         ends: list[tuple[int, int] | None] = []

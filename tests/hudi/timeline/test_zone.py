@@ -46,8 +46,8 @@ def exactly(offset: timedelta) -> Zone:
     return Zone(offset, offset)
 
 
-def test_the_zone_of_writers_is_found_from_their_files() -> None:
-    for seed in range(SEEDS):
+def test_the_zone_of_writers_is_found_from_their_files(seed_of_the_day: int) -> None:
+    for seed in range(seed_of_the_day * SEEDS, (seed_of_the_day + 1) * SEEDS):
         rng = random.Random(seed)
         offset = rng.randrange(-48, 57) * timedelta(minutes=15)
         ages = sorted(rng.sample(range(1, 3000), rng.randrange(2, 8)))
@@ -57,13 +57,17 @@ def test_the_zone_of_writers_is_found_from_their_files() -> None:
         saved = header(offset, NOW - timedelta(days=3)) if rng.random() < 0.5 else None
         found = find(requested, saved)
         wanted = exactly(offset)
-        if ages[0] >= 60:  # summer may have begun or ended since
+        # Summer may have begun or ended since.
+        if NOW.timestamp() - max(requested.values()) >= HOUR.total_seconds():
             wanted = Zone(offset - HOUR, offset + HOUR)
         assert found == wanted, f"seed {seed}"
 
 
 def test_copies_say_nothing() -> None:
-    """All files of a copy are of one moment, whatever their names say."""
+    """All files of a copy are of one moment, whatever their names say.
+
+    One in some thousand happens to look as if it were no copy: these seeds stay.
+    """
     for seed in range(SEEDS):
         rng = random.Random(seed)
         copied = NOW.timestamp() - rng.uniform(0, 86400)

@@ -43,6 +43,8 @@ def unwrap(array: pa.Array) -> pa.Array:
         elif isinstance(array, pa.DictionaryArray):
             # Of views, as polars' categories are, Arrow takes none.
             values = unwrap(array.dictionary)
+            if not len(values):  # below nulls, Arrow makes indices of no value
+                return pa.nulls(len(array), values.type)
             array = pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
         else:
             plain = plain_type(array.type)

@@ -1,8 +1,8 @@
 """What every test shares: Hypothesis profiles, seeds, and the folder of golden files.
 
 LOOKUPSTORE_TEST_PROFILE=thorough runs twenty times the examples;
-LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N. Large random suites have a
-seed that changes each day in UTC and is the same on all machines (tests/support/samples.py).
+LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N. Large random suites have
+a seed that changes each day in UTC and is the same on all machines (tests/support/samples.py).
 """
 
 from __future__ import annotations

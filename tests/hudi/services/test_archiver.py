@@ -528,8 +528,8 @@ def test_a_random_history_that_archives(tmp_path: Path, version: int, seed: int)
         found = [time for time, one in sorted(known.items()) if "commit" in one[0]]
         assert found == commits[:archived]
         assert not [one for one in table.verify().findings if one.is_damage]
-    # Archival keeps commits for savepoints, and those after the last clean that deleted files. Without
-    # savepoints, and with a clean that finds a replaced file, every history has something to archive.
+    # Archival keeps commits for savepoints, and those after the last clean that deleted files.
+    # Without savepoints, and with files to clean, every history has something to archive.
     for time in table.savepoints():
         table.delete_savepoint(time)
     for value in ("y", "z"):

@@ -3,7 +3,8 @@
 MUTANTS says how many changes are drawn, MUTANTS_SEED from which seed, MUTANTS_ONLY of which wing,
 file or line, such as `sst`, `hudi/layout`, `store/buckets.py` or `store/buckets.py:120`.
 MUTANTS_ARGS='--show' prints the changes and runs nothing; MUTANTS_ARGS='--number 7' tries one of
-them again. The work tree is only read, except for measurements that are kept in `build/mutants`.
+them again. The work tree is only read, except for measurements and builds that are kept in
+`build/mutants`.
 
 A mutant is killed if a test fails, and timed out, which counts as killed, if the tests take three
 times as long as without it. It survives otherwise: the line may be wrong and no test would tell.
@@ -238,9 +239,10 @@ class Run:
                 try:
                     outcome = shop.attempt(change)
                 except NotAMutantError as error:
-                    reason = str(error).strip().splitlines()[-1:] or [""]
+                    said = str(error).strip().splitlines() or [""]
+                    reason = next((one for one in said if "error" in one), said[-1])
                     line = change.line(self.source(change))
-                    self.told(f"{mutant.number}: {change.file}:{line} is drawn again: {reason[0]}")
+                    self.told(f"{mutant.number}: {change.file}:{line} is drawn again: {reason}")
                     continue
                 results.append(Result(mutant, change, outcome))
                 done(results[-1])

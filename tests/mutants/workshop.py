@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +45,8 @@ MEASURED_FROM = ("lookupstore/", "csrc/", "tests/", "setup.py")
 OWN = ("tests/mutants/", "tests/project/test_mutants.py")
 # The status of a process whose time was over; no process ends with it.
 OVER = 1000
+# When all files of a copy were written, for compilers: before anything was built, in any run.
+SOURCES_FROM = 1_600_000_000
 # Variables of a pytest or coverage that this may itself run in.
 OUTER = ("PYTEST_", "COV_", "COVERAGE_")
 # Random inputs of tests are the same in each run: what survives, survives again.
@@ -182,14 +184,23 @@ class Project:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def built(self) -> Path:
+        """Where the extensions without a change are, with what they are built from."""
+        return self.kept / "built"
+
     @cached_property
     def kept(self) -> Path:
-        """Where measurements of exactly these files are kept, for the next run."""
+        """Where measurements and builds of exactly these files are kept, for the next run."""
         digest = hashlib.sha256(sys.version.encode())
         for name in self.files:
             if name.startswith(MEASURED_FROM) and not name.startswith(OWN):
                 digest.update(f"{name}\0".encode() + (self.root / name).read_bytes())
-        return self.root / "build" / "mutants" / digest.hexdigest()[:16]
+        kept = self.root / "build" / "mutants" / digest.hexdigest()[:16]
+        kept.mkdir(parents=True, exist_ok=True)
+        for other in set(kept.parent.iterdir()) - {kept}:
+            shutil.rmtree(other, ignore_errors=True)  # of other sources
+        return kept
 
     def measurement(self, suite: str) -> Path:
         """Return the file in which a measured suite is kept."""
@@ -217,6 +228,7 @@ class Workshop:
         for name in project.files:
             (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(project.root / name, self.copy / name)
+            os.utime(self.copy / name, (SOURCES_FROM, SOURCES_FROM))
         for path in project.root.glob("lookupstore/**/*.so"):
             shutil.copy2(path, self.copy / path.relative_to(project.root))
         self.built: dict[Path, int] = {}
@@ -235,6 +247,7 @@ class Workshop:
             "TMPDIR": str(self.temporary),
             "XDG_CACHE_HOME": str(self.temporary / "cache"),
             "LOOKUPSTORE_CACHE": str(self.temporary / "lookupstore"),
+            "LOOKUPSTORE_BUILD": "release",
             "LOOKUPSTORE_TEST_SEED": str(TEST_SEED),
             **variables,
         }
@@ -262,6 +275,8 @@ class Workshop:
                 self.project.alive.discard(process)
                 shutil.rmtree(self.temporary, ignore_errors=True)
                 shutil.rmtree(self.copy / ".hypothesis", ignore_errors=True)
+            if self.project.stopped:
+                raise KeyboardInterrupt
             output.seek(0)
             return status, output.read().decode(errors="replace")
 
@@ -325,9 +340,6 @@ class Workshop:
         shutil.rmtree(data)
         times.unlink()
         kept = self.project.measurement(suite)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        for other in set(kept.parent.parent.iterdir()) - {kept.parent}:
-            shutil.rmtree(other, ignore_errors=True)  # of other sources
         sorted_lines = {
             file: {line: sorted(known[line]) for line in sorted(known)}
             for file, known in sorted(lines.items())
@@ -374,7 +386,7 @@ class Workshop:
                 return verdict, by
             self.measure_missing(change)  # nothing is built yet
         if not change.file.endswith(".py"):
-            self.build()
+            self.build(change)
         executed = False
         for suite in self.project.suites(change):
             measured = self.project.measured(suite)
@@ -408,48 +420,64 @@ class Workshop:
 
     # ---- building ----
 
-    def prepare_build(self) -> None:
-        """Build all extensions once, and keep them to go back to."""
+    @contextlib.contextmanager
+    def unchanged(self, change: Change) -> Iterator[None]:
+        """Take a change back for as long as something is built without it."""
+        path = self.copy / change.file
+        shutil.copy2(self.project.root / change.file, path)
+        yield
+        path.write_bytes(change.apply(path.read_bytes()))
+
+    def prepare_build(self, change: Change) -> None:
+        """Build all extensions once without the change, and keep them to go back to."""
         if self.built:
             return
+        begin = time.monotonic()
         build = self.project.root / "build" / "release"
         with self.project.building:
-            first = self.project.folder / "built"
+            first = self.project.built
             if not first.exists():
                 if build.exists():
                     shutil.copytree(build, self.copy / "build" / "release", dirs_exist_ok=True)
-                self.setup_py()
+                with self.unchanged(change):
+                    status, said = self.setup_py()
+                if status != 0:
+                    raise RuntimeError(f"the extensions cannot be built\n{said[-2000:]}")
+                begun = first.with_suffix(".new")
+                shutil.rmtree(begun, ignore_errors=True)
                 for path in self.products():
-                    kept = first / path.relative_to(self.copy)
+                    kept = begun / path.relative_to(self.copy)
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(path, kept)
+                begun.rename(first)
         for path in [one for one in first.rglob("*") if one.is_file()]:
             own = self.copy / path.relative_to(first)
             own.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, own)
         self.built = {path: path.stat().st_mtime_ns for path in self.products()}
+        self.begin += time.monotonic() - begin
 
     def products(self) -> list[Path]:
         build = self.copy / "build" / "release"
         made = [path for path in build.rglob("*") if path.is_file()]
         return made + sorted(self.copy.glob("lookupstore/**/*.so"))
 
-    def setup_py(self) -> None:
+    def setup_py(self) -> tuple[int, str]:
         line = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-        status, said = self.run(line, 1800)
-        if status != 0:
-            raise NotAMutantError(said)
+        return self.run(line, 1800)
 
-    def build(self) -> None:
+    def build(self, change: Change) -> None:
         """Build what a change is part of.
 
         Raises:
             NotAMutantError: if it cannot be built, or all extensions are the same as before.
         """
-        self.prepare_build()
-        self.setup_py()
+        self.prepare_build(change)
+        status, said = self.setup_py()
+        if status != 0:
+            raise NotAMutantError(said)
         changed = [path for path in self.products() if path.suffix == ".so"]
-        first = self.project.folder / "built"
+        first = self.project.built
         if all(
             path.stat().st_mtime_ns == self.built.get(path)
             or path.read_bytes() == (first / path.relative_to(self.copy)).read_bytes()
@@ -459,7 +487,7 @@ class Workshop:
 
     def rebuilt(self) -> None:
         """Go back to the extensions without a change."""
-        first = self.project.folder / "built"
+        first = self.project.built
         for path in self.products() if self.built else ():
             if path not in self.built:
                 path.unlink()
@@ -468,19 +496,19 @@ class Workshop:
 
     def c_tests(self, change: Change) -> tuple[str, str]:
         """Run the C test under sanitizers, with the changed file compiled anew."""
-        objects = self.project.folder / "objects"
+        begin = time.monotonic()
+        objects = self.project.kept / "objects"
         sources = sorted((*self.copy.glob("csrc/ls_*.c"), *self.copy.glob("csrc/tests/*.c")))
         with self.project.building:
             if not objects.exists():
-                made = self.base / "objects"
-                made.mkdir()
-                path = self.copy / change.file
-                changed = path.read_bytes()
-                shutil.copy2(self.project.root / change.file, path)
-                for source in sources:
-                    self.compile(source, made / f"{source.stem}.o")
-                path.write_bytes(changed)
+                made = objects.with_suffix(".new")
+                shutil.rmtree(made, ignore_errors=True)
+                made.mkdir(parents=True)
+                with self.unchanged(change):
+                    for source in sources:
+                        self.compile(source, made / f"{source.stem}.o")
                 made.rename(objects)
+        self.begin += time.monotonic() - begin
         own = self.base / "own"
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir()

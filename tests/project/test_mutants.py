@@ -188,10 +188,6 @@ def least(size):
     return size
 
 
-def untold(size):
-    return size + 2
-
-
 def unused(size):
     return size + 1
 
@@ -201,17 +197,32 @@ def counted(size):
         size += 1
     return size
 """
+# It is compiled to a copy, in which 3 is the same as 2.
+BUILT = "cdef int few = 1\ncdef int many = 2\n"
+SETUP = """\
+from pathlib import Path
+
+for source in Path("lookupstore").rglob("*.pyx"):
+    made = source.with_suffix(".so")
+    if source.stat().st_mtime_ns > made.stat().st_mtime_ns:
+        made.write_text(source.read_text().replace("3", "2"))
+"""
 TEST = """\
+from pathlib import Path
+
 from lookupstore.small import rule
 
 
 def test_rule():
     assert (rule.least(2), rule.least(4)) == (3, 4)
-    rule.untold(1)
 
 
 def test_counted():
     rule.counted(1)
+
+
+def test_built():
+    assert "few = 1" in Path(rule.__file__).with_name("_rule.so").read_text()
 """
 
 
@@ -227,6 +238,9 @@ def test_mutants_are_judged_and_the_work_tree_is_not_changed(
         "lookupstore/__init__.py": "",
         "lookupstore/small/__init__.py": "",
         "lookupstore/small/rule.py": RULE,
+        "lookupstore/small/_rule.pyx": BUILT,
+        "lookupstore/small/_rule.so": BUILT,
+        "setup.py": SETUP,
         "tests/small/test_rule.py": TEST,
     }
     for name, text in files.items():
@@ -238,36 +252,45 @@ def test_mutants_are_judged_and_the_work_tree_is_not_changed(
     found = all_changes(project)["small"]
 
     def changed(line: str) -> Change:
-        return next(one for one in found if one.apply(RULE.encode()).decode().count(line))
+        return next(
+            one for one in found if line in one.apply((tmp_path / one.file).read_bytes()).decode()
+        )
 
     broken = Change("lookupstore/small/rule.py", 0, 3, "def def", "broken", 1, 1)
     expected = {
         "size >= 3": "killed",
-        "size - 2": "survived",
         "size - 1": "not executed",
+        "few = 0": "killed",
+        "many = 1": "survived",
         "size -= 1": "timed out",
     }
+    # Neither is a mutant: one is no Python, one is compiled to the same.
+    instead = {"size >= 3": broken, "many = 1": changed("many = 3")}
     mutants = [
-        Mutant(number, "small", [broken, changed(line)]) for number, line in enumerate(expected, 1)
+        Mutant(number, "small", [one for one in (instead.get(line), changed(line)) if one])
+        for number, line in enumerate(expected, 1)
     ]
     run = Run(project, 1, lambda text: None)
     try:
         run.measure(mutants, lambda: None)
-        run.attempt(mutants[:3], lambda result: None)
+        run.attempt(mutants[:-1], lambda result: None)
         monkeypatch.setattr(workshop, "LEAST_PATIENCE", 0.5)
         monkeypatch.setattr(workshop, "PATIENCE", 0)
-        results = run.attempt(mutants[3:], lambda result: None)
+        results = run.attempt(mutants[-1:], lambda result: None)
+        copy = {name: (run.shops[0].copy / name).read_text() for name in files}
     finally:
         project.close()
     assert [one.outcome.verdict for one in results] == list(expected.values())
+    assert [one.change for one in results] == [changed(line) for line in expected]
+    assert copy == files
     assert results[0].outcome.by == "tests/small/test_rule.py::test_rule"
     assert list(rows_of(results)) == [
-        ["small", "4", "1", "1", "1", "1", "50%"],
-        ["all", "4", "1", "1", "1", "1", "50%"],
+        ["small", "5", "2", "1", "1", "1", "60%"],
+        ["all", "5", "2", "1", "1", "1", "60%"],
     ]
     table = markdown(results, "make mutants").splitlines()
     assert table[2] == f"| {' | '.join(HEADERS)} |"
-    assert table[-1] == "| all | 4 | 1 | 1 | 1 | 1 | 50% |"
+    assert table[-1] == "| all | 5 | 2 | 1 | 1 | 1 | 60% |"
     assert not project.folder.exists()
     kept = str(tmp_path / "build" / "mutants")
     after = contents(tmp_path)

@@ -319,7 +319,7 @@ def times_of(results: Sequence[Result]) -> Iterator[str]:
     for ending, language in LANGUAGES.items():
         took = [one.outcome.seconds for one in results if Path(one.change.file).suffix == ending]
         if took:
-            yield f"{language}: {len(took)} mutants, {sum(took) / len(took):.1f} s each"
+            yield f"{language}: {len(took)} tried, {sum(took) / len(took):.1f} s each"
 
 
 def markdown(results: Sequence[Result], command: str) -> str:

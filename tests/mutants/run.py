@@ -260,27 +260,32 @@ class Run:
             self.shops.append(Workshop(self.project, len(self.shops)))
         errors: list[BaseException] = []
 
-        def worker(shop: Workshop) -> None:
-            while not errors and not self.project.stopped:
-                try:
-                    job = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                try:
-                    work(shop, job)
-                except BaseException as error:
-                    errors.append(error)
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-        threads = [threading.Thread(target=worker, args=(shop,)) for shop in self.shops]
-        for thread in threads:
-            thread.start()
+        def worker(shop: Workshop) -> None:
+            try:
+                while not errors and not self.project.stopped:
+                    work(shop, waiting.get_nowait())
+            except queue.Empty:
+                pass
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                ended.put(None)
+
+        left = len(self.shops)
+        for shop in self.shops:
+            threading.Thread(target=worker, args=(shop,)).start()
+        # Not by `join`: until Python 3.12, one that a signal interrupts takes the thread for ended.
         try:
-            for thread in threads:
-                thread.join()
+            while left:
+                ended.get()
+                left -= 1
         except BaseException:
             self.project.stop()
-            for thread in threads:
-                thread.join()
+            while left:
+                ended.get()
+                left -= 1
             raise
         if errors:
             raise errors[0]

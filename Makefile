@@ -118,21 +118,21 @@ SPARK_WING = $(filter spark spark/%,$(WING))
 
 .PHONY: test
 ifneq ($(WING),)
-test: $(if $(SPARK_WING),java build/spark.jsa) $(VENV)/.built
+test: $(if $(SPARK_WING),java) $(VENV)/.built
 	$(call wing-suite,$(if $(SPARK_WING),-m "not long",-n 2 --dist worksteal -m "not long and not spark"))
 else ifneq ($(PYTEST_ARGS),)
 test: $(VENV)/.built
 	$(BIN)/pytest -m "not long" $(PYTEST_ARGS)
 else
 # Side by side: Spark's tests keep the processors busy for half of their time, and two processes with
-# the others use the rest. Both end before either is judged. The C test has run already. A shell makes
-# background processes ignore Ctrl-C, and notices signals only while it waits for them.
-test: test-c java build/spark.jsa  ## Run the suite; WING=sst runs that folder of tests/, PYTEST_ARGS='-k name' others
+# the others use the rest. The recipe waits for both before it reports a failure. A shell makes background
+# processes ignore Ctrl-C, and notices signals only while it waits.
+test: java $(VENV)/.built  ## Run every test except the long part; WING=sst: that folder of tests/, PYTEST_ARGS='-k name': those
+	@mkdir -p build
 	$(BIN)/pytest -m "spark and not long" --durations 20 -o cache_dir=build/pytest-spark \
 	    >build/test-spark.log 2>&1 & \
 	spark=$$!; \
-	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 \
-	    --deselect tests/csrc/test_csrc.py::test_the_c_test_passes_under_sanitizers & \
+	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 & \
 	others=$$!; failed=0; \
 	trap 'kill $$spark $$others 2>/dev/null || true; wait; exit 130' INT TERM; \
 	wait $$others || failed=$$?; \
@@ -142,27 +142,35 @@ test: test-c java build/spark.jsa  ## Run the suite; WING=sst runs that folder o
 	exit $$failed
 endif
 
-# The cases that `make test` leaves out, and all cases of suites that it samples.
-LONG = LOOKUPSTORE_TEST_LONG=1 $(BIN)/pytest -rP
+# The tests that `make test` leaves out, and all cases of suites that it samples. Each step runs, whatever
+# the ones before it say.
+LONG = LOOKUPSTORE_TEST_LONG=1 $(BIN)/pytest --durations 20
 .PHONY: test-long
-ifneq ($(WING)$(PYTEST_ARGS),)
+ifneq ($(WING),)
+test-long: $(if $(SPARK_WING),java build/spark.jsa) $(VENV)/.built
+	$(call wing-suite,-m "$(if $(SPARK_WING),long or sampled,(long or sampled) and not spark)",LOOKUPSTORE_TEST_LONG=1)
+else ifneq ($(PYTEST_ARGS),)
 test-long: $(VENV)/.built
-	$(call wing-suite,-m "long or sampled" -rP,LOOKUPSTORE_TEST_LONG=1)
+	$(LONG) -m "long or sampled" $(PYTEST_ARGS)
 else
-test-long: java build/spark.jsa  ## Run all that `make test` leaves out: before a release, and each night; WING=... as there
-	$(LONG) -n 2 --dist worksteal -m "(long or sampled) and not spark" --durations 20
-	$(LONG) -m "(long or sampled) and spark" --durations 20
-	$(MAKE) soak hudi-soak hudi-sim store-sim fuzz mutants
+test-long: java build/spark.jsa  ## Run what `make test` leaves out, in hours; WING and PYTEST_ARGS as for `make test`
+	failed=; \
+	$(LONG) -n 2 --dist worksteal -m "(long or sampled) and not spark" || failed="$$failed tests"; \
+	$(LONG) -m "(long or sampled) and spark" || failed="$$failed spark"; \
+	for step in soak hudi-soak hudi-sim store-sim fuzz mutants; do \
+	    $(MAKE) $$step || failed="$$failed $$step"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 endif
 
 # $(call wing-suite,arguments of pytest,environment)
 define wing-suite
 	@test -d tests/$(WING) || { echo "WING=$(WING): there is no folder tests/$(WING); the wings are" \
-	    $$(cd tests && find . -name 'test_*.py' -printf '%P\n' | xargs -n 1 dirname | sort -u) >&2; exit 2; }
-	$(2) $(BIN)/pytest $(1) $(PYTEST_ARGS) $(if $(WING),tests/$(WING))
+	    $$(cd tests && find . -name 'test_*.py' | xargs -n 1 dirname | sed 's|^\./||' | sort -u) >&2; exit 2; }
+	$(2) $(BIN)/pytest $(1) $(PYTEST_ARGS) tests/$(WING)
 endef
 
-# Classes of Spark, which the JVMs of tests map instead of reading them: tests/conftest.py.
+# Classes of Spark, which the JVMs of benches and examples map instead of reading them: tests/conftest.py.
 build/spark.jsa: tests/support/spark/classes.py $(VENV)/.dependencies | $(VENV)/.built java
 	@mkdir -p $(@D)
 	SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$@ -Xlog:disable" $(BIN)/python $< $@

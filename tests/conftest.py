@@ -1,8 +1,8 @@
 """What every test shares: Hypothesis profiles, seeds, and the folder of golden files.
 
-LOOKUPSTORE_TEST_PROFILE=thorough runs twenty times the examples;
-LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N. Large random suites have
-a seed that changes each day in UTC and is the same on all machines (tests/support/samples.py).
+LOOKUPSTORE_TEST_PROFILE=thorough runs forty times the examples;
+LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N. Large suites run a sample
+that changes each day (tests/support/samples.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ hypothesis.settings.register_profile(
     "default",
     deadline=None,
     print_blob=True,
-    max_examples=100,
+    max_examples=samples.amount(50, 500),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(
@@ -42,7 +42,7 @@ hypothesis.settings.load_profile(PROFILE)
 
 # The JVMs of tests live too short to gain from a second compiler, or from threads that collect.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Of `make test`; of another Java or Spark it is not used, about which the JVM is not to talk.
+# Of `make test-long`. Another Java or Spark does not use it, and is not to print so.
 CLASSES = ROOT / "build" / "spark.jsa"
 if CLASSES.exists():
     JVM_OPTIONS += f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable"
@@ -81,7 +81,7 @@ def pytest_report_header() -> list[str]:
     return [
         f"lookupstore: {lookupstore.__version__} in {Path(lookupstore.__file__).parent}",
         f"hypothesis profile: {PROFILE}; pyspark: {'yes' if HAS_PYSPARK else 'not installed'}",
-        f"samples of the day: LOOKUPSTORE_TEST_SEED={samples.seed_of_the_day()} repeats them",
+        f"cases of {samples.DAY}={os.environ[samples.DAY]}",
     ]
 
 
@@ -90,7 +90,7 @@ def seed() -> int:
     """Draw a seed for the test's random inputs, and print it where a failure shows it."""
     fixed = os.environ.get("LOOKUPSTORE_TEST_SEED")
     value = int(fixed) if fixed else secrets.randbits(32)
-    print(f"repeat with LOOKUPSTORE_TEST_SEED={value}")
+    print(repeat_with(value))
     return value
 
 
@@ -98,8 +98,14 @@ def seed() -> int:
 def seed_of_the_day() -> int:
     """Return a seed that all runs of a day share, and print it where a failure shows it."""
     value = samples.seed_of_the_day()
-    print(f"repeat with LOOKUPSTORE_TEST_SEED={value}")
+    print(repeat_with(value))
     return value
+
+
+def repeat_with(seed: int) -> str:
+    """Return the variables that repeat a test's cases and random inputs."""
+    day = os.environ[samples.DAY]
+    return f"repeat with {samples.DAY}={day} LOOKUPSTORE_TEST_SEED={seed}"
 
 
 @pytest.fixture(scope="session")

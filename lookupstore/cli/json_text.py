@@ -26,7 +26,8 @@ _ISO = (
     (r"\.000000($|[+-])", r"\1"),
 )
 
-_NULL = pa.scalar(None, pa.large_string())
+# `pa.scalar` imports pandas, which takes longer than all the rest.
+_NULL = pa.nulls(1, pa.large_string())[0]
 
 
 def json_lines(batch: pa.RecordBatch, there: pa.BooleanArray | None = None) -> str:

@@ -459,6 +459,7 @@ def is_before(before, after) -> bool:
 # --- threads
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("memory", "buckets"), [(1 << 16, 3), (512 << 20, 1), (512 << 20, 3)])
 def test_the_files_do_not_depend_on_the_threads(tmp_path, memory, buckets):
     table = repeated_table(3, 30_000)
@@ -539,6 +540,7 @@ def kept_by_duckdb(table: pa.Table, rule) -> list[int]:
     return [row for (row,) in duckdb.from_arrow(table).query("input", query).fetchall()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rule", ["first", "last", ("max", "score")])
 @pytest.mark.parametrize(("memory", "buckets"), [(1 << 16, 1), (1 << 16, 5), (512 << 20, 1)])
 def test_rules_for_repeated_keys_against_duckdb(tmp_path, caplog, rule, memory, buckets):

@@ -506,6 +506,7 @@ def test_verify_tells_programs_of_damage(store: Path) -> None:
     assert "file" not in told
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dialect", ["native", "paimon"])
 def test_one_byte_changed_is_an_error_with_path_and_offset(dialect: str, tmp_path: Path) -> None:
     path = tmp_path / "file.sst"
@@ -813,6 +814,7 @@ def test_a_source_that_can_not_be_read_is_named(damage: str, tmp_path: Path) -> 
     assert missing.exit_code == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a disk that is always full")
 @pytest.mark.parametrize("output", ["table", "json", "csv", "arrow"])
 def test_a_full_disk_is_an_error_of_the_machine(output: str, store: Path) -> None:

@@ -119,6 +119,7 @@ def test_tables_in_eighty_columns(tmp_path: Path) -> None:
     assert any(row.startswith("│ cache hit rate") for row in printed["stats"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="a terminal of Unix")
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_what_is_copied_from_a_table_is_whole(width: int, tmp_path: Path) -> None:
@@ -192,6 +193,7 @@ def settled(printed: str, folder: Path) -> str:
     return printed
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="sizes of files are those of Linux")
 @pytest.mark.parametrize("mode", ["60", "80", "200", "color"])
 def test_what_terminals_show(mode: str, recorded: Path) -> None:

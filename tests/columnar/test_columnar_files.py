@@ -73,6 +73,7 @@ def random_keys(rng: random.Random, kind: pa.DataType, count: int) -> list[Any]:
     return [float(value) for value in rng.sample(range(-count, count), count)] + [float("nan")]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("suffix", [".parquet", ".orc"])
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.string(), pa.date32(), pa.float64()])
 @pytest.mark.parametrize("build", rent.BUILDS)

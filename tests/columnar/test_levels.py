@@ -143,6 +143,7 @@ class RandomLevels:
         return None
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("build", rent.BUILDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_newest_row_of_a_key(

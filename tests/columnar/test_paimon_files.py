@@ -62,6 +62,7 @@ def typed_reader(path: Path, case: Typed, mode: str) -> Any:
     return Reader(path, key_types=case.key_types, value_types=values, mode=mode)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_what_java_made_of_the_same_rows(

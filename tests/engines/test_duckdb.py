@@ -114,6 +114,7 @@ def test_the_table_has_the_rows(
     ) == [(0,)]
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
 def test_every_type_of_key(
     kind: pa.DataType, con: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int
@@ -138,6 +139,7 @@ def test_every_type_of_key(
         assert rows_of(con, "SELECT count(*) FROM f") == [(len(keys),)]
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("kind", VALUE_TYPES, ids=str)
 def test_every_type_of_value(
     kind: pa.DataType, con: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int

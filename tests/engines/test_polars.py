@@ -159,6 +159,7 @@ def test_keys_of_several_fields(tmp_path: Path, seed: int) -> None:
                 scan_store(none)  # type: ignore[arg-type]
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
 def test_every_type_of_key(kind: pa.DataType, tmp_path: Path, seed: int, small: bool) -> None:
     keys, others = values_of(kind, seed)
@@ -190,6 +191,7 @@ def test_every_type_of_key(kind: pa.DataType, tmp_path: Path, seed: int, small: 
             assert (part_for(lazy.filter(pl.col("key") == one)) == ALL) == is_whole
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("kind", VALUE_TYPES, ids=str)
 def test_every_type_of_value(kind: pa.DataType, tmp_path: Path, seed: int) -> None:
     values, _ = values_of(kind, seed)

@@ -26,6 +26,7 @@ def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_changed_files_do_no_harm() -> None:
     # By number, not by time: a slow machine tries the same inputs as a fast one.
     run = fuzz("--seed", "16", "--inputs", "40", "--seconds", "100000", "--patience", "600")

@@ -95,7 +95,7 @@ def faults(told: dict[str, Any]) -> list[str]:
 @pytest.mark.sampled
 def test_hostile_trees(tmp_path: Path) -> None:
     good = [f"{kind}: good" for kind in KINDS]
-    told = ended(tmp_path, [*good, *some_of([name for name in TREES if name not in good], 15)])
+    told = ended(tmp_path, [*good, *some_of([name for name in TREES if name not in good], 6)])
     assert {name: found for name, one in told.items() if (found := faults(one))} == {}
     for kind in KINDS:
         check_good_tree(told[f"{kind}: good"]["results"], kind)

@@ -303,6 +303,7 @@ def without_azure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, 
     return dict(os.environ)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("use", ["Location(uri).names()", "ColumnarFiles(uri, key='id')"])
 @pytest.mark.parametrize("uri", AZURE)
 def test_azure_without_credentials_is_an_error(

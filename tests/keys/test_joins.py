@@ -299,6 +299,7 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     assert not [one for one in threading.enumerate() if one.name.startswith("lookupstore-join")]
 
 
+@pytest.mark.few(1)
 def test_facts_in_threads(
     planes: tuple[Lookups, pa.Table],
     seed: int,

@@ -110,7 +110,7 @@ def heard(source: bytes, changes: Iterator[Change]) -> list[Change]:
 
 
 class PythonReader(ast.NodeVisitor):
-    """Collects the changes of a Python module."""
+    """The changes of a Python module, as its syntax tree gives them."""
 
     def __init__(self, file: str, source: bytes) -> None:
         self.file = file

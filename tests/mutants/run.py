@@ -1,20 +1,24 @@
 """Change the code a little, at random, and see whether the tests of its wing fail: `make mutants`.
 
-MUTANTS says how many changes are drawn, MUTANTS_SEED from which seed, MUTANTS_ONLY of which wing,
-file or line, such as `sst`, `hudi/layout`, `store/buckets.py` or `store/buckets.py:120`.
-MUTANTS_ARGS='--show' prints the changes and runs nothing; MUTANTS_ARGS='--number 7' tries one of
-them again. The work tree is only read, except for measurements and builds that are kept in
-`build/mutants`.
+| variable | meaning |
+|---|---|
+| MUTANTS | the number of changes |
+| MUTANTS_SEED | the seed that draws them; a new one by default |
+| MUTANTS_ONLY | wings, files or lines: `sst`, `store/buckets.py`, `store/buckets.py:120` |
+| MUTANTS_ARGS | `--show` prints the changes and runs nothing; `--number 7` tries one again |
 
-A mutant is killed if a test fails, and timed out, which counts as killed, if the tests take three
-times as long as without it. It survives otherwise: the line may be wrong and no test would tell.
+`--number` needs the same MUTANTS, MUTANTS_SEED and MUTANTS_ONLY; the report prints the whole
+command. The wing `spark`, the demo, progress bars and HTML are left out. The work tree is only
+read, except for measurements that are kept in `build/mutants`.
 
-Tools on PyPI that were looked at: mutmut, mutatest, poodle and pytest-gremlins change Python only,
-and each has its own way to run pytest on one package. The operators of cosmic-ray can be used
-alone, but drop no call and negate no condition, and it brings a database and a web client.
-universalmutator has rules for C, but as regular expressions on lines, which change comments and
-texts as well. None reads Cython. Therefore the changes are this project's own (`changes.py`), and
-`coverage` from PyPI finds the tests that execute a line.
+A mutant is killed if a test fails. It is timed out if the tests take three times as long as without
+the change; this counts as killed. Otherwise it survives: the line may be wrong and no test would
+detect it. A mutant is not executed if no test of its wing reaches its line. Survivors are no error:
+the exit status is 0.
+
+The changes are this project's own (`changes.py`), because no tool on PyPI that was looked at
+changes Python, Cython and C: mutmut and cosmic-ray change Python, and universalmutator changes C by
+regular expressions on lines, comments included. `coverage` finds the tests that execute a line.
 """
 
 from __future__ import annotations
@@ -65,9 +69,9 @@ class Mutant:
     """One of the mutants that were drawn.
 
     Attributes:
-        number: in the run.
-        wing: of the file.
-        changes: the one to try, and those that take its place if it cannot be compiled.
+        number: Position in the run.
+        wing: Wing of the changed file.
+        changes: The change to try, and its replacements if it cannot be compiled.
     """
 
     number: int

@@ -301,6 +301,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return {name: lines[4 * at : 4 * at + 4] for at, name in enumerate(HOSTILE)}
 
 
+@pytest.mark.few(4)
 @pytest.mark.skipif(sys.platform != "linux", reason="others say otherwise how much memory is taken")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_what_would_do_harm_is_an_error(outcomes: dict[str, list[str]], what: str) -> None:
@@ -339,6 +340,7 @@ GOOD_BUT_LARGE: dict[str, tuple[Callable[[], bytes], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="others say otherwise how much memory is taken")
 @pytest.mark.parametrize("what", GOOD_BUT_LARGE)
 def test_what_is_large_is_read_a_few_rows_at_a_time(tmp_path: Path, what: str) -> None:

@@ -75,6 +75,7 @@ PAGES = [pages_of_long_texts, one_list]
 ROWS = [one_text_of_many_rows, one_prefix_of_many_rows]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", PAGES)
 def test_what_does_not_fit_is_an_error(tmp_path: Path, make: Callable[[], bytes]) -> None:
     path = tmp_path / "f.parquet"

@@ -403,6 +403,7 @@ def test_a_process_that_fails_is_an_error(harness: ModuleType) -> None:
         harness.in_a_process("fresh_open.py", "nowhere.sst")
 
 
+@pytest.mark.long
 def test_every_bar_of_the_core_is_measured(
     tmp_path: Path, bars: ModuleType, core: ModuleType
 ) -> None:
@@ -586,6 +587,7 @@ def test_wrong_everyday_answers_cannot_win(tmp_path: Path, bench_modules: None) 
             rounds.large(50)
 
 
+@pytest.mark.long
 def test_changes(tmp_path: Path, bench_modules: None) -> None:
     lines = tmp_path / "changes.jsonl"
     sizes = ("--records", "20000", "--changes", "400", "--queries", "1000", "--rounds", "1")
@@ -673,6 +675,7 @@ def test_layouts(tmp_path: Path) -> None:
             assert 0.5 < one["found"] < 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("only", "workloads"),
     [
@@ -706,6 +709,7 @@ def test_clustering_and_what_queries_gain(only: str, workloads: list[str], tmp_p
         assert 0 < measured[f"files {verb}", "clustered"]["value"] <= most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("only", "engines"),
     [
@@ -732,6 +736,7 @@ def test_what_queries_of_tpc_h_gain(only: str, engines: list[str], tmp_path: Pat
     assert 0 < after["files of TPC-H Q14"] < after["files of TPC-H Q6"] < 60
 
 
+@pytest.mark.long
 def test_appending_to_what_is_in_order(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     lines = tmp_path / "results.jsonl"
@@ -787,6 +792,7 @@ def test_a_bound_of_what_is_rewritten(tmp_path: Path, bench_modules: None) -> No
     assert tight > 3
 
 
+@pytest.mark.long
 def test_planning_with_statistics(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     lines = tmp_path / "results.jsonl"
@@ -809,6 +815,7 @@ def test_guards(tmp_path: Path, real_table_archive: Path) -> None:
         assert re.search(rf"{line} .*(met|NOT MET)$", printed, re.MULTILINE), printed
 
 
+@pytest.mark.long
 def test_upserting(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")

@@ -359,6 +359,7 @@ TEXTS = sorted(
     path
     for folder in (".", ".ci", "lookupstore", "csrc", "tests", "bench", "docs")
     for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
+    if ROOT / "tests" / "golden" not in path.parents  # other projects' words
     if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".md", ".toml", ".h", ".txt", ".json")
     or path.name in ("Makefile", "run", "stranger")
     if path != Path(__file__)
@@ -375,7 +376,8 @@ HUDI_OPTIONS = {
     ROOT / "tests" / "hudi" / "keys" / "test_time_paths.py",
     ROOT / "tests" / "support" / "hudi" / "time_tables.py",
     ROOT / "docs" / "hudi-tables.md",
-    ROOT / "tests" / "hudi" / "test_options.py",
+    ROOT / "tests" / "hudi" / "options" / "test_options.py",
+    ROOT / "tests" / "hudi" / "table" / "test_java_tables.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",
     ROOT / "tests" / "hudi" / "locking" / "test_other_locks.py",
     ROOT / "tests" / "hostile" / "test_no_code_from_files.py",

@@ -10,7 +10,9 @@ import importlib
 import os
 import re
 import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,20 +23,40 @@ import lookupstore
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(lookupstore.__file__).parent
+COMMAND_SERVER = ROOT / "tests" / "support" / "command_server.py"
 DOCUMENTS = [path for path in (ROOT / "README.md",) if path.exists()]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 
 
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Path]:
+    """Return the socket of a server of commands."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+        path = Path(folder, "commands")
+        server = subprocess.Popen(
+            [sys.executable, COMMAND_SERVER, "serve", path],
+            env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        assert server.stdout is not None
+        with server.stdout:
+            assert server.stdout.readline() == b"ready\n"
+            yield path
+            server.kill()
+            server.wait()
+
+
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> dict[str, str]:
     """Enter an empty folder; return an environment where `lookupstore` is the one under test."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
     command = tmp_path / "bin" / "lookupstore"
     command.parent.mkdir()
-    main = "import sys; from lookupstore.cli import main; sys.exit(main())"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{main}" "$@"\n')
+    words = [sys.executable, "-IS", str(COMMAND_SERVER), "run", str(commands)]
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     command.chmod(0o755)
     return {
         **os.environ,

@@ -118,6 +118,7 @@ def installs(extra: str) -> str:
 NO_HUDI = f"lookupstore.hudi needs fastavro and pybase64: {installs('hudi')}"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one != "hudi"])
 def test_hudi_tables_need_their_extra(extra: str, tmp_path: Path) -> None:
     codes = ["import lookupstore.hudi", "from lookupstore.hudi.table import HudiTable"]
@@ -134,6 +135,7 @@ for words in (["--help"], ["info", "table"], ["upsert", "--help"]):
     assert lines == ["0 True ", f"1 False Error: {NO_HUDI}", f"1 False Error: {NO_HUDI}"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one not in ("spark", "connect")])
 def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
     line = f"lookupstore.spark needs pyspark: {installs('spark')}"
@@ -142,6 +144,7 @@ def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (1, f"Error: {line}; or pass --no-spark\n")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one != "s3"])
 def test_files_on_s3_that_one_writer_makes_need_their_extra(extra: str, tmp_path: Path) -> None:
     code = (
@@ -195,6 +198,7 @@ with lookupstore.ColumnarFiles("rows.parquet", key="id") as files:
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("extra", BRINGS)
 def test_stores_and_files_work_with_any(extra: str, tmp_path: Path) -> None:
     works(STORES, extra, tmp_path)

@@ -24,6 +24,7 @@ MODULES = (
 ENGINES = ("lookupstore.duckdb", "lookupstore.polars")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("module", [*MODULES, *ENGINES])
 def test_import_star(module: str) -> None:
     """Every name is there, sorted and documented, and none takes the place of one of Python's."""

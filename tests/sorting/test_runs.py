@@ -60,7 +60,7 @@ def by_length(keys: pa.Array):
     return pa.array([key[-1] % 3 for key in keys.to_pylist()], pa.uint32()).to_numpy()
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("keep", ["first", "last", "max"])
 @pytest.mark.parametrize("memory", [1 << 16, 1 << 20, 64 << 20])
@@ -89,6 +89,7 @@ def test_sorter_against_a_dict(tmp_path, number, keep, memory, seed_of_the_day):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keep", ["first", "last", "max"])
 def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
     monkeypatch.setattr(runs, "MERGE_COPIES", 16)  # a merge of four runs at a time

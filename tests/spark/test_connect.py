@@ -26,7 +26,7 @@ from lookupstore.spark.sessions import check_java
 pytest.importorskip("grpc", reason="pip install 'pyspark[connect]'")
 pytest.importorskip("pyspark.sql.pandas.functions", reason="needs pandas")
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """

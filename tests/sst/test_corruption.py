@@ -205,7 +205,7 @@ def unchecked(stored: bytes) -> tuple[range, range]:
     return range(offset, offset + size), range(start, start + 20)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_every_bit(small: Path) -> None:
     stored = small.read_bytes()
     bits, fields = unchecked(stored)
@@ -224,7 +224,7 @@ def test_every_bit(small: Path) -> None:
     assert wrong(examine(small), may_hide=False) == []
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_every_length(small: Path) -> None:
     stored = small.read_bytes()
     for size in range(len(stored)):
@@ -247,7 +247,7 @@ def test_bytes_added(small: Path) -> None:
         assert found_by_verify(outcomes), more
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_holes(small: Path) -> None:
     """Zero runs of bytes, as a crash of a machine leaves them."""
     stored = small.read_bytes()

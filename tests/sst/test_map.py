@@ -332,6 +332,7 @@ def check_all_cuts(path: Path, kind: str, seed: int) -> None:
             assert check_cut(reader, path, records, seed) == 0, (size, hot)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_readers_of_a_file_that_is_cut(tmp_path: Path, kind: str, seed: int) -> None:
     """No answer is wrong, and no signal kills: the work is done in a process of its own."""

@@ -119,7 +119,7 @@ def check_under_limit(kind: str, folder: str) -> None:
             opened.verify()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_files_than_a_process_may_open(kind: str, tmp_path: Path) -> None:
     code = (

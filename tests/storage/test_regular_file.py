@@ -89,6 +89,7 @@ def test_pipes_as_columnar_files(tmp_path: Path) -> None:
     assert ColumnarFiles(tmp_path / "*.parquet", key="id").lookup([1]).num_rows == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["info", "dump", "get"])
 def test_commands_do_not_wait(tmp_path: Path, command: str) -> None:
     for path in (pipe(tmp_path / "pipe"), Path("/dev/zero")):

@@ -187,6 +187,7 @@ def recoded(remote: SlowRemote, residency: Residency, **options: Any) -> None:
         assert after.blocks_read > 0, "the plain copies are read now"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("when", ["before it is opened", "while it is open"])
 @pytest.mark.parametrize("damage", ["bits", "cut"])
 def test_a_plain_copy_that_is_damaged_is_made_again(

@@ -124,6 +124,7 @@ class History:
 VERBS = ("upsert", "upsert", "upsert", "upsert and compact", "compact")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("buckets", [1, 4])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_changes_are_those_of_a_full_comparison(tmp_path, seed, buckets, compression):
@@ -297,6 +298,7 @@ def test_rows_come_in_key_order_of_their_bucket_with_the_wanted_columns(tmp_path
     assert newer.changes(None, 1).read_all()["change"].to_pylist() == ["insert"] * 3
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("number", range(20))
 def test_changes_of_columns_of_any_type(tmp_path, seed, number):
     """Also of those whose rows Arrow does not move: views of text, as polars has, in any depth."""

@@ -347,6 +347,7 @@ def random_rows(rng: random.Random, count: int, most: int) -> list[Row]:
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("buckets", [1, 7])
 def test_many_upserts_are_one_store(tmp_path, seed, buckets, compression):
@@ -999,6 +1000,7 @@ def outcome(run: Any) -> BaseException | None:
     return None
 
 
+@pytest.mark.few(4)
 @pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("verb", VERBS)

@@ -74,6 +74,7 @@ def check(store: LookupStore, model: Model, rng: random.Random, kind: str = "int
         assert store.contains(keys).to_pylist() == [value is not None for value in expected]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("buckets", BUCKETS)
 @pytest.mark.parametrize("compression", ["none", "zstd"])

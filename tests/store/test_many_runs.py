@@ -55,6 +55,7 @@ def check(store: LookupStore, model: dict[int, int], numbers: Any, kind: str) ->
     assert store.contains(keys).to_pylist() == [value is not None for value in expected]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["int64", "string"])
 @pytest.mark.parametrize("buckets", [1, 5])
 @pytest.mark.parametrize("compression", ["none", "zstd"])

@@ -228,7 +228,7 @@ def test_no_order_of_steps_breaks_a_promise(capsys: pytest.CaptureFixture[str]) 
         )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = next((report for report in tries(plant) if report.problems), None)

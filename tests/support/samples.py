@@ -1,15 +1,29 @@
-"""What `make test` runs of a suite that goes through many cases: other ones each day.
+"""Draw the cases that `make test` runs from large suites.
 
-`make test-long` sets LOOKUPSTORE_TEST_LONG and runs all of them. The first lines of a run print the
-seed of the day, which is the date, such as 20261127: LOOKUPSTORE_TEST_SEED=20261127 draws the same
-cases again. Two marks say what is sampled:
+The cases change each day. `make test-long` sets LOOKUPSTORE_TEST_LONG and runs all of them. Two
+marks name the tests that are sampled:
 
-- `few(n)`: a parametrized test, of which `make test` runs n cases;
-- `sampled`: a test that calls `some_of` or `amount`, so that `make test` does less in it.
+- `few(n)`: a parametrized test, of which `make test` runs n cases. Unmarked tests of Spark run a
+  third of their cases; other unmarked tests run all;
+- `sampled`: a test that calls `some_of` or `amount`, whose loop is shorter in `make test`. Tests of
+  Hypothesis are marked so, too: they have fewer examples.
+
+For example, this test runs two of its nine cases, and each of these kills six of all operations:
+
+    @pytest.mark.few(2)
+    @pytest.mark.sampled
+    @pytest.mark.parametrize("action", ACTIONS)
+    def test_an_action_that_is_killed(action: str) -> None:
+        for at in some_of(range(operations_of(action)), 6):
+            ...
+
+LOOKUPSTORE_TEST_DAY=20261127 draws the cases of that day in UTC. The first lines of a run print the
+day.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from random import Random
@@ -17,7 +31,7 @@ from typing import TypeVar
 
 import pytest
 
-#: Whether everything is gone through.
+#: Whether all cases run.
 LONG = os.environ.get("LOOKUPSTORE_TEST_LONG") == "1"
 #: Set when pytest starts, so that all of its workers draw the same, also at midnight.
 DAY = "LOOKUPSTORE_TEST_DAY"
@@ -26,12 +40,15 @@ T = TypeVar("T")
 
 
 def seed_of_the_day() -> int:
-    """Return LOOKUPSTORE_TEST_SEED, or the date in UTC as a number."""
+    """Return a seed for random inputs: LOOKUPSTORE_TEST_SEED, or the day as a number."""
     return int(os.environ.get("LOOKUPSTORE_TEST_SEED") or os.environ[DAY])
 
 
 def some_of(items: Iterable[T], count: int = 6) -> list[T]:
-    """Return the first item, the last, and those drawn today; all of them in `make test-long`."""
+    """Return the first item, the last, and `count` - 2 others that are drawn each day.
+
+    In `make test-long`, return all items.
+    """
     every = list(items)
     if LONG or not every:
         return every
@@ -45,13 +62,19 @@ def amount(usual: int, long: int) -> int:
 
 
 def mark_cases_not_drawn(items: Iterable[pytest.Item]) -> None:
-    """Mark as `long` the cases of tests marked `few` that are not drawn today."""
+    """Mark as `long` the cases of tests marked `few`, and of Spark's, that are not drawn today."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("few") and not item.get_closest_marker("long"):
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("sampled")
+        sampled = item.get_closest_marker("few") or item.get_closest_marker("spark")
+        if sampled and not item.get_closest_marker("long"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, cases in tests.items():
-        (count,) = cases[0].get_closest_marker("few").args
+        few = cases[0].get_closest_marker("few")
+        count = few.args[0] if few else math.ceil(len(cases) / 3)
+        if count >= len(cases):
+            continue
         drawn = set() if LONG else _drawn(len(cases), count, name)
         for at, item in enumerate(cases):
             if at not in drawn:
@@ -59,4 +82,5 @@ def mark_cases_not_drawn(items: Iterable[pytest.Item]) -> None:
 
 
 def _drawn(length: int, count: int, name: str = "") -> set[int]:
-    return set(Random(f"{seed_of_the_day()} {name}").sample(range(length), min(count, length)))
+    # By the day alone: a seed that repeats the inputs of a case has to leave that case in.
+    return set(Random(f"{os.environ[DAY]} {name}").sample(range(length), min(count, length)))

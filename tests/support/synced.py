@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,15 @@ def synced_folders(patch: pytest.MonkeyPatch) -> list[tuple[Path, set[str]]]:
 
     def fsync(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            folder = Path(f"/proc/self/fd/{descriptor}").readlink()
-            found.append((folder, set(os.listdir(descriptor))))
+            found.append((path_of(descriptor), set(os.listdir(descriptor))))
 
     patch.setattr(os, "fsync", fsync)
     return found
+
+
+def path_of(descriptor: int) -> Path:
+    """Return the path of an open folder."""
+    if sys.platform == "darwin":
+        found = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
+        return Path(os.fsdecode(found.rstrip(b"\0")))
+    return Path(f"/proc/self/fd/{descriptor}").readlink()

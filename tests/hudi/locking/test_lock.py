@@ -269,6 +269,7 @@ def test_an_owner_elsewhere_is_dead_after_its_lease(place: Location) -> None:
     assert time.monotonic() - began > 0.5
 
 
+@pytest.mark.few(1)
 def test_an_owner_elsewhere_that_renews_is_alive(place: Location) -> None:
     lease = 0.6
     owner = replace(elsewhere("far away"), pid=os.getpid())

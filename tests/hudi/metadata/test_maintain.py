@@ -44,7 +44,7 @@ def as_version_8(path: Path) -> None:
         properties.write_text(text.replace("table.ordering.fields", "table.precombine.field"))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [8, 9])
 @NAMES
 def test_histories_are_listed_as_they_are(

@@ -1,6 +1,6 @@
 """`HudiTable.changes` on tables of Java, and where it says no.
 
-On random histories it is compared with a dict: tests/hudi/test_write_histories.py.
+On random histories it is compared with a dict: tests/hudi/table/test_write_histories.py.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ def compared(before: dict[Key, Any], after: dict[Key, Any]) -> Iterator[tuple[st
             yield "update_after", key, after[key]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

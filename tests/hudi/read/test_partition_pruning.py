@@ -89,6 +89,7 @@ def folders_of(rows: pa.Table, options: TableOptions) -> list[str]:
     return found
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("hive_style", [False, True])
 @pytest.mark.parametrize("url_encode", [False, True])
 @pytest.mark.parametrize("partition_by", PARTITIONS, ids="-".join)
@@ -220,7 +221,7 @@ def test_files_that_are_left_out_are_not_opened(
         table.scan(filter=pc.field("day") > 1.5)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("partition_by", [["s"], ["q"], ["s", "q"]], ids="-".join)
 @pytest.mark.parametrize(("hive_style", "url_encode"), [(False, False), (True, True)])
 def test_a_filtered_scan_is_a_scan_that_is_filtered(

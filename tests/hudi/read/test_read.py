@@ -83,7 +83,7 @@ def test_file_groups_are_those_of_hudi_rs(real_tables: Path, name: str, time: st
         assert [one.time for one in group.slices] == sorted(one.time for one in group.slices)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ROWS)
 def test_every_range_is_what_hudi_rs_says_changed(real_tables: Path, name: str) -> None:
     """Compare all pairs of positions: completion times, in version 6 request times."""

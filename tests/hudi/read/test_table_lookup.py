@@ -41,6 +41,7 @@ def made(residency: Residency) -> set[str]:
     return {path.name for path in Path(residency.folder).glob("*.sst")}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("partition_by", [[], ["p"], ["p", "q"]], ids="-".join)
 @pytest.mark.parametrize("record_key", [["id"], ["s"], ["id", "s"]], ids="-".join)
 def test_keys_are_those_of_a_dict(

@@ -394,6 +394,7 @@ def test_writers_and_readers_go_on_while_others_archive(
         table.upsert(some([4], "y"), options=ONE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archival_killed_at_every_operation(
@@ -445,6 +446,7 @@ def test_an_archival_killed_at_every_operation(
         print(f"\narchival, version {version}: {points} points of failure")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [8, 9])
 def test_small_files_are_merged(tmp_path: Path, version: int) -> None:
     """Ten of a level become one of the next; readers of older manifests find theirs for a while."""
@@ -487,6 +489,7 @@ def test_merged_files_are_merged_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.time for one in table.view().archive.instants()] == times[-2::-1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_random_history_that_archives(tmp_path: Path, version: int, seed: int) -> None:
     """Against a dict of rows, a dict of what is archived, and hudi-rs after every step."""

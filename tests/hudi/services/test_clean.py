@@ -92,6 +92,7 @@ def test_more_commits_are_retained_than_there_are(tmp_path: Path) -> None:
         assert {time: rows_of(table.path, time) for time in states} == states
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_clean_killed_at_every_operation(
@@ -266,6 +267,7 @@ def test_a_savepoint_keeps_its_files(tmp_path: Path, version: int) -> None:
         table.table.savepoint("20200101000000000")
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_savepoints_killed_at_every_operation(

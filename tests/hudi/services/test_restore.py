@@ -70,6 +70,7 @@ def saved_files(table: HudiTable, saved: str) -> set[str]:
     return {f"{at}/{name}" for at, one in partitions.items() for name in one.savepoint_data_file}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_table_is_as_it_was(tmp_path: Path, version: int, seed: int) -> None:
     """Whatever was done since, with cleans and rollbacks among it."""
@@ -174,6 +175,7 @@ def read(path: Path) -> list[Any]:
     return list(fastavro.reader(io.BytesIO(path.read_bytes())))
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_restore_that_is_killed_is_ended_by_the_next(tmp_path: Path, version: int) -> None:
@@ -366,6 +368,7 @@ def begin_as_java(
     return folder.start(begun) if state is State.INFLIGHT else begun
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("state", [State.REQUESTED, State.INFLIGHT])
 def test_a_restore_that_java_began(tmp_path: Path, version: int, state: State) -> None:
@@ -390,6 +393,7 @@ def test_a_restore_that_java_began(tmp_path: Path, version: int, state: State) -
     assert metadata.rollbacks.keys() == {one.commit_time for one in later}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("state", [State.REQUESTED, State.INFLIGHT])
 @pytest.mark.parametrize("reverts", [True, False])
@@ -469,6 +473,7 @@ def test_a_file_that_a_restore_of_java_left(tmp_path: Path, version: int) -> Non
     assert rows_of(path) == {1: "old", 2: "old", 3: "new"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("compacts", [False, True])
 @pytest.mark.parametrize("name", ["v9_txns_complex_meta", "v9_txns_nonpart_meta"])
 def test_the_metadata_table_stays_true_or_goes(

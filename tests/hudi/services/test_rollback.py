@@ -95,6 +95,7 @@ def test_what_a_dead_writer_left_is_taken_back(tmp_path: Path, version: int) -> 
     assert rows_of(table.path) == {1: "new"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize(("version", "first"), [(6, True), (9, True), (9, False)])
 def test_rollback_killed_at_every_operation(
@@ -125,6 +126,7 @@ def test_rollback_killed_at_every_operation(
         print(f"\nrollback, version {version}: {points} points of failure")
 
 
+@pytest.mark.few(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("version", [6, 9])
 def test_rollback_of_the_last_commit_killed_at_every_operation(

@@ -103,6 +103,7 @@ def test_logs_with_other_blocks_and_old_entries(tmp_path: Path) -> None:
     assert (log.with_name(LOG.replace(".1_", ".11_"))).exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_every_damaged_byte_is_said_or_harmless(tmp_path: Path, version: int, seed: int) -> None:
     """Cut anywhere, or with another byte anywhere: an error with a path, or a value."""

@@ -65,6 +65,7 @@ def upserted(rows: list[Row], given: list[Row]) -> list[Row]:
     return changed + [row for key, row in wanted.items() if key not in there]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_histories_with_repeated_keys(tmp_path: Path, version: int, seed: int) -> None:
     rng = random.Random(seed)

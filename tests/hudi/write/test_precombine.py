@@ -86,6 +86,7 @@ def test_which_row_stays_beside_the_stored_one(tmp_path: Path, version: int, mod
     assert value_of(table) == ["stored" if mode == EVENT else str(STAYS[version, mode])]
 
 
+@pytest.mark.few(2)
 @EVERY
 def test_rows_of_a_batch_that_delete(tmp_path: Path, version: int, mode: str) -> None:
     table = make(tmp_path / "t", version, mode)

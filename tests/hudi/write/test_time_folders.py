@@ -25,6 +25,7 @@ def stored(table: HudiTable) -> dict[int, tuple[str, str]]:
     }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("types", [False, True])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("version", [6, 9])

@@ -636,6 +636,7 @@ REAL = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", REAL)
 def test_tables_of_apache_hudi_are_upserted(real_table: Callable[[str], Path], name: str) -> None:
     """Update, insert and delete by what a scan gives; both readers agree at every instant."""

@@ -110,6 +110,7 @@ def clean(store: LookupStore) -> None:
     assert len(stored_files(Path(store.path))) == store.info().files + 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("on_duplicate", ["first", "last", ("max", "rank")], ids=str)
 def test_equal_to_one_process(spark, tmp_path, seed, on_duplicate):
     rng = random.Random(seed)

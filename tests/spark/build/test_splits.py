@@ -374,6 +374,7 @@ ZONE = "spark.sql.session.timeZone"
 CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("write", "setting", "reason"),
     [
@@ -514,6 +515,7 @@ def split_of(split: Split) -> tuple[range, int]:
     return split.groups, split.first_row
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

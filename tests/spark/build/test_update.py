@@ -187,6 +187,7 @@ def test_spark_without_tasks_by_bucket(
         assert files_of(store.location) == files_of(Location(tmp_path / "here"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("limits", [KEEP, {"max_runs": 0}], ids=["runs", "compacts"])
 @pytest.mark.parametrize("when", ["half read", "done"])
 @pytest.mark.parametrize("stage", ["encode_changes", "change_buckets"])
@@ -263,6 +264,7 @@ def test_two_writers_both_apply(
         clean(store.location)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("sql", "named", "kind", "message"),
     [

@@ -73,6 +73,7 @@ def run(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_spark_finds_the_formats_by_itself(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2, 3], "v": ["one", "two", None]})
     lookupstore.build(rows, tmp_path / "store", key="id").close()

@@ -201,6 +201,7 @@ def data_files(path: Path) -> set[str]:
     return {file.name for file in (path / "data").iterdir()}
 
 
+@pytest.mark.few(6)
 @needs_pushdown
 @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: str(kind[0]).replace(" ", ""))
 def test_every_filter_on_every_key_type_gives_what_spark_gives(
@@ -279,6 +280,7 @@ def random_filter(rng: random.Random, name: str, values: list[Any]) -> Any:
     return make((name,), value)
 
 
+@pytest.mark.few(6)
 @needs_pushdown
 @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: str(kind[0]).replace(" ", ""))
 def test_filters_on_keys_of_several_fields_leave_the_right_rows(tmp_path, seed, kind) -> None:
@@ -363,6 +365,7 @@ def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @needs_pushdown
 @pytest.mark.parametrize(
     ("where", "rows", "tasks"),
@@ -421,6 +424,7 @@ def test_scans_of_one_dataframe_do_not_disturb_each_other(spark: SparkSession, v
         assert not PUSHES or disturbed.count() == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
@@ -724,6 +728,7 @@ def test_modes_of_a_write(spark: SparkSession, tmp_path) -> None:
     assert load(spark, tmp_path / "empty").collect() == []
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -807,6 +812,7 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path) -> Non
     assert load(spark, tmp_path / "s").count() == 2000
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["failed", "killed"])
 def test_a_task_that_is_tried_again_counts_once(spark: SparkSession, tmp_path, how) -> None:
     rows = spark.range(0, 2000, numPartitions=3)
@@ -931,6 +937,7 @@ def test_the_options_of_a_write_are_the_arguments_of_build_store() -> None:
     assert set(WRITE_OPTIONS) == arguments - {"df_or_path", "overwrite", "spark"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["lookupstore", "lookupstore.hudi"])
 def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
     """Nothing in the environment says where the data is, or who asks for it."""

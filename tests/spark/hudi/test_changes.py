@@ -78,6 +78,7 @@ def rows_between(found: changes.ChangesReader, start: Any, end: Any) -> Counter[
     return Counter(rows)
 
 
+@pytest.mark.few(1)
 @needs_limits
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_change_comes_once(
@@ -285,6 +286,7 @@ def became(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[tuple[Any, 
     return said
 
 
+@pytest.mark.few(1)
 @needs_limits
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_became_of_rows_comes_once(

@@ -129,6 +129,7 @@ def files_read(table: HudiTable, rng: random.Random) -> dict[str, float]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("version", "curve"), [(6, "hilbert"), (9, "grid")])
 def test_a_table_is_as_after_a_local_clustering(
     spark: SparkSession, tmp_path: Path, version: int, curve: Any, seed: int
@@ -233,6 +234,7 @@ class Faults:
         return Counter(name.partition("-")[0] for name in os.listdir(self._folder))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["fails", "dies"])
 def test_attempts_that_wrote_their_files_and_went_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int

@@ -56,6 +56,7 @@ def places(table: HudiTable) -> dict[str, list[bytes]]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("operation", ["insert", "upsert"])
 def test_files_are_those_of_one_process(
     spark: SparkSession, tmp_path: Path, operation: Any, seed: int

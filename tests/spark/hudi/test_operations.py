@@ -73,6 +73,7 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_overwrites_deletes_and_dry_runs(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
@@ -137,6 +138,7 @@ SORTS = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", SORTS, ids=lambda one: f"{one.sort_mode}-{len(one.sort_by)}")
 def test_bulk_inserts(
     spark: SparkSession, tmp_path: Path, options: WriteOptions, seed: int

@@ -100,6 +100,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("version", "arguments"), CASES)
 def test_a_table_is_as_after_a_local_upsert(
     spark: SparkSession,
@@ -253,6 +254,7 @@ def test_deletes(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(ours)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_inserts_as_in_one_process(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
@@ -298,6 +300,7 @@ def test_inserts_as_in_one_process(
         upsert(twice, ours, options=WriteOptions(combine=False))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_moves_as_in_one_process(
     spark: SparkSession, tmp_path: Path, version: int, seed: int
@@ -447,6 +450,7 @@ class Faults:
         return Counter(name.partition("-")[0] for name in os.listdir(self._folder))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["fails", "dies"])
 def test_attempts_that_wrote_their_files_and_went_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
@@ -557,6 +561,7 @@ def test_rows_that_cannot_be_written_fail_in_spark(spark: SparkSession, tmp_path
     assert table.timeline() == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("in_table", [True, False])
 def test_others_that_commit_meanwhile(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_table: bool
@@ -589,6 +594,7 @@ def test_others_that_commit_meanwhile(
     check(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("index", ["bloom", "global-bloom"])
 def test_places_are_those_of_a_local_tag(
     spark: SparkSession, tmp_path: Path, index: str, seed: int

@@ -233,6 +233,7 @@ def acting(proxy: Proxy, act: Callable[[], None], after: int = 3) -> Iterator[No
         actor.join()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("killed", ["workers", "executors"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_join_whose_processes_are_killed(
@@ -294,6 +295,7 @@ def test_buckets_that_fit_the_quota_one_by_one(
     assert used() <= quota
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["busy", "cut", "stall", "slow"])
 def test_an_object_store_that_fails_now_and_then(
     spark: SparkSession, server: ObjectStore, proxy: Proxy, facts: DataFrame, kind: str, seed: int

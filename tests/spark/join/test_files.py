@@ -57,12 +57,14 @@ def expected(spark: SparkSession, facts: DataFrame, dim: Path, how: str) -> list
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", HOWS)
 def test_a_glob_is_a_dimension(spark: SparkSession, facts: DataFrame, dim: Path, how: str) -> None:
     got = lookup_join(facts, f"{dim}/*.parquet", "user", how)
     assert rows_of(got) == expected(spark, facts, dim, how)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("build", ["auto", "always", "never"])
 def test_files_with_options_are_a_dimension(
     spark: SparkSession, facts: DataFrame, dim: Path, build: Any

@@ -175,6 +175,7 @@ def _given(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
+@pytest.mark.few(1)
 def test_composite_keys_with_nulls_repeats_and_misses(
     spark: SparkSession, transport, tmp_path, seed
 ):
@@ -205,6 +206,7 @@ def test_composite_keys_with_nulls_repeats_and_misses(
         assert shown(joined) == shown(expected.drop(*store.key))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("kind", "keys", "fact_kind", "facts"),
     [
@@ -270,6 +272,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("setting", "value"), SETTINGS)
 def test_settings_of_spark_change_no_row(
     spark: SparkSession, transport, small, setting: str, value: str
@@ -409,6 +412,7 @@ def test_a_key_is_looked_up_once_whatever_follows(spark: SparkSession, small, mo
         assert seen.value == 150
 
 
+@pytest.mark.few(1)
 def test_both_strategies_give_the_same_rows(spark: SparkSession, transport, small, seed):
     rng = random.Random(seed)
     rows = [(i, rng.choice([None, *range(-10, 150)]), {"m": i}) for i in range(3000)]
@@ -521,6 +525,7 @@ def test_times_where_the_session_has_them_off(spark: SparkSession, tmp_path, kin
         spark.conf.set(TIME_SETTING, "true")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("names", "how"),
     [

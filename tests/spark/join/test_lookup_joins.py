@@ -146,6 +146,7 @@ def crossings(df: DataFrame) -> int:
     return sum("EvalPython [" in line or "InArrow" in line for line in plan.splitlines())
 
 
+@pytest.mark.few(1)
 def test_mixed_joins_are_those_of_spark_sql(
     spark: SparkSession, transport: str, facts: DataFrame, dimensions: Dimensions, seed: int
 ) -> None:
@@ -168,6 +169,7 @@ def test_mixed_joins_are_those_of_spark_sql(
             assert crossings(joined) == 1, (names, hows)
 
 
+@pytest.mark.few(1)
 def test_filters_after_joins_are_those_of_spark_sql(
     spark: SparkSession, transport: str, facts: DataFrame, dimensions: Dimensions
 ) -> None:
@@ -185,6 +187,7 @@ def test_filters_after_joins_are_those_of_spark_sql(
         assert crossings(query(joined)) == 1
 
 
+@pytest.mark.few(1)
 def test_bucketed_joins_move_facts_once_a_trip(
     spark: SparkSession, transport: str, facts: DataFrame, dimensions: Dimensions
 ) -> None:
@@ -238,6 +241,7 @@ def test_what_is_between_chained_joins(
     assert lookup_joins(first, [nothing]) is first
 
 
+@pytest.mark.few(1)
 def test_missing_keys_marks_and_counts(
     spark: SparkSession, transport: str, facts: DataFrame, dimensions: Dimensions
 ) -> None:

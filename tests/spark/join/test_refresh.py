@@ -60,6 +60,7 @@ def versions_of(joined: DataFrame) -> set[Any]:
     return {row.v for row in joined.select("v").distinct().collect()}
 
 
+@pytest.mark.few(1)
 def test_a_query_takes_the_newest_version_when_it_runs(
     spark: SparkSession, transport: str, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_query_takes_the_newest_version_when_it_runs(
     assert 1 <= metrics.counts.refreshes <= metrics.counts.tasks
 
 
+@pytest.mark.few(1)
 def test_tasks_of_one_query_never_mix_versions(
     spark: SparkSession, transport: str, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ def wait_until(done: Callable[[], bool], query: Any) -> None:
     raise AssertionError("the stream came to nothing")
 
 
+@pytest.mark.few(1)
 def test_a_stream_takes_new_versions_batch_by_batch(
     spark: SparkSession, transport: str, tmp_path: Path, seed: int
 ) -> None:
@@ -192,6 +195,7 @@ def test_a_newer_version_of_other_columns_is_an_error(spark: SparkSession, tmp_p
         joined.collect()
 
 
+@pytest.mark.few(1)
 def test_misses_are_dropped_marked_or_raise(
     spark: SparkSession, transport: str, tmp_path: Path
 ) -> None:
@@ -217,6 +221,7 @@ def test_misses_are_dropped_marked_or_raise(
     assert lookup_join(known, store, "id", on_miss="raise").count() == 3
 
 
+@pytest.mark.few(1)
 def test_a_stream_writes_its_misses_to_the_side(
     spark: SparkSession, transport: str, tmp_path: Path, seed: int
 ) -> None:

@@ -5,5 +5,6 @@ from __future__ import annotations
 import pytest
 
 #: Version 8 differs from 9 in the options of a new table only (`lookupstore.hudi.options`).
-#: Tests of these options go through all three versions, others leave 8 to `make test-long`.
+#: Tests of these options run on 6, 8 and 9. Tests that are parametrized with VERSIONS run on 8 in
+#: `make test-long` only.
 VERSIONS = [6, pytest.param(8, marks=pytest.mark.long), 9]

@@ -1,4 +1,4 @@
-"""Keep the classes of Spark for the JVMs of tests: `python classes.py ARCHIVE`, by `make test`.
+"""Write an archive of Spark's classes for the JVMs of tests: `python classes.py ARCHIVE`.
 
 Each test of the bench, of an example or of the command line has a JVM of its own, and half of what
 that does until it has an answer is to read and check classes. Java can map them from an archive.

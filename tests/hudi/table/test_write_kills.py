@@ -41,7 +41,7 @@ from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 
-ACTIONS_PROGRAM = Path(__file__).parents[1] / "support" / "hudi" / "killed_actions.py"
+ACTIONS_PROGRAM = Path(__file__).parents[2] / "support" / "hudi" / "killed_actions.py"
 VERSIONS = (6, 8, 9)
 Dying = Callable[[Path, str, int | None], int]
 CASES = list(product(ACTIONS, VERSIONS))

@@ -78,6 +78,7 @@ def test_merge_on_read_tables_of_apache_hudi_are_refused(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_commits_of_apache_hudi_are_rolled_back_one_by_one(
     real_table: Callable[[str], Path], name: str
@@ -101,6 +102,7 @@ def test_commits_of_apache_hudi_are_rolled_back_one_by_one(
     assert both(path) == next(iter(states.values()))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_of_apache_hudi_take_every_operation(
     real_table: Callable[[str], Path], name: str

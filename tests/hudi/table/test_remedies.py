@@ -8,6 +8,7 @@ import pytest
 from support.hudi.ways import WAYS, Way
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.what)
 def test_what_the_error_says_works(tmp_path: Path, way: Way) -> None:
     with pytest.raises(way.error_type) as raised:

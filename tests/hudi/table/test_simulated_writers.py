@@ -141,7 +141,7 @@ def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]
         print(f"\nsimulated writers: {SEEDS} seeds, {steps:,} operations of files, told {told}")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
     seeds = (LAST.get(plant, 0), *range(MOST))

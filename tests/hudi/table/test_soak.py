@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-SOAK = Path(__file__).parents[1] / "support" / "hudi" / "soak.py"
+SOAK = Path(__file__).parents[2] / "support" / "hudi" / "soak.py"
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

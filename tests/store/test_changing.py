@@ -32,7 +32,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.changelog import applied, check_changes
 from support.in_processes import add_often
 from support.remote import KINDS, FaultyDisk, Killed, Remote
-from support.samples import some_of
+from support.samples import amount, some_of
 
 import lookupstore
 from lookupstore import (
@@ -326,10 +326,8 @@ class Changes(RuleBasedStateMachine):
 TestChanges = pytest.mark.filterwarnings(
     "ignore:(?s).*support.remote.Killed:pytest.PytestUnhandledThreadExceptionWarning"
 )(Changes.TestCase)
-# A tenth of a second each, and there are many of them under the profile `thorough`.
-TestChanges.settings = settings(
-    max_examples=settings().max_examples * 3 // 10, stateful_step_count=15, deadline=None
-)
+# A tenth of a second each.
+TestChanges.settings = settings(max_examples=amount(15, 600), stateful_step_count=15, deadline=None)
 
 
 # --- larger ones, with every kind of value

@@ -55,11 +55,11 @@ class Change:
     """One change of one file.
 
     Attributes:
-        file: path of the file, from the root of the checkout.
-        start, end: the bytes that are replaced.
-        new: what replaces them.
-        kind: what the change is, as the table calls it.
-        first, last: the lines of the statement, by which its tests are found.
+        file: Path of the file, from the root of the checkout.
+        start, end: Range of the bytes that are replaced.
+        new: Replacement.
+        kind: Name of the operator, such as "comparison".
+        first, last: Lines of the statement, by which its tests are found.
     """
 
     file: str

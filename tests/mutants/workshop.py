@@ -70,8 +70,8 @@ class Outcome:
 
     Attributes:
         verdict: "killed", "timed out", "survived" or "not executed".
-        seconds: that it took, with its build.
-        by: the first test that failed.
+        seconds: Time of the build and the tests.
+        by: The first test that failed.
     """
 
     verdict: str
@@ -84,9 +84,9 @@ class Measured:
     """What the tests of one suite do without a change.
 
     Attributes:
-        seconds: of each test that passes.
-        names: of the tests by number; the first, "", stands for an import.
-        lines: which tests execute a line, by file and line, as numbers.
+        seconds: Time of each test that passes, by its name.
+        names: Names of the tests, by number; the first, "", stands for an import.
+        lines: Numbers of the tests that execute a line, by file and line.
     """
 
     seconds: Mapping[str, float]

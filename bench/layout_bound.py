@@ -36,14 +36,14 @@ MOST_READ = (1.4, 1.5, 1.6)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is appended to.
+    """A table, and what is appended to it.
 
     Attributes:
-        files: at first.
-        share: of these, that each append has.
-        appends: how many.
-        width: of a file's box, in times of a square's.
-        by_both: whether there is a limit for queries by both columns, too.
+        files: Number of files before the first append.
+        share: Files of each append, as a share of `files`.
+        appends: Number of appends.
+        width: Width of a file's box, relative to a perfect square's.
+        by_both: Whether queries by both columns are limited, too.
     """
 
     files: float

@@ -225,7 +225,7 @@ def test_a_file_that_is_cut_after_answers_were_checked(
 
 
 def test_a_file_that_is_damaged_while_slots_move(tmp_path: Path) -> None:
-    """Slots do not move any more, and all of them answer as before once the bytes are right."""
+    """Slots stop moving; once the bytes are right again, all of them answer as before."""
     records = numbered(4000)
     path = written(tmp_path / "x.sst", records, block_size=4000, compression="none")
     reader = Reader(path)

@@ -21,7 +21,7 @@ def serve(path: str) -> None:
         importlib.import_module(name)
     from lookupstore.cli import main
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children need no wait
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()

@@ -370,7 +370,7 @@ def test_nothing_is_taken_back_without_the_lock(tmp_path: Path) -> None:
 def test_deleted_files_are_on_disk_before_their_instant_is(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that came back after a power failure would be of an instant that nobody knows."""
+    """After a power failure, no deleted file may come back once its instant is gone."""
     table = partitioned(tmp_path / "t", version)
     table.commit("a-0", [row(1, "kept")], "p=1")
     dead = die_writing(table)

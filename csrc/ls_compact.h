@@ -21,6 +21,7 @@ enum {
     LS_COMPACT_SET,
     LS_COMPACT_MAP,
     LS_COMPACT_STRUCT,
+    LS_COMPACT_UUID,
 };
 
 /* Reads a size or a count. */
@@ -56,7 +57,7 @@ static inline uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) {
 }
 
 /* Reads the type of the next field of a struct, STOP at its end, and its id by that of the one
- * before. */
+ * before. Ids have 16 bits and may be below 0. */
 static inline ls_status ls_compact_field(const uint8_t **cursor, const uint8_t *end, int64_t *id,
                                          int *type) {
     if (*cursor >= end)
@@ -70,7 +71,7 @@ static inline ls_status ls_compact_field(const uint8_t **cursor, const uint8_t *
         *id += byte >> 4;
     else
         status = ls_compact_integer(cursor, end, id);
-    return status == LS_OK && (*id < 0 || *id > INT16_MAX) ? LS_BAD_HEADER : status;
+    return status == LS_OK && (*id < INT16_MIN || *id > INT16_MAX) ? LS_BAD_HEADER : status;
 }
 
 /* Reads the type and the number of the elements of a list; each has at least a byte. */
@@ -88,5 +89,9 @@ static inline ls_status ls_compact_list(const uint8_t **cursor, const uint8_t *e
     }
     return *count > (size_t)(end - *cursor) ? LS_TRUNCATED : LS_OK;
 }
+
+/* Passes over a value, of any type that Thrift has. `depth`: how deep structs, lists and maps in it
+ * may nest, itself included. A boolean here is an element of a list, which has a byte. */
+ls_status ls_compact_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);
 
 #endif

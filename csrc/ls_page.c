@@ -3,75 +3,8 @@
 
 #include <stdbool.h>
 
-/* A header nests three deep; what goes deeper is none. */
+/* Headers nest three deep; what goes deeper is none. */
 enum { MOST_DEPTH = 8 };
-
-static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);
-
-static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int depth) {
-    int64_t id = 0;
-    int type;
-    for (;;) {
-        ls_status status = ls_compact_field(cursor, end, &id, &type);
-        if (status != LS_OK || type == LS_COMPACT_STOP)
-            return status;
-        /* Of a field that is a boolean the type is the value. */
-        if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE)
-            status = skip(cursor, end, type, depth);
-        if (status != LS_OK)
-            return status;
-    }
-}
-
-static ls_status skip_list(const uint8_t **cursor, const uint8_t *end, int depth) {
-    int type;
-    uint64_t count;
-    ls_status status = ls_compact_list(cursor, end, &type, &count);
-    if (status != LS_OK)
-        return status;
-    for (uint64_t i = 0; i < count; i++) {
-        status = skip(cursor, end, type, depth);
-        if (status != LS_OK)
-            return status;
-    }
-    return LS_OK;
-}
-
-static ls_status skip_bytes(const uint8_t **cursor, const uint8_t *end, uint64_t size) {
-    if (size > (size_t)(end - *cursor))
-        return LS_TRUNCATED;
-    *cursor += size;
-    return LS_OK;
-}
-
-static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int depth) {
-    uint64_t value;
-    ls_status status;
-    if (depth == MOST_DEPTH)
-        return LS_BAD_HEADER;
-    switch (type) {
-    case LS_COMPACT_TRUE:
-    case LS_COMPACT_FALSE:
-    case LS_COMPACT_BYTE:
-        return skip_bytes(cursor, end, 1);
-    case LS_COMPACT_I16:
-    case LS_COMPACT_I32:
-    case LS_COMPACT_I64:
-        return ls_compact_varint(cursor, end, &value);
-    case LS_COMPACT_DOUBLE:
-        return skip_bytes(cursor, end, 8);
-    case LS_COMPACT_BINARY:
-        status = ls_compact_varint(cursor, end, &value);
-        return status == LS_OK ? skip_bytes(cursor, end, value) : status;
-    case LS_COMPACT_LIST:
-    case LS_COMPACT_SET:
-        return skip_list(cursor, end, depth + 1);
-    case LS_COMPACT_STRUCT:
-        return skip_struct(cursor, end, depth + 1);
-    default:
-        return LS_BAD_HEADER; /* no page has a map */
-    }
-}
 
 static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *value) {
     int64_t wide;
@@ -104,7 +37,7 @@ static ls_status read_numbers(const uint8_t **cursor, const uint8_t *end, int32_
             status = get_i32(cursor, end, places[id - 1]);
             seen |= 1u << (id - 1);
         } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
-            status = skip(cursor, end, type, 1);
+            status = ls_compact_skip(cursor, end, type, MOST_DEPTH - 1);
         }
         if (status != LS_OK)
             return status;
@@ -154,7 +87,7 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
             int32_t *const places[] = {&second.values, NULL, NULL, &second.encoding};
             status = read_numbers(cursor, end, places, 4);
         } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
-            status = skip(cursor, end, type, 0);
+            status = ls_compact_skip(cursor, end, type, MOST_DEPTH);
         }
         if (status != LS_OK)
             return status;

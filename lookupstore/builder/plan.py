@@ -146,7 +146,10 @@ def _check_column(schema: pa.Schema, name: str, argument: str) -> None:
     if count == 0:
         raise KeyError(f"{argument}: the source has no column {name!r}; it has {schema.names}")
     if count > 1:
-        raise ValueError(f"{argument}: the source has {count} columns named {name!r}; rename them")
+        raise ValueError(
+            f"{argument}: the source has {count} columns named {name!r}; rename them, or choose "
+            "the others with columns=[...]"
+        )
 
 
 def _keep_rule(on_duplicate: object) -> tuple[Keep, str | None]:

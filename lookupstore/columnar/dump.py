@@ -188,7 +188,9 @@ def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
     for number, group in enumerate(footer.groups):
         for i, chunk in enumerate(group.columns):
             bounds = metadata.row_group(number).column(i).statistics
-            has_bounds = bounds is not None and bounds.has_min_max
+            # Of bounds that are cut Arrow would read more than there is.
+            is_whole = chunk.has_bounds_of(footer.leaves[i].width)
+            has_bounds = bounds is not None and is_whole and bounds.has_min_max
             regions.append(
                 ColumnarRegion(
                     "column chunk",

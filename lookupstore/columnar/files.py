@@ -141,6 +141,7 @@ class ColumnarFiles(PlannedFiles):
         paths = given_paths(source)
         wanted = [*names, *(values or ())]
         found = find_source(paths)
+        everything = values is None and mode in ("value", "value_and_position")
         if is_table := isinstance(found, FoundTable):
             read = table_reader("hudi").table_files
             schema, sources = read(found.path, latest_partition=latest_partition)
@@ -149,7 +150,6 @@ class ColumnarFiles(PlannedFiles):
             sources = [file for file in sources if set(names) <= set(file.schema.names)]
         else:
             sources = source_files(found, latest_partition=latest_partition)
-            everything = values is None and mode in ("value", "value_and_position")
             schema = common_schema(
                 ((file.uri, file.schema) for file in sources), None if everything else wanted
             )
@@ -157,6 +157,12 @@ class ColumnarFiles(PlannedFiles):
         for name in wanted:
             if name not in schema.names:
                 raise KeyError(f"the files have no column {name!r}; {those}")
+        for name in schema.names if everything else wanted:
+            if schema.names.count(name) > 1:
+                raise ValueError(
+                    f"the files have several columns named {name!r}; rename them, or choose the "
+                    "others with columns=[...]"
+                )
         plans = [plan_lookup_file(file, names, values, mode, on_duplicate) for file in sources]
         self._start(
             uri=shown_path(paths[0]),

@@ -18,12 +18,14 @@ _MOST_BYTES = 128 << 20  # the format's own limit
 _INTEGERS = {"INT32": pa.int32(), "INT64": pa.int64()}
 
 
-def read_filter(file: pa.NativeFile, offset: int, nbytes: int) -> Filter | None:
-    """Read a Bloom filter of a row group; None if its kind is unknown.
+def read_filter(file: pa.NativeFile, offset: int, length: int | None, nbytes: int) -> Filter | None:
+    """Read a Bloom filter of a row group; None if its kind is unknown, or nobody knows its size.
 
     Args:
         file: the Parquet file.
         offset: of the filter, as the footer says.
+        length: of the filter and its header, as the footer says; None: it does not. A header that
+            says something else is wrong, or the footer is: of some bits, keys seem to be absent.
         nbytes: size of the file.
     """
     header: bytes = file.read_at(min(_MOST_HEADER, max(0, nbytes - offset)), offset)
@@ -31,6 +33,8 @@ def read_filter(file: pa.NativeFile, offset: int, nbytes: int) -> Filter | None:
     if size is None or header[at : at + len(_REST)] != _REST:
         return None
     start = offset + at + len(_REST)
+    if length is not None and length != start - offset + size:
+        return None
     if not 0 < size <= min(_MOST_BYTES, nbytes - start) or size % 32:
         return None
     return Filter("split-block-xxh64", file.read_at(size, start))

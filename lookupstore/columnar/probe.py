@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lookupstore.arrow.taking import take_rows
 from lookupstore.arrow.types import is_text
@@ -21,6 +20,7 @@ from lookupstore.columnar.key_ranges import column_number, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
+from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
@@ -46,7 +46,7 @@ class ParquetProbe:
         self._file = plan.source.open()
         with self._plan.source.reading():
             file, self._claims = look_at_claims(self._file, plan.columns, plan.source.uri)
-            self._parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+            self._parquet = ParquetRows(file, plan.source.uri)
         self._metadata = self._parquet.metadata
         self._column = self._first_key_column()
         self._filters: dict[int, Filter | None] = {}
@@ -158,10 +158,11 @@ class ParquetProbe:
         if number not in self._filters:
             # pyarrow before 22 does not say where filters are.
             offset = getattr(column, "bloom_filter_offset", None)
+            size = getattr(column, "bloom_filter_length", None)
             self._filters[number] = (
                 None
                 if offset is None
-                else read_filter(self._file, offset, self._plan.source.nbytes)
+                else read_filter(self._file, offset, size, self._plan.source.nbytes)
             )
         bloom = self._filters[number]
         return bloom is not None and none_of(bloom, wanted, column.physical_type)
@@ -190,7 +191,7 @@ class ParquetProbe:
         rows = 0
         with self._plan.source.reading():
             most = self._claims.rows_at_once(_BATCH_ROWS)
-            for batch in self._parquet.iter_batches(most, [number], stored):
+            for batch in self._parquet.batches(stored, [[number]], most):
                 rows += batch.num_rows
                 yield source.with_constants(batch, names)
         expected = self._metadata.row_group(number).num_rows

@@ -18,7 +18,8 @@ from pyarrow import fs, orc
 from lookupstore.columnar.key_ranges import Range, group_ranges
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.footer import read_footer
-from lookupstore.parquet.footer import footer_of
+from lookupstore.parquet.arrow_file import ParquetRows
+from lookupstore.parquet.footer import check_not_encrypted, footer_of
 from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import FoundFiles, format_of
 from lookupstore.storage.file_address import FileAddress
@@ -252,13 +253,14 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
 
 
 def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.FileMetaData]:
+    check_not_encrypted(tail, path)
     # Some of what may be wrong in it Arrow does not tell of: it ends the process.
     footer_of(tail[:-_PARQUET_END], path, nbytes - len(tail))
     try:
         # Not `metadata.schema`: the two hold each other, and all that a footer says, which may be
         # megabytes, until garbage is collected.
-        with pq.ParquetFile(pa.BufferReader(tail)) as file:
-            return file.schema_arrow, file.metadata
+        file = ParquetRows(pa.BufferReader(tail), path)
+        return file.schema, file.metadata
     except READ_ERRORS as error:
         raise CorruptionError(path, nbytes, "a parquet footer", error) from error
 

@@ -20,7 +20,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc._runs import greatest_byte, lengths_in
 from lookupstore.orc.footer import Footer, Stripe, StripeFooter, read_stripe_footer
-from lookupstore.parquet.claims import SMALL, Claims
+from lookupstore.parquet.claims import SMALL, Claims, too_large_error
 
 # How many stripes and values a small file may have.
 _MOST_STRIPES = 4096
@@ -59,22 +59,20 @@ def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> C
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: stripes contradict themselves, or would take more memory, or more time,
-            than a file of this size should.
+        CorruptionError: stripes contradict themselves.
+        FormatError: they would take more memory, or more time, than a file of this size should.
     """
     size = int(file.size())
     if size > SMALL:
         return Claims()
     stripes = [one for one in footer.stripes if one.rows]
     if len(stripes) > _MOST_STRIPES:
-        expected = f"at most {_MOST_STRIPES} stripes in so small a file"
-        raise CorruptionError(path, 0, expected, len(stripes))
+        raise too_large_error(path, size, f"{len(stripes):,} stripes")
     # Names may be those of nested columns, or have a dot of their own.
     heads = {part.encode() for name in names for part in (name, name.partition(".")[0])}
-    wanted = _below(footer, heads)
+    wanted = footer.below(heads)
     if footer.rows * (1 + len(wanted)) > _MOST_VALUES:
-        expected = f"at most {_MOST_VALUES} values in so small a file"
-        raise CorruptionError(path, 0, expected, f"{footer.rows} rows")
+        raise too_large_error(path, size, f"{footer.rows:,} rows")
     look = _Look(file, footer, path)
     groups, most = [], _Taken()
     for stripe in stripes:
@@ -83,19 +81,8 @@ def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> C
         most = most.or_more(taken)
     at_once = most.kept + most.row
     if at_once > _MOST_AT_ONCE:
-        expected = f"values of at most {_MOST_AT_ONCE} bytes in so small a file"
-        raise CorruptionError(path, 0, expected, f"{at_once} bytes")
+        raise too_large_error(path, size, f"values of {at_once:,} bytes")
     return Claims(most.row, tuple(groups))
-
-
-def _below(footer: Footer, names: Collection[bytes]) -> list[int]:
-    """Return the numbers of the types of some columns, in their order."""
-    root = footer.types[0]
-    taken = {at for at, name in zip(root.children, root.names, strict=False) if name in names}
-    for at, one in enumerate(footer.types):
-        if one.parent in taken:
-            taken.add(at)
-    return sorted(taken)
 
 
 @dataclass

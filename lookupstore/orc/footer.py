@@ -6,13 +6,21 @@ Source: ORC specification v1, File Tail and Stripes; orc_proto.proto.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.orc.chunks import LZO, MOST_BLOCK, NONE, ZSTD, Compression
-from lookupstore.orc.messages import Message, messages, number, numbers, read_message, texts
+from lookupstore.orc.messages import (
+    Message,
+    choice,
+    messages,
+    number,
+    numbers,
+    read_message,
+    texts,
+)
 
 # Most footers are shorter: one read brings one.
 _TAIL = 16 << 10
@@ -25,9 +33,10 @@ MOST_PRECISION = 38
 
 # Fields of PostScript.
 _FOOTER_BYTES, _COMPRESSION, _BLOCK, _METADATA_BYTES = 1, 2, 3, 5
-_DEFAULT_BLOCK = 256 << 10
-# Fields of Footer.
-_STRIPES, _TYPES, _ROWS = 3, 4, 6
+_DEFAULT_BLOCK, _BROTLI = 256 << 10, 6
+# Fields of Footer, of its Encryption, and of the variants of columns in this.
+_STRIPES, _TYPES, _ROWS, _WRITER, _ENCRYPTION = 3, 4, 6, 9, 10
+_VARIANTS, _ENCRYPTED_TYPE = 3, 1
 # Fields of Type.
 _KIND, _SUBTYPES, _NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
 # Fields of StripeInformation.
@@ -36,8 +45,13 @@ _OFFSET, _INDEX_BYTES, _DATA_BYTES, _STRIPE_FOOTER_BYTES, _STRIPE_ROWS = 1, 2, 3
 _STREAMS, _ENCODINGS, _TIMEZONE = 1, 2, 3
 _STREAM_KIND, _STREAM_COLUMN, _STREAM_BYTES = 1, 2, 3
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
+_ENCODINGS_KNOWN = range(4)
 
-STRING, BINARY, LIST, MAP, STRUCT, UNION, DECIMAL, VARCHAR, CHAR = 7, 8, 10, 11, 12, 13, 14, 16, 17
+STRING, BINARY, TIMESTAMP, LIST, MAP, STRUCT, UNION, DECIMAL = 7, 8, 9, 10, 11, 12, 13, 14
+VARCHAR, CHAR, INSTANT = 16, 17, 18
+#: The writer in Java, as ORC numbers them; the zone of stripes that name none, or this one.
+JAVA, UTC = 0, "UTC"
+_NAMES_OF_UTC = {b"", b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Z"}
 _LAST_KIND = 18
 _NESTED = {LIST: 1, MAP: 2, STRUCT: None, UNION: None}
 # It becomes a path below the folder of time zones.
@@ -78,20 +92,42 @@ class StripeFooter:
     Attributes:
         streams: offset and bytes of each, by its kind and the number of its type.
         encodings: kind, and size of a dictionary, of each type.
+        zone: in which the writer's clock was.
     """
 
     streams: dict[tuple[int, int], tuple[int, int]]
     encodings: list[tuple[int, int]]
+    zone: str
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The footer of a file: its types as a tree walked through in order, the root first."""
+    """The footer of a file.
+
+    Attributes:
+        compression: of all that is not the end of the file.
+        types: as a tree walked through in order, the root first.
+        stripes: in the order of rows.
+        rows: number of them.
+        writer: as ORC numbers programs.
+        encrypted: numbers of the types whose values are there for who has a key; others see masks.
+    """
 
     compression: Compression
     types: list[Kind]
     stripes: list[Stripe]
     rows: int
+    writer: int
+    encrypted: frozenset[int]
+
+    def below(self, names: Collection[bytes]) -> list[int]:
+        """Return the numbers of the types of some columns, in their order."""
+        root = self.types[0]
+        taken = {at for at, name in zip(root.children, root.names, strict=False) if name in names}
+        for at, one in enumerate(self.types):
+            if one.parent in taken:
+                taken.add(at)
+        return sorted(taken)
 
 
 def read_footer(stream: Any, path: str) -> Footer:
@@ -115,14 +151,13 @@ def read_footer(stream: Any, path: str) -> Footer:
         compression = Compression(kind, number(said, _BLOCK, default=_DEFAULT_BLOCK))
         if not 0 < nbytes <= end - number(said, _METADATA_BYTES):
             raise ValueError(f"a footer of {nbytes} bytes in a file of {size}")
-        if not NONE <= kind <= ZSTD:
-            raise ValueError(f"compression {kind}")
         if kind != NONE and not 0 < compression.block <= MOST_BLOCK:
             raise ValueError(f"compressed blocks of {compression.block} bytes")
     except ValueError as error:
         raise CorruptionError(path, max(0, end), "the end of an ORC file", error) from None
-    if kind == LZO:
-        raise FormatError(f"{path}: ORC compressed with LZO is not read; write it with zstd")
+    if kind == LZO or not NONE <= kind <= ZSTD:
+        name = {LZO: "LZO", _BROTLI: "Brotli"}.get(kind, f"codec {kind}")
+        raise FormatError(f"{path}: ORC compressed with {name} is not read; write it with zstd")
     start = end - nbytes
     stored = tail[start - size : end - size] if nbytes + size - end <= len(tail) else None
     if stored is None:
@@ -141,11 +176,17 @@ def read_footer(stream: Any, path: str) -> Footer:
             raise ValueError(f"stripes of {at} bytes before a footer at {start}")
         if sum(one.rows for one in stripes) != rows:
             raise ValueError(f"{rows} rows, and others in its stripes")
+        writer = number(footer, _WRITER)
+        encrypted = frozenset(
+            number(variant, _ENCRYPTED_TYPE)
+            for one in messages(footer, _ENCRYPTION)
+            for variant in messages(one, _VARIANTS)
+        )
     except ValueError as error:
         raise CorruptionError(path, start, "the footer of an ORC file", error) from None
     if any(one.kind > _LAST_KIND for one in types):
         raise FormatError(f"{path}: a column of a type of ORC that is not known")
-    return Footer(compression, types, stripes, rows)
+    return Footer(compression, types, stripes, rows, writer, encrypted)
 
 
 def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -> StripeFooter:
@@ -170,9 +211,10 @@ def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -
 
 def _stripe_footer(stored: bytes, footer: Footer, stripe: Stripe) -> StripeFooter:
     said = read_message(footer.compression.plain(stored, _MOST))
-    for zone in texts(said, _TIMEZONE):
-        if not _ZONE.fullmatch(zone):
-            raise ValueError(f"a time zone {zone[:100]!r}")
+    zones = texts(said, _TIMEZONE) or [b""]
+    for named in zones:
+        if named and not _ZONE.fullmatch(named):
+            raise ValueError(f"a time zone {named[:100]!r}")
     streams: dict[tuple[int, int], tuple[int, int]] = {}
     at, end = stripe.offset, stripe.offset + stripe.streams_bytes
     for one in messages(said, _STREAMS):
@@ -180,17 +222,18 @@ def _stripe_footer(stored: bytes, footer: Footer, stripe: Stripe) -> StripeFoote
         if nbytes > end - at:
             raise ValueError(f"a stream of {nbytes} bytes where {end - at} are left")
         if _STREAM_KIND in one:
-            which = number(one, _STREAM_KIND, bits=32), number(one, _STREAM_COLUMN, bits=32)
+            which = number(one, _STREAM_KIND), number(one, _STREAM_COLUMN, bits=32)
             # Of several, Arrow reads the first.
             streams.setdefault(which, (at, nbytes))
         at += nbytes
     encodings = [
-        (number(one, _ENCODING_KIND, bits=32), number(one, _DICTIONARY_SIZE, bits=32))
+        (choice(one, _ENCODING_KIND, _ENCODINGS_KNOWN), number(one, _DICTIONARY_SIZE, bits=32))
         for one in messages(said, _ENCODINGS)
     ]
     if len(encodings) != len(footer.types):
         raise ValueError(f"{len(encodings)} encodings of {len(footer.types)} types")
-    return StripeFooter(streams, encodings)
+    zone = UTC if zones[-1] in _NAMES_OF_UTC else zones[-1].decode()
+    return StripeFooter(streams, encodings, zone)
 
 
 def _stripe(message: Message) -> Stripe:

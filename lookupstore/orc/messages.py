@@ -58,6 +58,21 @@ def number(message: Message, field: int, *, default: int = 0, bits: int = 64) ->
     return value
 
 
+def choice(message: Message, field: int, known: range) -> int:
+    """Return the number of an enum; one that is not known is as none, which is the first.
+
+    Source: protobuf, proto2 language guide (unknown enum values).
+
+    Raises:
+        ValueError: it has several values, or another type.
+
+    >>> choice({1: [(1 << 64) - 1]}, 1, range(4))
+    0
+    """
+    value = number(message, field)
+    return value if value in known else known.start
+
+
 def numbers(message: Message, field: int) -> list[int]:
     """Return the numbers of a repeated field, each of 32 bits.
 

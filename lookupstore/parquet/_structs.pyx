@@ -21,7 +21,10 @@ cdef extern from "ls_compact.h":
         LS_COMPACT_DOUBLE
         LS_COMPACT_BINARY
         LS_COMPACT_LIST
+        LS_COMPACT_SET
+        LS_COMPACT_MAP
         LS_COMPACT_STRUCT
+        LS_COMPACT_UUID
     ls_status ls_compact_varint(
         const uint8_t **cursor, const uint8_t *end, uint64_t *value) noexcept nogil
     ls_status ls_compact_integer(
@@ -30,6 +33,8 @@ cdef extern from "ls_compact.h":
         const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) noexcept nogil
     ls_status ls_compact_list(
         const uint8_t **cursor, const uint8_t *end, int *type, uint64_t *count) noexcept nogil
+    ls_status ls_compact_skip(
+        const uint8_t **cursor, const uint8_t *end, int type, int depth) noexcept nogil
     uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) noexcept nogil
     uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
 
@@ -39,6 +44,14 @@ cdef enum:
     # Bytes of a field without its value, and of a number, at most.
     HEAD_BYTES = 11
     NUMBER_BYTES = 10
+    # Where extensions of any writer are, by parquet-format's BinaryProtocolExtensions.md: the id is
+    # 32767, in bytes that the compact protocol reads as -16384.
+    EXTENSION = 32767
+
+
+cdef inline bint is_of_no_footer(int kind):
+    """Return whether no field of any struct of Parquet is of a type of Thrift."""
+    return kind == LS_COMPACT_SET or kind == LS_COMPACT_MAP or kind == LS_COMPACT_UUID
 
 
 cdef class _Reader:
@@ -78,6 +91,12 @@ cdef class _Reader:
             self.check(ls_compact_field(&self.cursor, self.end, &field, &kind))
             if kind == LS_COMPACT_STOP:
                 return found
+            # What no version of Parquet has is passed over. An extension may repeat what the rest says,
+            # which would be wrong in another file.
+            if field <= 0 or field == EXTENSION or is_of_no_footer(kind):
+                if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
+                    self.check(ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth))
+                continue
             # Such a field has its value as its type; here a boolean has one type.
             if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
                 found[field] = LS_COMPACT_TRUE, kind == LS_COMPACT_TRUE

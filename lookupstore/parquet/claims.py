@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet._claims import chunk_claims
 from lookupstore.parquet.footer import MAGIC, ColumnChunk, Leaf, read_footer
 
@@ -65,8 +65,8 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: the footer is damaged, pages have no headers, or they would take more
-            memory than a file of this size should.
+        CorruptionError: the footer is damaged, or pages have no headers.
+        FormatError: pages would take more memory than a file of this size should.
     """
     size = int(stream.size())
     if size > SMALL:
@@ -84,7 +84,8 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
         for at, (chunk, leaf) in enumerate(zip(group.columns, footer.leaves, strict=True)):
             if chunk.path[0] not in wanted:
                 continue
-            pages, row, whole, lists = _of_chunk(data, path, chunk, leaf)
+            nbytes = min(chunk.nbytes + footer.forgotten_bytes, size - chunk.offset)
+            pages, row, whole, lists = _of_chunk(data, path, chunk, nbytes, leaf)
             total += whole
             before = most.get(at, (0, 0, 0))
             most[at] = max(pages, before[0]), max(row, before[1]), max(lists, before[2])
@@ -92,12 +93,27 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
     pages, row, lists = (sum(one[i] for one in most.values()) for i in range(3))
     for what, nbytes in (("pages", pages), ("lists", lists), ("values", row)):
         if nbytes > MOST_OF_SMALL:
-            expected = f"{what} of at most {MOST_OF_SMALL} bytes in so small a file"
-            raise CorruptionError(path, 0, expected, f"{nbytes} bytes")
+            raise too_large_error(path, size, f"{nbytes:,} bytes of {what}")
     return file, Claims(row, tuple(groups))
 
 
-def _of_chunk(data: bytes, path: str, chunk: ColumnChunk, leaf: Leaf) -> tuple[int, int, int, int]:
+def too_large_error(path: str, size: int, what: str) -> FormatError:
+    """Return the error for a small file that would take much memory.
+
+    Args:
+        path: of the file.
+        size: of it, in bytes.
+        what: it says that there is, with a number.
+    """
+    return FormatError(
+        f"{path}: a file of {size:,} bytes that has {what}, which may be damage; if it is meant "
+        "so, read it, and give its rows in place of the file"
+    )
+
+
+def _of_chunk(
+    data: bytes, path: str, chunk: ColumnChunk, nbytes: int, leaf: Leaf
+) -> tuple[int, int, int, int]:
     """Return bytes of the largest pages, a row, all rows, and all lists, each at most."""
     texts = not leaf.width
     known = chunk.has_known_codec
@@ -105,12 +121,14 @@ def _of_chunk(data: bytes, path: str, chunk: ColumnChunk, leaf: Leaf) -> tuple[i
         data,
         path,
         chunk.offset,
-        chunk.nbytes,
+        nbytes,
         values=chunk.rows,
         texts=texts and known,
         most=MOST_OF_SMALL,
         codec=None if not known or chunk.codec is None else pa.Codec(chunk.codec),
     )
+    if largest > MOST_OF_SMALL:
+        raise too_large_error(path, len(data), f"a page of {largest:,} bytes")
     if texts and not known:  # the dictionary can not be looked at
         longest = largest
     value = max(leaf.width, _VALUE) + longest

@@ -5,12 +5,13 @@ Source: parquet-format, parquet.thrift (FileMetaData, RowGroup, ColumnChunk, Col
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet.structs import (
     BINARY,
     BOOL,
@@ -27,10 +28,12 @@ from lookupstore.parquet.structs import (
 )
 
 MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
 _TAIL = 8
 
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY, _ORDERS = 2, 3, 4, 5, 6, 7
+_ENCRYPTION_ALGORITHM = 8
 # Field of ColumnOrder: values are ordered as their type says.
 _OF_TYPE = 1
 # Fields of SchemaElement, and its repetitions that are not once.
@@ -39,7 +42,7 @@ _OPTIONAL, _REPEATED = 1, 2
 # Fields of RowGroup.
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
 # Fields of ColumnChunk.
-_FILE_PATH, _CHUNK_OFFSET, _COLUMN = 1, 2, 3
+_FILE_PATH, _CHUNK_OFFSET, _COLUMN, _ENCRYPTION = 1, 2, 3, 8
 # Fields of ColumnMetaData.
 _TYPE, _PATH, _CODEC, _VALUES, _BYTES, _STORED = 1, 3, 4, 5, 6, 7
 _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
@@ -52,6 +55,9 @@ _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7
 _TEXT_BYTES, _REPETITION_LEVELS, _DEFINITION_LEVELS, _BYTE_ARRAY = 1, 2, 3, 6
 # Bytes of a value by its type; of a fixed-length one the schema says them, of text nobody does.
 _WIDTHS, _FIXED = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}, 7
+# Old writers left the header of the dictionary out of the bytes of a chunk: Arrow reads more.
+_BEFORE_SIZES_ARE_WHOLE, _FORGOTTEN = (1, 2, 9), 100
+_OLD_WRITER = re.compile(r"parquet-mr version (\d+)\.(\d+)\.(\d+)")
 _BOUNDS = (_OLD_GREATEST, _OLD_LEAST, _GREATEST, _LEAST)
 # Of a page, or of values in it.
 _DATA_PAGE, _PLAIN = 0, 0
@@ -65,6 +71,7 @@ CODECS: dict[int, str | None] = {
     6: "zstd",
     7: "lz4_raw",
 }
+_DECRYPT = "decrypt it, or read it with pyarrow and its keys, and give the table"
 # Arrow leaves out what is longer, too.
 _MOST_STATISTICS = 4096
 
@@ -180,6 +187,11 @@ class ColumnChunk:
             greatest_is_exact,
         )
 
+    def has_bounds_of(self, width: int) -> bool:
+        """Return whether no bound, new or old, has fewer bytes than a value."""
+        said: Struct = get(self.meta, _STATISTICS, STRUCT) or {}
+        return all(len(get(said, one, BINARY) or b"") >= width for one in _BOUNDS if one in said)
+
     def moved(self, offset: int) -> Struct:
         """Return the struct ColumnChunk of the same bytes, or of as many, at another place."""
         meta = dict(self.meta)
@@ -280,6 +292,16 @@ class Footer:
         return (get(self.meta, _CREATED_BY, BINARY) or b"").decode("utf-8", "replace")
 
     @property
+    def forgotten_bytes(self) -> int:
+        """Return how many bytes may be behind those that the footer says a chunk has.
+
+        Source: PARQUET-816; Arrow, parquet/file_reader.cc (kMaxDictHeaderSize).
+        """
+        found = _OLD_WRITER.match(self.created_by)
+        is_old = found and tuple(map(int, found.groups())) < _BEFORE_SIZES_ARE_WHOLE
+        return _FORGOTTEN if is_old else 0
+
+    @property
     def columns(self) -> list[Struct]:
         """Return the schema: SchemaElement after SchemaElement, without the root."""
         return items(self.meta, _SCHEMA, STRUCT)[1:]
@@ -297,11 +319,11 @@ class Footer:
             how = get(one, _REPETITION, I32)
             definition += how in (_OPTIONAL, _REPEATED)
             repetition += how == _REPEATED
-            children = get(one, _CHILDREN, I32) or 0
+            children, kind = get(one, _CHILDREN, I32) or 0, get(one, _KIND, I32)
             if children:
                 above.append((children, definition, repetition))
-            else:
-                name, kind = get(one, _NAME, BINARY) or b"", get(one, _KIND, I32)
+            elif kind is not None:  # what has no type is a group, if also of nothing
+                name = get(one, _NAME, BINARY) or b""
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
                 leaves.append(Leaf(name, kind, width, definition, repetition))
         return leaves
@@ -338,9 +360,11 @@ def read_footer(stream: Any, path: str) -> Footer:
 
     Raises:
         CorruptionError: there is none, or it speaks of bytes that are not there.
+        FormatError: the file is encrypted, or has columns in other files.
     """
     size = int(stream.size())
     tail = stream.read_at(_TAIL, size - _TAIL) if size >= _TAIL else b""
+    check_not_encrypted(tail, path)
     nbytes = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or nbytes > size - _TAIL - len(MAGIC):
         raise CorruptionError(path, max(0, size - _TAIL), "the end of a Parquet file", tail)
@@ -358,9 +382,19 @@ def read_footer(stream: Any, path: str) -> Footer:
     return footer
 
 
+def check_not_encrypted(tail: bytes, path: str) -> None:
+    """Raise FormatError if a file ends as one whose footer is encrypted.
+
+    Source: parquet-format, Encryption.md.
+    """
+    if tail.endswith(_ENCRYPTED_MAGIC):
+        raise FormatError(f"{path}: the file is encrypted; {_DECRYPT}")
+
+
 def footer_of(data: bytes, path: str, offset: int) -> Footer:
     """Return the footer that some bytes are; see `read_footer`."""
     meta = read_struct(data, path, offset)
+    _check_chunks_are_here(meta, path)
     try:
         groups = [
             RowGroup(
@@ -399,10 +433,9 @@ def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
     for chunk, leaf in zip(group.columns, leaves, strict=True):
         if chunk.rows < group.rows or (chunk.rows > group.rows and not leaf.repetition):
             return False
-        bounds: Struct = get(chunk.meta, _STATISTICS, STRUCT) or {}
-        for field in _BOUNDS:
-            if field in bounds and len(get(bounds, field, BINARY) or b"") < leaf.width:
-                return False
+        # Those of fixed-length values may be cut, and nobody asks Arrow for them.
+        if leaf.kind != _FIXED and not chunk.has_bounds_of(leaf.width):
+            return False
         sizes: Struct = get(chunk.meta, _SIZE_STATISTICS, STRUCT) or {}
         if _TEXT_BYTES in sizes and leaf.kind != _BYTE_ARRAY:
             return False
@@ -416,9 +449,20 @@ def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
     return True
 
 
+def _check_chunks_are_here(meta: Struct, path: str) -> None:
+    """Raise FormatError if there are column chunks that are encrypted, or in other files."""
+    is_encrypted = get(meta, _ENCRYPTION_ALGORITHM, STRUCT) is not None
+    for group in items(meta, _GROUPS, STRUCT):
+        for one in items(group, _COLUMNS, STRUCT):
+            if is_encrypted and get(one, _ENCRYPTION, STRUCT) is not None:
+                raise FormatError(f"{path}: columns of the file are encrypted; {_DECRYPT}")
+            if get(one, _FILE_PATH, BINARY):
+                raise FormatError(
+                    f"{path}: a summary of other Parquet files, which has no rows; give those files"
+                )
+
+
 def _chunk(struct: Struct) -> ColumnChunk:
-    if _FILE_PATH in struct:
-        raise ValueError("a column chunk in another file")
     chunk = ColumnChunk(get(struct, _COLUMN, STRUCT) or {})
     # What nobody can do without is asked for now, so that it is there later.
     if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0 or not chunk.path:

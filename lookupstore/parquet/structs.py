@@ -1,4 +1,6 @@
-"""Structs of the Thrift compact protocol, of any fields: what is not known stays as it is.
+"""Structs of the Thrift compact protocol, of any fields: those of newer versions stay as they are.
+
+Extensions of writers, and types of which Parquet has no field, are passed over.
 
 A struct is a dictionary from the id of a field to its type and value; a list is a pair of the type
 of its elements and these; text is bytes.

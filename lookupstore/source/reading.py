@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.orc.claims import claims_of, in_memory
-from lookupstore.orc.footer import Footer, read_footer, read_stripe_footer
+from lookupstore.orc.arrow_file import orc_batches
+from lookupstore.orc.footer import read_footer
+from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import SMALL, look_at_claims
+from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.storage.file_address import DISK_BYTES
 
 #: Bytes of rows that a store takes of a file that is small: repeated values make a few bytes
@@ -30,7 +30,6 @@ def read_file(
     *,
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
-    int96_unit: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -42,11 +41,32 @@ def read_file(
         path: of the file, for errors.
         page_bytes: how much of a column to read at a time; see `FileAddress`.
         groups: numbers of the row groups of Parquet that are read; None: all.
-        int96_unit: of timestamps of 96 bits in Parquet; None: nanoseconds.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path)
-    return _parquet_batches(file, names, path, page_bytes, groups, int96_unit)
+    return _parquet_batches(file, names, path, page_bytes, groups)
+
+
+def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
+    """Return the columns of a file, in the types that `read_file` gives.
+
+    Args:
+        file: the open file.
+        file_format: `parquet` or `orc`.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: its footer is damaged.
+        FormatError: it is encrypted, or of a kind that is not read.
+    """
+    if file_format == "orc":
+        read_footer(file, path)
+        schema = orc.ORCFile(file).schema
+    else:
+        read_parquet_footer(file, path)
+        schema = ParquetRows(file, path).schema
+    check_names(schema)
+    return schema.remove_metadata()
 
 
 def read_to_store(
@@ -75,12 +95,7 @@ def read_to_store(
 
 def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
     """Read all of a file, for the errors that that raises."""
-    if file_format == "orc":
-        read_footer(file, path)
-        names = orc.ORCFile(file).schema.names
-    else:
-        names = pq.ParquetFile(file).schema_arrow.names
-    for _ in read_file(file, file_format, names, path):
+    for _ in read_file(file, file_format, schema_of(file, file_format, path).names, path):
         continue
 
 
@@ -147,34 +162,24 @@ def _parquet_batches(
     path: str,
     page_bytes: int,
     groups: Sequence[int] | None,
-    int96_unit: str | None,
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
-    # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
-    reader = pq.ParquetFile(
-        file,
-        pre_buffer=False,
-        buffer_size=page_bytes,
-        page_checksum_verification=True,
-        coerce_int96_timestamp_unit=int96_unit,
-    )
+    reader = ParquetRows(file, path, page_bytes=page_bytes)
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
-    there = reader.schema_arrow.names
+    there = reader.schema.names
     present = [name for name in names if name in there]
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
     groups = range(metadata.num_row_groups) if groups is None else groups
     columns = present or there[:1]
-    kinds = [field.type for field in reader.schema_arrow if field.name in columns]
+    kinds = [field.type for field in reader.schema if field.name in columns]
     # Arrow reads many row groups at once, but does not put dictionaries inside of others together.
     alone = any(pa.types.is_nested(kind) and _has_dictionary(kind) for kind in kinds)
     parts = [[group] for group in groups] if alone else [[*groups]]
-    batches = itertools.chain.from_iterable(
-        reader.iter_batches(rows, part, columns=columns) for part in parts
-    )
+    batches = reader.batches(columns, parts, rows)
     if not present:
         return _without_columns(batches)
     return _counted(batches, sum(metadata.row_group(i).num_rows for i in groups), path)
@@ -189,42 +194,11 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 def _orc_batches(
     stream: pa.NativeFile, names: Sequence[str], path: str
 ) -> Iterator[pa.RecordBatch]:
-    file = in_memory(stream)
-    footer = read_footer(file, path)
-    reader = orc.ORCFile(file)
-    there = reader.schema.names
-    present = [name for name in names if name in there]
-    wanted = present or there[:1]
-    rows = claims_of(file, footer, wanted, path).rows_at_once(footer.rows)
-    if rows < footer.rows:
-        batches = _few_rows_of_orc(file, wanted, rows)
-    else:
-        batches = _stripes(reader, file, footer, wanted, path)
-    return _counted(batches, footer.rows, path) if present else _without_columns(batches)
-
-
-def _stripes(
-    reader: orc.ORCFile, file: pa.NativeFile, footer: Footer, names: Sequence[str], path: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield columns of a file, stripe by stripe."""
-    for number, stripe in enumerate(footer.stripes):
-        if stripe.rows:
-            # Arrow opens the time zone that it names, wherever that is.
-            read_stripe_footer(file, footer, stripe, path)
-            yield reader.read_stripe(number, columns=names)
-
-
-def _few_rows_of_orc(
-    file: pa.NativeFile, names: Sequence[str], rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield columns of a file, a few rows at a time, which only a dataset does."""
-    # Imported here: it imports pandas.
-    import pyarrow.dataset as ds
-
-    fragment = ds.OrcFileFormat().make_fragment(file)
-    yield from fragment.to_batches(
-        columns=list(names), batch_size=rows, batch_readahead=0, use_threads=False
-    )
+    batches, rows = orc_batches(stream, names, path)
+    there = orc.ORCFile(stream).schema.names
+    if set(names).isdisjoint(there):
+        return _without_columns(batches)
+    return _counted(batches, rows, path)
 
 
 def _counted(batches: Iterable[pa.RecordBatch], rows: int, path: str) -> Iterator[pa.RecordBatch]:

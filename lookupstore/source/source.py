@@ -25,7 +25,7 @@ from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, i
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
-from lookupstore.source.reading import check_names, fitted, read_to_store
+from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
     FORMATS,
@@ -341,25 +341,17 @@ def _object_source(file: Any) -> Source:
 
 def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
     """Return an open file of Parquet or ORC as a source."""
-    import pyarrow.parquet as pq
-    from pyarrow import orc
-
     arrows = pa.PythonFile(file, mode="r")
     what = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
     with reading(shown, what, local=True):
-        if file_format == "orc":
-            read_footer(arrows, shown)
-            schema = orc.ORCFile(arrows).schema
-        else:
-            schema = pq.ParquetFile(arrows).schema_arrow
-        check_names(schema)
+        schema = schema_of(arrows, file_format, shown)
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         batches = read_to_store(arrows, file_format, columns, shown)
         for batch in _each(batches, lambda: reading(shown, what, local=True)):
             yield batch.select(list(columns))
 
-    return Source(schema.remove_metadata(), f"{shown} ({what[2:].strip()})", select, lambda: None)
+    return Source(schema, f"{shown} ({what[2:].strip()})", select, lambda: None)
 
 
 def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Source:
@@ -468,20 +460,19 @@ def _files_source(paths: Sequence[Path]) -> Source:
     datasets = []
     for one in found:
         address = FileAddress.on(one.filesystem, one.files[0])
-        with _reading(address, file_format):  # whose columns are the source's
-            if file_format == "orc":
-                _orc_rows(address)
-            datasets.append(
-                ds.dataset(
-                    one.files,
-                    format=file_format,
-                    filesystem=one.filesystem,
-                    partitioning=None if one.base is None else "hive",
-                    partition_base_dir=one.base,
-                )
+        with _reading(address, file_format):
+            with address.open() as file:  # whose columns are the source's
+                stored = schema_of(file, file_format, address.shown)
+            options = ds.FileSystemFactoryOptions(
+                partition_base_dir=one.base,
+                partitioning=None if one.base is None else ds.HivePartitioning.discover(),
             )
-            check_names(datasets[-1].schema)
-    schema = datasets[0].schema.remove_metadata()
+            form = ds.OrcFileFormat() if file_format == "orc" else ds.ParquetFileFormat()
+            factory = ds.FileSystemDatasetFactory(one.filesystem, one.files, form, options)
+            folders = factory.inspect(fragments=0)
+            fields = [field for field in stored if field.name not in folders.names]
+            datasets.append(factory.finish(pa.schema([*fields, *folders])))
+    schema = datasets[0].schema
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])

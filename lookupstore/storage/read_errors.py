@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.storage.uris import hide_urls
 
 #: What Arrow raises while it reads a file, whatever the reason: also of names that are not text,
@@ -33,6 +33,7 @@ def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> I
 
     Raises:
         CorruptionError: its bytes are wrong.
+        FormatError: it has something that Arrow does not read.
         StaleStoreError: it is gone, and that means something.
         OSError: it could not be read; or it is remote, and nobody knows which of the two it is.
 
@@ -58,6 +59,11 @@ def read_error(
     """Return what one of `READ_ERRORS` means, `error` itself if it says so; see `reading`."""
     if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # of Arrow's kind, and of no file
         return error
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return FormatError(
+            f"{where}: {what} that Arrow does not read: {hide_urls(str(error))}; choose other "
+            "columns, or give its rows as another program reads them"
+        )
     if isinstance(error, OSError):
         if isinstance(error, FileNotFoundError) and gone is not None:
             return StaleStoreError(f"{where}: {gone}")

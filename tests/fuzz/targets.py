@@ -407,7 +407,7 @@ def bloom_filters(folder: Path) -> Input:
             return _answers([lambda: BloomFilter.from_text(text, kind, "f").test(keys)])
         if rng.random() < 0.2:
             data = changed_bytes(header + bytes(32), rng)
-            return _answers([lambda: read_filter(pa.BufferReader(data), 0, len(data))])
+            return _answers([lambda: read_filter(pa.BufferReader(data), 0, None, len(data))])
         data = bytearray(stored[kind])
         for _ in range(rng.choice([1, 1, 2, 4])):
             # The head of a filter says how to read it.

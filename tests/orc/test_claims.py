@@ -143,21 +143,21 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a dictionary of a text of 1.5 GB": (
         lambda: dictionary(1, same(3 << 29, 1)),
-        "at most 134217728 bytes in so small a file, found 3221225520",
+        "has values of 3,221,225,520 bytes",
     ),
     "texts of 1 GB": (
         lambda: of_texts(stripe(3, (LENGTH, 2, same(1 << 30, 3)), (DATA, 2, b"abc"))),
-        "at most 134217728 bytes in so small a file, found 1073741856",
+        "has values of 1,073,741,856 bytes",
     ),
     "texts of 150 MB that are there": (
         lambda: of_texts(
             stripe(2, (LENGTH, 2, same(150 * MB, 2)), (DATA, 2, bytes(300 * MB))), compression=ZSTD
         ),
-        "at most 134217728 bytes",
+        "has values of ",
     ),
     "a list of 268 million numbers": (
         lambda: of_lists(1, 1 << 28, same(0, 1000)),
-        "at most 134217728 bytes in so small a file, found 53687091",
+        "has values of 5,368,709,152 bytes",
     ),
     "lists of 16 million nulls": (
         lambda: OrcFile(
@@ -166,7 +166,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
                     (DATA, 3, b""))],
             compression=ZSTD,
         ).to_bytes(),
-        "at most 134217728 bytes",
+        "has values of ",
     ),
     "a footer of 100 MB": (
         lambda: of_types(
@@ -177,13 +177,13 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a trillion rows": (
         lambda: of_numbers(stripe(1 << 40, (DATA, 2, same(0, 3)))),
-        "at most 268435456 values in so small a file, found 1099511627776 rows",
+        "has 1,099,511,627,776 rows",
     ),
     "a billion rows of nulls": (
         lambda: of_numbers(
             stripe(1 << 30, (PRESENT, 2, nothing(1 << 30)), (DATA, 2, b"")), compression=ZSTD
         ),
-        "at most 268435456 values",
+        "has ",
     ),
     "a dictionary whose size wraps around": (
         lambda: dictionary((1 << 32) - 1, same(1, 3)),
@@ -222,7 +222,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: OrcFile(
             keyed(Kind(LONG)), [stripe(1, (DATA, 2, same(0, 1)))] * 6000, compression=ZSTD
         ).to_bytes(),
-        "at most 4096 stripes",
+        " stripes, which may be damage",
     ),
     "stripes that lie on each other": (
         lambda: of_numbers(stripe(3, (DATA, 2, same(0, 3))), rows=6, footer=[
@@ -242,7 +242,7 @@ from pathlib import Path
 import pyarrow as pa
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import CorruptionError, DiskQuotaError
+from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
 from lookupstore.source.reading import check_file
 
 def memory():
@@ -264,6 +264,8 @@ for path in map(str, sorted(Path(sys.argv[1]).glob("*.orc"))):
             print("an answer")
         except CorruptionError as error:
             assert error.path == path
+            print(str(error).removeprefix(path + ": "))
+        except FormatError as error:
             print(str(error).removeprefix(path + ": "))
         except DiskQuotaError:
             print("no room")
@@ -392,7 +394,7 @@ def test_what_is_not_read_may_be_anything(tmp_path: Path) -> None:
     path = tmp_path / "f.orc"
     path.write_bytes(HOSTILE["texts of 1 GB"][0]())
     lookupstore.build(path, tmp_path / "store", key="k", columns=[]).close()
-    with pytest.raises(CorruptionError, match="at most 134217728 bytes"):
+    with pytest.raises(FormatError, match="has values of 1,073,741,8"):
         lookupstore.build(path, tmp_path / "other", key="k")
     assert read(path.read_bytes(), ["k"])["k"].to_pylist() == [0, 1, 2]
 
@@ -404,7 +406,7 @@ def test_a_name_with_a_dot_is_looked_at() -> None:
         [Stripe(1, [(LENGTH, 2, same(1 << 30, 1)), (DATA, 2, b"")], [(DIRECT, 0)] * 3)],
     ).to_bytes()
     for name in ("a", "a.b"):
-        with pytest.raises(CorruptionError, match="at most 134217728 bytes"):
+        with pytest.raises(FormatError, match="has values of 1,073,741,8"):
             claims_in(data, [name])
     assert claims_in(data, ["b"]).row == 0
 

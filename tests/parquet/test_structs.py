@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.footers import footer_in, with_footer
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
 from lookupstore.parquet.structs import (
     BINARY,
@@ -53,10 +53,10 @@ def file_of(rows: pa.Table, **how: Any) -> bytes:
     return sink.getvalue()
 
 
-def footer_or_error(data: bytes) -> Footer | CorruptionError:
+def footer_or_error(data: bytes) -> Footer | CorruptionError | FormatError:
     try:
         return read_footer(pa.BufferReader(data), "broken")
-    except CorruptionError as error:
+    except (CorruptionError, FormatError) as error:
         return error
 
 
@@ -157,10 +157,10 @@ def test_levels_are_those_that_arrow_knows() -> None:
         ("number", 16, (STRUCT, {2: (LIST, (I64, [2, 1]))})),
         ("number", 16, (STRUCT, {3: (LIST, (I64, [2]))})),
         ("text", 16, (STRUCT, {3: (LIST, (I32, [2, 1, 0]))})),
-        # Bounds that are shorter than a value: of 4 bytes, 8, 4 that the schema says, and one bit.
+        # Bounds that are shorter than a value: of 4 bytes, 8, and one bit.
         *[
             (name, 12, (STRUCT, {field: (BINARY, b"\1\0\0\0\0\0\0"[:short])}))
-            for name, short in (("number", 3), ("when", 7), ("price", 3), ("flag", 0))
+            for name, short in (("number", 3), ("when", 7), ("flag", 0))
             for field in (1, 2, 5, 6)
         ],
     ],
@@ -173,6 +173,16 @@ def test_chunks_at_which_arrow_ends_the_process(name: str, field: int, value: An
         assert isinstance(found, CorruptionError) == bool(changed)
     assert isinstance(found, CorruptionError)
     assert found.expected == "column chunks as the schema has them"
+
+
+@pytest.mark.parametrize("field", [1, 2, 5, 6])
+def test_bounds_of_fixed_length_values_may_be_cut(field: int) -> None:
+    cut = {12: (STRUCT, {field: (BINARY, b"\1\0\0")})}
+    made = with_footer(file_of(ROWS), lambda _, path: cut if path[0] == "price" else {})
+    footer = read_footer(pa.BufferReader(made), "f")
+    (chunk,) = [one for one in footer.groups[0].columns if one.path == ("price",)]
+    assert not chunk.has_bounds_of(4)
+    assert pq.read_table(io.BytesIO(made)).equals(ROWS)
 
 
 def test_bounds_as_wide_as_values_are_taken() -> None:
@@ -211,8 +221,8 @@ def test_bytes_that_are_no_footer_are_told(seed: int) -> None:
         for _ in range(chosen.randint(1, 4)):
             changed[-chosen.randint(1, length)] = chosen.randrange(256)
         found = footer_or_error(bytes(changed))
-        if isinstance(found, CorruptionError):
-            assert found.path == "broken"
+        if isinstance(found, (CorruptionError, FormatError)):
+            assert str(found).startswith("broken: ")
             refused += 1
             continue
         for group in found.groups:
@@ -251,7 +261,7 @@ def any_value(kind: int, chosen: random.Random, depth: int) -> Any:
 
 
 def any_struct(chosen: random.Random, depth: int = 0) -> Struct:
-    fields = [*chosen.sample(range(1, 40), chosen.randint(0, 9)), chosen.choice([300, 32767])]
+    fields = [*chosen.sample(range(1, 40), chosen.randint(0, 9)), chosen.choice([300, 32766])]
     found: Struct = {}
     for field in sorted(fields):
         kind = chosen.choice(KINDS[: 6 if depth > 3 else None])
@@ -285,9 +295,11 @@ def test_any_struct_comes_back(seed: int) -> None:
         (b"\x15\x80\x80\x80\x80\x10\x00", "2147483648 in a narrower integer"),
         (b"\x14\x80\x80\x04\x00", "32768 in a narrower integer"),
         (b"\x18\x02a", "2 bytes at 2: 1 are left"),
-        (b"\x05\xff\xff\x7f\x02\x00", "other bytes"),  # a field of a number that none has
+        (b"\x05\x81\x80\x04\x02\x00", "other bytes"),  # field -32,769
         (b"\x05\x80\x80\x08\x02\x00", "other bytes"),  # field 65,536
-        (b"\x1b\x00\x00", "of type 11"),  # a map
+        (b"\x1e\x00\x00", "of type 14"),  # there is none
+        (b"\x1b\x05\x88\x00", "other bytes"),  # a map of five pairs in a byte
+        (b"\x1a\x3c" + b"\x2c" * 20, "other bytes"),  # a set of structs without end
         (b"\x19\x10", "other bytes"),  # a list of one that is not there
         (b"\x17\x00\x00", "8 bytes at 1: 2 are left"),
     ],
@@ -296,6 +308,28 @@ def test_bytes_that_are_no_struct(data: bytes, said: str) -> None:
     with pytest.raises(CorruptionError, match=said) as error:
         read_struct(data, "f", 7)
     assert (error.value.path, error.value.offset) == ("f", 7)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x08\xff\xff\x01\x03abc",  # Databricks' extension: text, its id as parquet-format has it
+        b"\x08\xfe\xff\x03\x03abc",  # the same field by the protocol's own count
+        b"\x2a\x25\x02\x04",  # a set of two numbers
+        b"\x2b\x02\x85\x01a\x02\x01b\x04",  # a map of two texts to numbers
+        b"\x2b\x00",  # a map of nothing
+        b"\x2d" + bytes(range(16)),  # a UUID
+        b"\x0c\xff\xff\x01\x15\x02\x2b\x01\xcb\x00\x00\x00",  # structs and maps in each other
+    ],
+)
+def test_what_no_version_of_parquet_has_is_passed_over(value: bytes) -> None:
+    """Fields of other types, and extensions, wherever they are among the others."""
+    assert read_struct(b"\x15\x02" + value + b"\x00", "f", 0) == {1: (I32, 1)}
+    nested = b"\x1c\x15\x02" + value + b"\x00" + b"\x00"
+    assert read_struct(nested, "f", 0) == {1: (STRUCT, {1: (I32, 1)})}
+    for short in range(2, len(value) + 2):
+        with pytest.raises(CorruptionError, match="a Thrift struct"):
+            read_struct((b"\x15\x02" + value)[:short], "f", 0)
 
 
 def test_a_list_of_booleans_by_either_type() -> None:

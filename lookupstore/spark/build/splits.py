@@ -19,12 +19,13 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.errors import LookupStoreError
+from lookupstore.parquet.arrow_file import ParquetRows
+from lookupstore.parquet.footer import read_footer
 from lookupstore.source.reading import check_names, read_file
 from lookupstore.source.search import FoundFiles, format_of
 from lookupstore.spark.jobs import parallelism
@@ -62,8 +63,6 @@ _CALENDARS = (
 _OLD_CALENDARS = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 _WRITER, _TODAYS_WRITER = b"org.apache.spark.version", b"3.1.0"
 _TIMES = re.compile("date|timestamp")
-# As Spark writes timestamps by default, and reads them: as instants, in microseconds.
-_INT96, _INSTANT = "INT96", pa.timestamp("us", "UTC")
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +109,6 @@ class Split:
                     self.path,
                     page_bytes=address.page_bytes,
                     groups=self.groups,
-                    int96_unit=_INSTANT.unit,
                 )
             while True:
                 # Around each read alone: what is done with a batch is not the file's fault.
@@ -220,10 +218,11 @@ def _footer(path: str) -> _Footer:
     address = _address(path)
     try:
         with address.reading(_WHAT), address.open() as file:
-            opened = pq.ParquetFile(file, coerce_int96_timestamp_unit=_INSTANT.unit)
+            read_footer(file, path)
+            opened = ParquetRows(file, path)
             metadata = opened.metadata
             groups = map(metadata.row_group, range(metadata.num_row_groups))
-            schema = _with_instants(opened.schema_arrow, metadata.schema)
+            schema = opened.schema
             check_names(schema)
             return _Footer(
                 file.size(),
@@ -234,15 +233,6 @@ def _footer(path: str) -> _Footer:
             )
     except (*READ_ERRORS, LookupStoreError) as error:  # Spark may know, or says it
         raise _ForSparkError(str(error)) from None
-
-
-def _with_instants(schema: pa.Schema, columns: pq.ParquetSchema) -> pa.Schema:
-    """Return the schema with timestamps of 96 bits as instants, which they are to Spark."""
-    for column in map(columns.column, range(len(columns))):
-        at = schema.get_field_index(column.path)
-        if column.physical_type == _INT96 and at >= 0:
-            schema = schema.set(at, schema.field(at).with_type(_INSTANT))
-    return schema
 
 
 def _digest(file: pa.NativeFile) -> int:

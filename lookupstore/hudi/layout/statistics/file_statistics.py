@@ -222,7 +222,8 @@ def _of_footer(
         nulls += said.nulls
         if said.nulls == group.rows:
             continue
-        if said.least is None or said.greatest is None:
+        is_whole = chunk.has_bounds_of(footer.leaves[at].width)
+        if said.least is None or said.greatest is None or not is_whole:
             return None
         for values, value in ((least, said.least), (greatest, said.greatest)):
             read = convert.value(value)

@@ -34,6 +34,8 @@ _TO_SPARK = dict(_SIMPLE)
 _TO_ARROW = {type(spark): arrow for arrow, spark in _SIMPLE}
 # Spark 4.1 and later have times, and refuse most queries with them unless this says otherwise.
 TIME_SETTING = "spark.sql.timeType.enabled"
+# The collation of strings that are compared as bytes, which is Spark's default.
+_BINARY = "UTF8_BINARY"
 # The widest decimal of Spark, and of Arrow's decimal128.
 _MAX_PRECISION = 38
 
@@ -100,7 +102,7 @@ def arrow_schema(schema: sql.StructType) -> pa.Schema:
     """Return the Arrow form of a Spark schema, with zoned timestamps in UTC.
 
     Raises:
-        TypeError: a column of a type that Spark does not give to Arrow.
+        TypeError: a column of a type that Spark does not give to Arrow, or text of a collation.
 
     >>> arrow_schema(sql.StructType().add("id", "long", nullable=False))
     id: int64 not null
@@ -209,6 +211,13 @@ def _arrow_type(kind: sql.DataType, column: str) -> pa.DataType:
         return _arrow_type(kind.sqlType(), column)
     if hasattr(sql, "TimeType") and isinstance(kind, sql.TimeType):
         return pa.time64("ns")
+    # Equality and order of a store are those of bytes. Collations came with Spark 4.0.
+    collation = getattr(kind, "collation", _BINARY)
+    if collation != _BINARY:
+        raise TypeError(
+            f"column {column!r} is {kind.simpleString()}: texts that are equal by {collation} may "
+            f"be different keys here; give F.collate({column!r}, {_BINARY!r}), or leave it out"
+        )
     if type(kind) not in _TO_ARROW:
         raise TypeError(
             f"column {column!r} is {kind.simpleString()}, which Spark cannot give to Arrow; "

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.keys.joins import HOWS
-from lookupstore.spark import LookupMetrics, lookup_join
+from lookupstore.spark import LookupMetrics, build_store, lookup_join
 
 pytestmark = [
     pytest.mark.spark,
@@ -130,3 +130,47 @@ def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
     pq.write_table(pa.table({"user": [1, 2], "v": [1, 1]}), copy)
     with pytest.raises(PythonException, match=r"StaleStoreError: .*rewritten since the files"):
         planned.collect()
+
+
+def test_timestamps_of_96_bits_are_those_that_spark_shows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "times")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        dim = spark.sql(
+            "SELECT id, timestamp('2020-01-01 10:00:00') + make_interval(id * 3000) AS at "
+            "FROM range(3)"
+        )
+        dim.repartition(1).write.parquet(path)
+        facts = spark.range(4)
+        shown = ["id", "cast(at AS string) AS at"]
+        wanted = rows_of(facts.join(spark.read.parquet(path), "id", "left").selectExpr(*shown))
+        assert wanted[0] == (0, "2020-01-01 10:00:00")
+        assert wanted[2] == (2, "8020-01-01 10:00:00")
+        assert rows_of(lookup_join(facts, path, "id").selectExpr(*shown)) == wanted
+        found = lookup_join(dim, path, "at", columns=["id"], prefix="found_")
+        assert rows_of(found.selectExpr("id", "found_id")) == [(0, 0), (1, 1), (2, 2)]
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_text_of_a_collation_is_no_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark finds `ABC` at `abc`; a store compares bytes."""
+    pq.write_table(pa.table({"k": ["abc"], "v": [1]}), tmp_path / "f.parquet")
+    facts = spark.sql("SELECT 'ABC' COLLATE UTF8_LCASE AS k, 'x' COLLATE UNICODE AS other")
+    for action in (
+        lambda: lookup_join(facts, str(tmp_path), "k"),
+        lambda: build_store(facts.select("k"), str(tmp_path / "s"), key="k"),
+        lambda: build_store(
+            facts.selectExpr("1 AS id", "array(k) AS k"), str(tmp_path / "s"), key="id"
+        ),
+    ):
+        with pytest.raises(TypeError, match=r"UTF8_LCASE.*F\.collate\(.*'UTF8_BINARY'\)"):
+            action()
+    plain = facts.select(F.collate("k", "UTF8_BINARY").alias("k"), "other")
+    got = lookup_join(plain, str(tmp_path), "k")
+    assert rows_of(got) == [("ABC", "x", None)]
+    assert got.schema["other"].dataType == facts.schema["other"].dataType

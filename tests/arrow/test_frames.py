@@ -200,3 +200,9 @@ def test_lists_of_text_from_polars_in_pandas(tmp_path: Path) -> None:
             assert joined[joined["k"] == 1]["name"].tolist() == ["x"]
         mapped = store.join({"k": np.array([1, 3])}, on="k")["tags"]
         assert [list(one) for one in mapped] == [["a", "b"], []]
+
+
+def test_an_index_that_arrow_does_not_have(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"k": [1]}, index=pd.Index([object()], name="at"))
+    with pytest.raises(TypeError, match=r"source: pandas gives no Arrow table: .*object"):
+        lookupstore.build(frame, tmp_path / "s", key="k")

@@ -139,6 +139,16 @@ def test_pandas_whose_index_is_the_key(planes: tuple[Lookups, pa.Table], seed: i
     )
 
 
+def test_polars_looks_up_only_what_a_filter_of_facts_leaves(
+    planes: tuple[Lookups, pa.Table], seed: int
+) -> None:
+    lookups, _ = planes
+    lazy = lookups.join(pl.DataFrame(flights_of(seed)).lazy(), {"plane": "id"}, columns=["seats"])
+    plan = lazy.filter(pl.col("row") == 3).explain()
+    # The plan is a tree with its root first: the filter is below the lookup.
+    assert plan.index("python_udf") < plan.index("FILTER"), plan
+
+
 @pytest.mark.parametrize("how", HOWS)
 def test_polars(planes: tuple[Lookups, pa.Table], seed: int, how: How) -> None:
     lookups, table = planes

@@ -119,6 +119,8 @@ def test_numbers_in_properties(tmp_path: Path) -> None:
     with Reader(path) as reader:
         properties = pack_properties(reader.info())
     assert unpack_properties(properties)["num_records"] == 1
+    most = unpack_properties({**properties, b"records": b"9" * 18})
+    assert most["num_records"] == 10**18 - 1
     for wrong in (b"9" * 19, b"1" * 5000, b"-1", b"", "²".encode()):
         with pytest.raises(ValueError, match=r"property records is .*, not a number"):
             unpack_properties({**properties, b"records": wrong})

@@ -126,8 +126,8 @@ static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type) {
 /* Reads a number of exactly this type; of another one it becomes LS_NO_NUMBER. */
 static ls_status read_number(const uint8_t **cursor, const uint8_t *end, int type, int wanted,
                              int64_t *value) {
-    ls_status status = type == wanted ? read_integer(cursor, end, type, value)
-                                      : skip(cursor, end, type);
+    ls_status status =
+        type == wanted ? read_integer(cursor, end, type, value) : skip(cursor, end, type);
     if (type != wanted)
         *value = LS_NO_NUMBER;
     else if (*value == LS_NO_NUMBER) /* no less impossible */
@@ -143,9 +143,8 @@ static ls_status read_path(const uint8_t **cursor, const uint8_t *end, int type,
         return skip(cursor, end, type);
     ls_status status = ls_compact_list(cursor, end, &items, &count);
     for (uint64_t i = 0; status == LS_OK && i < count; i++)
-        status = items == LS_COMPACT_BINARY
-                     ? read_bytes(cursor, end, name)
-                     : ls_footer_skip(cursor, end, items, 0, MOST_DEPTH);
+        status = items == LS_COMPACT_BINARY ? read_bytes(cursor, end, name)
+                                            : ls_footer_skip(cursor, end, items, 0, MOST_DEPTH);
     return status;
 }
 
@@ -330,10 +329,10 @@ typedef struct {
     int64_t fewest_nested;
 } value_counts;
 
-static ls_footer_fault read_chunks(const uint8_t *start, const uint8_t **cursor,
-                                   const uint8_t *end, const ls_footer_leaf *leaves, size_t count,
-                                   int64_t from, int64_t to, ls_footer_group *group,
-                                   value_counts *counts, uint32_t *places, size_t *chunk) {
+static ls_footer_fault read_chunks(const uint8_t *start, const uint8_t **cursor, const uint8_t *end,
+                                   const ls_footer_leaf *leaves, size_t count, int64_t from,
+                                   int64_t to, ls_footer_group *group, value_counts *counts,
+                                   uint32_t *places, size_t *chunk) {
     ls_footer_fault fault = LS_FOOTER_OK;
     for (size_t i = 0; i < count; i++) {
         column_claims claims;
@@ -366,8 +365,7 @@ static ls_footer_fault read_chunks(const uint8_t *start, const uint8_t **cursor,
     return fault;
 }
 
-ls_status ls_footer_groups(const uint8_t **cursor, const uint8_t *end, int type,
-                           uint64_t *count) {
+ls_status ls_footer_groups(const uint8_t **cursor, const uint8_t *end, int type, uint64_t *count) {
     int items;
     *count = 0;
     if (type != LS_COMPACT_LIST)

@@ -26,16 +26,15 @@ typedef struct {
 typedef enum {
     LS_FOOTER_OK,
     LS_FOOTER_BYTES,     /* not Thrift */
-    LS_FOOTER_LACKS,     /* a row group without rows, or a chunk without offset, sizes or a path */
+    LS_FOOTER_LACKS, /* a row group without rows, or a chunk without offset, sizes or a path */
     LS_FOOTER_ELSEWHERE, /* a chunk in another file */
-    LS_FOOTER_OTHERS,    /* chunks are not those of the schema */
-    LS_FOOTER_OUTSIDE,   /* a chunk is not between `from` and `to` */
+    LS_FOOTER_OTHERS, /* chunks are not those of the schema */
+    LS_FOOTER_OUTSIDE, /* a chunk is not between `from` and `to` */
 } ls_footer_fault;
 
 /* Moves behind the value of a field of this type at this depth. Structs and lists are at most
  * `most` deep. */
-ls_status ls_footer_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth,
-                         int most);
+ls_status ls_footer_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth, int most);
 
 /* Reads the header of a list of row groups, and moves to the first one. A value that is not a list
  * of structs is a list of none. */

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,12 @@ class ParquetProbe:
             return list(self.groups)
         key = self._plan.build.key_schema
         wanted = key.decode(distinct).column(0)
-        groups = [number for number in self.groups if self._in_statistics(number, wanted)]
+        values = _comparable(wanted)
+        ends = pc.min_max(values).as_py()
+        least, greatest = ends["min"], ends["max"]
+        groups = [
+            number for number in self.groups if self._in_statistics(number, values, least, greatest)
+        ]
         if len(key.names) == 1:
             groups = [number for number in groups if not self._filtered_out(number, wanted)]
         return groups
@@ -135,23 +141,31 @@ class ParquetProbe:
         """Close the file."""
         self._file.close()
 
-    def _in_statistics(self, number: int, wanted: pa.Array) -> bool:
+    def _in_statistics(self, number: int, values: pa.Array, first: Any, last: Any) -> bool:
+        """Return whether the statistics of a row group allow one of some values in it.
+
+        Args:
+            number: of the row group.
+            values: integers or bytes, as statistics have them.
+            first: the least of the values.
+            last: the greatest.
+        """
         if number not in self._ranges:
             column = self._metadata.row_group(number).column(self._column)
             self._ranges[number] = range_of(column.statistics)
         known = self._ranges[number]
         if known is None:
             return True
+        least: Any
+        greatest: Any
         least, greatest = known
-        if is_text(wanted.type):
-            kind = pa.large_binary()  # bounds may be cut, also within a character
-        else:
-            kind = pa.int64()
-            wanted = wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted
-        values = wanted.cast(kind)
+        if last < least or first > greatest:
+            return False
+        if first >= least or last <= greatest:
+            return True
         inside = pc.and_(
-            pc.greater_equal(values, pa.scalar(least, kind)),
-            pc.less_equal(values, pa.scalar(greatest, kind)),
+            pc.greater_equal(values, pa.scalar(least, values.type)),
+            pc.less_equal(values, pa.scalar(greatest, values.type)),
         )
         return bool(pc.any(inside).as_py())
 
@@ -198,3 +212,10 @@ class ParquetProbe:
         expected = self._metadata.row_group(number).num_rows
         if rows != expected:
             raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)
+
+
+def _comparable(wanted: pa.Array) -> pa.Array:
+    """Return values of a key column as statistics have them: int64, or bytes."""
+    if is_text(wanted.type):
+        return wanted.cast(pa.large_binary())  # bounds may be cut, also within a character
+    return (wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted).cast(pa.int64())

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.columnar import ColumnarFiles, source_file
+from lookupstore.columnar.key_ranges import Range, range_of
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import StaleStoreError
 from lookupstore.hostcache.cache import Residency
@@ -117,11 +118,13 @@ def test_all_columns_are_answered(opened: Callable[..., ColumnarFiles]) -> None:
 def test_statistics_and_sizes_are_asked_for_once(
     opened: Callable[..., ColumnarFiles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.columnar import probe
-
     asked: list[object] = []
-    really = probe.range_of
-    monkeypatch.setattr(probe, "range_of", lambda said: [asked.append(said), really(said)][1])
+
+    def counted(said: pq.Statistics | None) -> Range | None:
+        asked.append(said)
+        return range_of(said)
+
+    monkeypatch.setattr("lookupstore.columnar.probe.range_of", counted)
     with opened(columns=["c1"], build="never") as files:
         for key in (5, 100, 399, 5000):
             files.lookup([key])

@@ -17,7 +17,7 @@ import pytest
 from support.footers import footer_in, with_footer
 
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet import footer as footers
+from lookupstore.parquet import structs
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import (
     ColumnChunk,
@@ -278,13 +278,13 @@ def test_more_row_groups_than_bytes() -> None:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give the places of the structs that are decoded."""
     places: list[int] = []
-    really = footers.struct_at
+    really = structs.struct_at
 
     def struct_at(data: bytes, place: int) -> Mapping[int, Any]:
         places.append(place)
         return really(data, place)
 
-    monkeypatch.setattr(footers, "struct_at", struct_at)
+    monkeypatch.setattr("lookupstore.parquet.footer.struct_at", struct_at)
     return places
 
 
@@ -314,7 +314,7 @@ def test_claims_decode_the_chunks_of_columns_that_are_read(decoded: list[int]) -
 def test_claims_are_of_columns_that_arrow_reads() -> None:
     """Arrow finds chunks by the schema, whatever outer names they have."""
     data = of_arrow(use_dictionary=False)
-    other = {3: (LIST, (BINARY, [b"other", b"text"]))}
+    other: Struct = {3: (LIST, (BINARY, [b"other", b"text"]))}
     made = with_footer(data, lambda _, path: other if path == ("nested", "text") else {})
     assert pq.read_table(io.BytesIO(made), columns=["nested"]).num_rows == 3
     claims = [look_at_claims(pa.BufferReader(one), ["nested"], "f")[1] for one in (data, made)]

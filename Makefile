@@ -326,6 +326,10 @@ bench-cold: $(VENV)/.built  ## Count and time what a store at a URI fetches for 
 bench-compressed: $(VENV)/.built  ## Time compressed files larger than the cache beside RocksDB with zstd
 	$(BIN)/python bench/compressed.py $(BENCH_COMPRESSED_ARGS)
 
+.PHONY: bench-wide-files
+bench-wide-files: $(VENV)/.built  ## Time a Parquet file of 4,000 columns and 40 row groups beside Arrow
+	$(BIN)/python bench/wide_files.py $(BENCH_WIDE_FILES_ARGS)
+
 .PHONY: bench-builds
 bench-builds: $(VENV)/.built  ## Time builds of a store from 20,000,000 rows of unsorted Parquet
 	$(BIN)/python bench/builds.py $(BENCH_BUILDS_ARGS)

@@ -67,6 +67,7 @@ UNITS = {
     "1,000 keys": "s",
     "skip int64": "s",
     "skip text": "s",
+    "wide open": "s",
 }
 
 

@@ -45,6 +45,8 @@ SIZES = {
     "many": "facts",
     "rows": "in the table",
     "files": "that they are in",
+    "columns": "of the file",
+    "groups": "row groups of the file",
     "commits": "of the table",
     "changes": "in a batch",
     "keys": "to look for, or to upsert",

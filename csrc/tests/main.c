@@ -54,6 +54,8 @@ int main(int argc, char **argv) {
     test_md5();
     test_key_tables();
     test_page_headers();
+    test_row_groups();
+    test_malformed_row_groups();
     test_claims_of_chunks();
     test_longest_values();
     test_replaced_values();

@@ -46,6 +46,8 @@ void test_key_ranges(void);
 void test_md5(void);
 void test_key_tables(void);
 void test_page_headers(void);
+void test_row_groups(void);
+void test_malformed_row_groups(void);
 void test_claims_of_chunks(void);
 void test_longest_values(void);
 void test_replaced_values(void);

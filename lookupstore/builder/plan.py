@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -103,17 +104,18 @@ def plan_build(
     >>> plan.row_schema.schema.names
     ['name']
     """
+    counts = Counter(schema.names)
     keys = _names("key", key)
     if not keys:
         raise ValueError("key is empty; name at least one column of the source")
     for name in keys:
-        _check_column(schema, name, "key")
+        _check_column(counts, name, "key")
     if columns is None:
         values = [name for name in schema.names if name not in keys]
     else:
         values = [name for name in _names("columns", columns) if name not in keys]
     for name in values:
-        _check_column(schema, name, "columns")
+        _check_column(counts, name, "columns")
     nullable = _names("nullable_keys", nullable_keys)
     for name in nullable:
         if name not in keys:
@@ -121,7 +123,7 @@ def plan_build(
     keep, rank = _keep_rule(on_duplicate)
     rank_schema = None
     if rank is not None:
-        _check_column(schema, rank, "on_duplicate")
+        _check_column(counts, rank, "on_duplicate")
         rank_schema = KeySchema(_fields(schema, [rank], nullable=[rank]), nullable=[rank])
     return BuildPlan(
         KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable),
@@ -133,18 +135,21 @@ def plan_build(
 
 def _names(argument: str, names: str | Sequence[str]) -> list[str]:
     listed = [names] if isinstance(names, str) else list(names)
+    seen: set[str] = set()
     for name in listed:
         if not isinstance(name, str):
             raise TypeError(f"{argument} contains {name!r}; give column names")
-        if listed.count(name) > 1:
+        if name in seen:
             raise ValueError(f"{argument} names the column {name!r} twice")
+        seen.add(name)
     return listed
 
 
-def _check_column(schema: pa.Schema, name: str, argument: str) -> None:
-    count = schema.names.count(name)
+def _check_column(counts: Counter[str], name: str, argument: str) -> None:
+    count = counts[name]
     if count == 0:
-        raise KeyError(f"{argument}: the source has no column {name!r}; it has {schema.names}")
+        there = list(counts.elements())
+        raise KeyError(f"{argument}: the source has no column {name!r}; it has {there}")
     if count > 1:
         raise ValueError(
             f"{argument}: the source has {count} columns named {name!r}; rename them, or choose "

@@ -21,26 +21,32 @@ Range: TypeAlias = "tuple[int, int] | tuple[bytes, bytes]"
 KeyRange: TypeAlias = "tuple[bytes | None, bytes | None]"
 
 
-def column_number(metadata: pq.FileMetaData, field: pa.Field) -> int | None:
+def column_paths(metadata: pq.FileMetaData) -> list[str]:
+    """Return the paths of the columns of row groups; none if there are no row groups."""
+    if not metadata.num_row_groups:
+        return []
+    group = metadata.row_group(0)
+    return [group.column(i).path_in_schema for i in range(group.num_columns)]
+
+
+def column_number(paths: Sequence[str], field: pa.Field) -> int | None:
     """Return the number of a column in row groups, if what they say of it can be used.
 
     Args:
-        metadata: of the file.
+        paths: of the columns of the row groups; see `column_paths`.
         field: the column, in Arrow's type.
     """
     kind = field.type
     known = is_text(kind) or pa.types.is_signed_integer(kind) or pa.types.is_date32(kind)
     # A dot may be of a name, or between the names of nested columns.
-    if "." in field.name or not known or not metadata.num_row_groups:
+    if "." in field.name or not known or not paths:
         return None
-    group = metadata.row_group(0)
-    paths = [group.column(i).path_in_schema for i in range(group.num_columns)]
     return paths.index(field.name)
 
 
 def group_ranges(metadata: pq.FileMetaData, field: pa.Field) -> tuple[Range, ...] | None:
     """Return the range of a column in each row group; None if it is not known of one of them."""
-    number = column_number(metadata, field)
+    number = column_number(column_paths(metadata), field)
     if number is None:
         return None
     ranges = []

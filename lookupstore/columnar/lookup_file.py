@@ -125,19 +125,20 @@ def plan_lookup_file(
         KeyError: the file lacks a key column.
         TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
     """
+    there = set(source.schema.names)
     for name in key:
-        if name not in source.schema.names:
+        if name not in there:
             raise KeyError(
                 f"key: {source.uri} has no column {name!r}; it has {source.schema.names}"
             )
     values: list[str] = []
     if mode in ("value", "value_and_position"):
         wanted = source.schema.names if columns is None else columns
-        values = [name for name in wanted if name in source.schema.names and name not in key]
+        values = [name for name in wanted if name in there and name not in key]
     schema = source.schema
-    values += [name for name in also if name in schema.names and name not in values]
+    values += [name for name in also if name in there and name not in values]
     if mode in ("position", "value_and_position"):
-        if POSITION in schema.names:
+        if POSITION in there:
             raise ValueError(
                 f"mode is {mode!r}, which adds a column {POSITION!r}, but {source.uri} has one"
             )

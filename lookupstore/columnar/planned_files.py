@@ -121,29 +121,22 @@ class PlannedFiles(ManyLookups):
     ) -> tuple[pa.BooleanArray, pa.Table]:
         """Return which keys have an answer, and value columns of these."""
         missing = places < 0
-        columns = [
-            self._gathered(self._values.field(name), parts, places, missing) for name in names
-        ]
+        at = pa.array(places, mask=missing)
+        columns = [self._gathered(self._values.field(name), parts, at) for name in names]
         return pa.array(~missing), pa.table(columns, names=list(names))
 
-    def _gathered(
-        self,
-        field: pa.Field,
-        parts: Parts,
-        places: Places,
-        missing: npt.NDArray[np.bool_],
-    ) -> pa.Array:
-        """Return a value column at the places of all keys."""
+    def _gathered(self, field: pa.Field, parts: Parts, places: pa.Array) -> pa.Array:
+        """Return a value column at the places of all keys, null where a place is."""
         columns = [self._column(field, number, rows) for number, rows in parts]
         column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
-        return take(column, pa.array(places, mask=missing))
+        return take(column, places)
 
     def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
         """Return a value column of rows of one file, null if the file lacks it."""
         plan = self._plans[number]
         if field.name == FILE and self.mode in ("position", "value_and_position"):
             return pa.repeat(pa.scalar(plan.source.uri, field.type), len(rows))
-        if field.name not in plan.build.row_schema.schema.names:
+        if field.name not in plan.build.row_schema:
             return pa.nulls(len(rows), field.type)
         try:
             column = plan.build.row_schema.unpack(rows, [field.name]).column(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take_rows
 from lookupstore.arrow.types import is_text
-from lookupstore.columnar.key_ranges import column_number, range_of
+from lookupstore.columnar.key_ranges import Range, column_number, column_paths, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
@@ -48,7 +49,14 @@ class ParquetProbe:
             file, self._claims = look_at_claims(self._file, plan.columns, plan.source.uri)
             self._parquet = ParquetRows(file, plan.source.uri)
         self._metadata = self._parquet.metadata
-        self._column = self._first_key_column()
+        paths = column_paths(self._metadata)
+        names = set(plan.columns)
+        self._columns = [i for i, path in enumerate(paths) if path.partition(".")[0] in names]
+        # The first key column, if what row groups say of it can be used.
+        self._column = column_number(paths, plan.build.key_schema.schema.field(0))
+        # What is known of row groups that were looked at.
+        self._costs: dict[int, int] = {}
+        self._ranges: dict[int, Range | None] = {}
         self._filters: dict[int, Filter | None] = {}
 
     @property
@@ -58,15 +66,12 @@ class ParquetProbe:
 
     def cost(self, groups: Sequence[int]) -> int:
         """Return the stored bytes of the columns that the plan reads, in some row groups."""
-        names = set(self._plan.columns)
-        total = 0
         for number in groups:
-            group = self._metadata.row_group(number)
-            for i in range(group.num_columns):
-                column = group.column(i)
-                if column.path_in_schema.partition(".")[0] in names:
-                    total += column.total_compressed_size
-        return total
+            if number not in self._costs:
+                group = self._metadata.row_group(number)
+                sizes = (group.column(i).total_compressed_size for i in self._columns)
+                self._costs[number] = sum(sizes)
+        return sum(self._costs[number] for number in groups)
 
     def candidates(self, encoded: pa.Array) -> list[int]:
         """Return the row groups that may hold one of some keys.
@@ -81,7 +86,12 @@ class ParquetProbe:
             return list(self.groups)
         key = self._plan.build.key_schema
         wanted = key.decode(distinct).column(0)
-        groups = [number for number in self.groups if self._in_statistics(number, wanted)]
+        values = _comparable(wanted)
+        ends = pc.min_max(values).as_py()
+        least, greatest = ends["min"], ends["max"]
+        groups = [
+            number for number in self.groups if self._in_statistics(number, values, least, greatest)
+        ]
         if len(key.names) == 1:
             groups = [number for number in groups if not self._filtered_out(number, wanted)]
         return groups
@@ -118,7 +128,7 @@ class ParquetProbe:
             except RepeatedKeyError as error:
                 raise self._plan.repeated_error(error.key) from None
         # An object store gives the bytes of now to who has opened the object before.
-        self._plan.source.check_unchanged()
+        self._plan.source.check_ending()
         if not batches:
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
         keys = pa.concat_arrays([batch.column("key") for batch in batches])
@@ -131,25 +141,31 @@ class ParquetProbe:
         """Close the file."""
         self._file.close()
 
-    def _first_key_column(self) -> int | None:
-        """Return the number of the first key column, if what row groups say of it can be used."""
-        field = self._plan.build.key_schema.schema.field(0)
-        return column_number(self._metadata, field)
+    def _in_statistics(self, number: int, values: pa.Array, first: Any, last: Any) -> bool:
+        """Return whether the statistics of a row group allow one of some values in it.
 
-    def _in_statistics(self, number: int, wanted: pa.Array) -> bool:
-        known = range_of(self._metadata.row_group(number).column(self._column).statistics)
+        Args:
+            number: of the row group.
+            values: integers or bytes, as statistics have them.
+            first: the least of the values.
+            last: the greatest.
+        """
+        if number not in self._ranges:
+            column = self._metadata.row_group(number).column(self._column)
+            self._ranges[number] = range_of(column.statistics)
+        known = self._ranges[number]
         if known is None:
             return True
+        least: Any
+        greatest: Any
         least, greatest = known
-        if is_text(wanted.type):
-            kind = pa.large_binary()  # bounds may be cut, also within a character
-        else:
-            kind = pa.int64()
-            wanted = wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted
-        values = wanted.cast(kind)
+        if last < least or first > greatest:
+            return False
+        if first >= least or last <= greatest:
+            return True
         inside = pc.and_(
-            pc.greater_equal(values, pa.scalar(least, kind)),
-            pc.less_equal(values, pa.scalar(greatest, kind)),
+            pc.greater_equal(values, pa.scalar(least, values.type)),
+            pc.less_equal(values, pa.scalar(greatest, values.type)),
         )
         return bool(pc.any(inside).as_py())
 
@@ -197,3 +213,10 @@ class ParquetProbe:
         expected = self._metadata.row_group(number).num_rows
         if rows != expected:
             raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)
+
+
+def _comparable(wanted: pa.Array) -> pa.Array:
+    """Return values of a key column as statistics have them: int64, or bytes."""
+    if is_text(wanted.type):
+        return wanted.cast(pa.large_binary())  # bounds may be cut, also within a character
+    return (wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted).cast(pa.int64())

@@ -28,6 +28,8 @@ from lookupstore.storage.read_errors import READ_ERRORS
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
 _PARQUET_END = 8
+# Of a longer footer, these bytes are compared after each lookup: all of it may be megabytes.
+_COMPARED_BYTES = 1 << 20
 # Footers that are read at one time.
 _THREADS = 16
 _GONE = "deleted since the files were listed"
@@ -46,6 +48,7 @@ class SourceFile:
         written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
             system say it; None if none does, or if it is of no interest.
         footer: XXH64 of its footer, 16 hexadecimal digits.
+        ending: the same of the last 1 MiB of the footer, if that is longer.
         num_rows: number of its rows.
         schema: its columns, those that `name=value` folders give last.
         constants: the values of those, by name.
@@ -58,6 +61,7 @@ class SourceFile:
     nbytes: int
     written: int | None
     footer: str
+    ending: str
     num_rows: int
     schema: pa.Schema
     constants: tuple[tuple[str, int | str | None], ...]
@@ -109,13 +113,31 @@ class SourceFile:
         Raises:
             StaleStoreError: it has been written again, or is gone.
         """
+        self._check_touched()
+        with self.open() as file:
+            footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
+        if footer != self.footer:
+            raise self._changed_error()
+
+    def check_ending(self) -> None:
+        """Raise an error if the file has changed, by at most 1 MiB of its footer.
+
+        Raises:
+            StaleStoreError: it has been written again, or is gone.
+        """
+        if self.ending == self.footer:
+            return self.check_unchanged()
+        self._check_touched()
+        with self.open() as file:
+            ending = file.read_at(_COMPARED_BYTES, self.nbytes - _COMPARED_BYTES)
+        if _footer_hash(ending) != self.ending:
+            raise self._changed_error()
+
+    def _check_touched(self) -> None:
         info = self.filesystem.get_file_info(self.path)
         if info.type is fs.FileType.NotFound:
             raise StaleStoreError(f"{self.uri}: {_GONE}")
-        with self.open() as file:
-            footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
-        touched = self.written is not None and self.address.written(info) != self.written
-        if touched or footer != self.footer:
+        if self.written is not None and self.address.written(info) != self.written:
             raise self._changed_error()
 
     def _changed_error(self) -> StaleStoreError:
@@ -245,6 +267,7 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
         nbytes=nbytes,
         written=None,
         footer=_footer_hash(tail),
+        ending=_footer_hash(tail[-_COMPARED_BYTES:]),
         num_rows=metadata.num_rows,
         schema=schema.remove_metadata(),
         constants=(),
@@ -349,6 +372,7 @@ def _read(one: _One, kinds: dict[str, pa.DataType], ranges_of: str | None) -> So
         nbytes=nbytes,
         written=address.written(info),
         footer=_footer_hash(tail),
+        ending=_footer_hash(tail[-_COMPARED_BYTES:]),
         num_rows=num_rows,
         schema=pa.schema(fields),
         constants=constants,

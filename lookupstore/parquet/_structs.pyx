@@ -33,10 +33,12 @@ cdef extern from "ls_compact.h":
         const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) noexcept nogil
     ls_status ls_compact_list(
         const uint8_t **cursor, const uint8_t *end, int *type, uint64_t *count) noexcept nogil
-    ls_status ls_compact_skip(
-        const uint8_t **cursor, const uint8_t *end, int type, int depth) noexcept nogil
     uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) noexcept nogil
     uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
+
+cdef extern from "ls_footer.h":
+    ls_status ls_footer_skip(
+        const uint8_t **cursor, const uint8_t *end, int type, int depth, int most) noexcept nogil
 
 cdef enum:
     # A footer nests less deep; what goes deeper is none.
@@ -58,11 +60,17 @@ cdef class _Reader:
     cdef const uint8_t *start
     cdef const uint8_t *cursor
     cdef const uint8_t *end
+    # Id of a field of the outermost struct whose value is not decoded; -1: none.
+    cdef int64_t passed_over
 
-    def __cinit__(self, bytes data not None):
+    def __cinit__(self, bytes data not None, Py_ssize_t start=0, int64_t passed_over=-1):
         cdef ls_slice memory = bytes_of(data)
-        self.start = self.cursor = memory.data
+        if start < 0 or <size_t>start > memory.size:
+            raise ValueError(f"a struct at {start} of {memory.size} bytes")
+        self.start = memory.data
+        self.cursor = memory.data + start
         self.end = memory.data + memory.size
+        self.passed_over = passed_over
 
     cdef int check(self, ls_status status) except -1:
         if status != LS_OK:
@@ -95,13 +103,25 @@ cdef class _Reader:
             # which would be wrong in another file.
             if field <= 0 or field == EXTENSION or is_of_no_footer(kind):
                 if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
-                    self.check(ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth))
+                    self.check(
+                        ls_footer_skip(&self.cursor, self.end, kind, depth + 1, MOST_DEPTH))
                 continue
             # Such a field has its value as its type; here a boolean has one type.
             if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
                 found[field] = LS_COMPACT_TRUE, kind == LS_COMPACT_TRUE
+            elif depth == 0 and field == self.passed_over:
+                found[field] = kind, self.place(kind, depth + 1)
             else:
                 found[field] = kind, self.value(kind, depth + 1)
+
+    cdef object place(self, int kind, int depth):
+        """Return where a value begins, and move behind it."""
+        cdef const uint8_t *begin = self.cursor
+        cdef ls_status status
+        with nogil:
+            status = ls_footer_skip(&self.cursor, self.end, kind, depth, MOST_DEPTH)
+        self.check(status)
+        return begin - self.start
 
     cdef object value(self, int kind, int depth):
         cdef uint64_t count = 0, _item
@@ -220,13 +240,29 @@ cdef class _Writer:
         return 0
 
 
-def decode(bytes data not None):
-    """Return the struct that some bytes begin with.
+def decode(bytes data not None, Py_ssize_t start=0):
+    """Return the struct that begins at a place of some bytes.
+
+    Raises:
+        ValueError: none begins there.
+    """
+    cdef _Reader reader = _Reader(data, start)
+    return reader.struct(0)
+
+
+def decode_around(bytes data not None, int64_t field):
+    """Return the struct that some bytes begin with, and where one field has its value.
+
+    Its value in the struct is the number of bytes before it. It is checked, but not decoded.
+
+    Args:
+        data: the struct.
+        field: id of the field.
 
     Raises:
         ValueError: they begin with none.
     """
-    cdef _Reader reader = _Reader(data)
+    cdef _Reader reader = _Reader(data, 0, field)
     return reader.struct(0)
 
 

@@ -74,16 +74,16 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
     data: bytes = stream.read_at(size, 0)
     file = pa.BufferReader(data)
     footer = read_footer(file, path)
-    if sum(chunk.nbytes for group in footer.groups for chunk in group.columns) > size - len(MAGIC):
+    if sum(group.nbytes for group in footer.groups) > size - len(MAGIC):
         raise CorruptionError(path, 0, f"column chunks of at most {size} bytes", "more")
-    wanted = set(names)
+    encoded = {name.encode("utf-8", "surrogateescape") for name in names}
+    wanted = [(at, leaf) for at, leaf in enumerate(footer.leaves) if leaf.column in encoded]
     groups = []
     most: dict[int, tuple[int, int, int]] = {}
     for group in footer.groups:
         total = 0
-        for at, (chunk, leaf) in enumerate(zip(group.columns, footer.leaves, strict=True)):
-            if chunk.path[0] not in wanted:
-                continue
+        for at, leaf in wanted:
+            chunk = group.columns[at]
             nbytes = min(chunk.nbytes + footer.forgotten_bytes, size - chunk.offset)
             pages, row, whole, lists = _of_chunk(data, path, chunk, nbytes, leaf)
             total += whole

@@ -6,12 +6,14 @@ Source: parquet-format, parquet.thrift (FileMetaData, RowGroup, ColumnChunk, Col
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.parquet._row_groups import RowGroupsError, checked_groups
 from lookupstore.parquet.structs import (
     BINARY,
     BOOL,
@@ -23,7 +25,8 @@ from lookupstore.parquet.structs import (
     Struct,
     get,
     items,
-    read_struct,
+    read_struct_around,
+    struct_at,
     write_struct,
 )
 
@@ -33,7 +36,6 @@ _TAIL = 8
 
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY, _ORDERS = 2, 3, 4, 5, 6, 7
-_ENCRYPTION_ALGORITHM = 8
 # Field of ColumnOrder: values are ordered as their type says.
 _OF_TYPE = 1
 # Fields of SchemaElement, and its repetitions that are not once.
@@ -42,7 +44,7 @@ _OPTIONAL, _REPEATED = 1, 2
 # Fields of RowGroup.
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
 # Fields of ColumnChunk.
-_FILE_PATH, _CHUNK_OFFSET, _COLUMN, _ENCRYPTION = 1, 2, 3, 8
+_CHUNK_OFFSET, _COLUMN = 2, 3
 # Fields of ColumnMetaData.
 _TYPE, _PATH, _CODEC, _VALUES, _BYTES, _STORED = 1, 3, 4, 5, 6, 7
 _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
@@ -51,8 +53,6 @@ _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
 _INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES, _SIZE_STATISTICS = 10, 14, 15, 16
 # Fields of Statistics: those of old readers, how many nulls, those of others, whether these are so.
 _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7, 8)
-# Fields of SizeStatistics, and the type of values that have the first.
-_TEXT_BYTES, _REPETITION_LEVELS, _DEFINITION_LEVELS, _BYTE_ARRAY = 1, 2, 3, 6
 # Bytes of a value by its type; of a fixed-length one the schema says them, of text nobody does.
 _WIDTHS, _FIXED = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}, 7
 # Old writers left the header of the dictionary out of the bytes of a chunk: Arrow reads more.
@@ -72,6 +72,17 @@ CODECS: dict[int, str | None] = {
     7: "lz4_raw",
 }
 _DECRYPT = "decrypt it, or read it with pyarrow and its keys, and give the table"
+# What files have that are not damaged.
+_REFUSED = {
+    "encrypted": f"columns of the file are encrypted; {_DECRYPT}",
+    "elsewhere": "a summary of other Parquet files, which has no rows of its own; give those files",
+}
+# What is expected, and found, at the faults of row groups.
+_FAULTS = {
+    "bytes": ("a Thrift struct", "other bytes in row groups"),
+    "lacks": ("the footer of a Parquet file", "a column chunk without an offset, or a column"),
+    "others": ("column chunks as the schema has them", "others"),
+}
 # Arrow leaves out what is longer, too.
 _MOST_STATISTICS = 4096
 
@@ -236,22 +247,54 @@ class ColumnChunk:
         return ColumnChunk(meta)
 
 
+class ColumnChunks(Sequence[ColumnChunk]):
+    """The column chunks of a row group, each decoded when it is first used.
+
+    Args:
+        footer: the struct FileMetaData.
+        places: where the struct ColumnMetaData of each chunk begins in it.
+    """
+
+    def __init__(self, footer: bytes, places: array[int]) -> None:
+        self._footer = footer
+        self._places = places
+        self._decoded: dict[int, ColumnChunk] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> ColumnChunk: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[ColumnChunk]: ...
+
+    def __getitem__(self, at: int | slice) -> ColumnChunk | list[ColumnChunk]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        number = range(len(self))[at]
+        chunk = self._decoded.get(number)
+        if chunk is None:
+            chunk = ColumnChunk(struct_at(self._footer, self._places[number]))
+            self._decoded[number] = chunk
+        return chunk
+
+
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """What a footer says about a row group."""
+    """What a footer says about a row group.
+
+    Attributes:
+        rows: number of its rows.
+        columns: its column chunks, in the order of the schema.
+        nbytes: the bytes of the chunks in the file.
+        plain_bytes: the bytes of the chunks when they are not compressed.
+    """
 
     rows: int
-    columns: list[ColumnChunk]
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the chunks in the file."""
-        return sum(one.nbytes for one in self.columns)
-
-    @property
-    def plain_bytes(self) -> int:
-        """Return the bytes of the chunks when they are not compressed."""
-        return sum(one.plain_bytes for one in self.columns)
+    columns: ColumnChunks
+    nbytes: int
+    plain_bytes: int
 
 
 class Leaf(NamedTuple):
@@ -259,6 +302,7 @@ class Leaf(NamedTuple):
 
     Attributes:
         name: of it, as it is stored.
+        column: name of the outermost column that it is of, as it is stored.
         kind: physical type.
         width: bytes of a value; 0 if values differ in that.
         definition: greatest definition level.
@@ -266,7 +310,8 @@ class Leaf(NamedTuple):
     """
 
     name: bytes
-    kind: int
+    column: bytes
+    kind: int | None
     width: int
     definition: int
     repetition: int
@@ -311,9 +356,12 @@ class Footer:
         """Return the Parquet columns, in the order of chunks."""
         leaves = []
         above = [(0, 0, 0)]  # elements to come, and levels, of each that holds the next one
+        column = b""
         for one in self.columns:
             while len(above) > 1 and above[-1][0] == 0:
                 above.pop()
+            if len(above) == 1:
+                column = get(one, _NAME, BINARY) or b""
             left, definition, repetition = above[-1]
             above[-1] = left - 1, definition, repetition
             how = get(one, _REPETITION, I32)
@@ -325,7 +373,7 @@ class Footer:
             elif kind is not None:  # what has no type is a group, if also of nothing
                 name = get(one, _NAME, BINARY) or b""
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
-                leaves.append(Leaf(name, kind, width, definition, repetition))
+                leaves.append(Leaf(name, column, kind, width, definition, repetition))
         return leaves
 
     def has_order(self, leaf: int) -> bool:
@@ -369,17 +417,7 @@ def read_footer(stream: Any, path: str) -> Footer:
     if tail[4:] != MAGIC or nbytes > size - _TAIL - len(MAGIC):
         raise CorruptionError(path, max(0, size - _TAIL), "the end of a Parquet file", tail)
     start = size - _TAIL - nbytes
-    data = stream.read_at(nbytes, start)
-    footer = footer_of(data, path, start)
-    for chunk in (one for group in footer.groups for one in group.columns):
-        # Of a row group without rows, Arrow writes no page of bools, and says that it is at 0.
-        is_nothing = chunk.rows == chunk.nbytes == 0
-        if (
-            not is_nothing
-            and not len(MAGIC) <= chunk.offset <= chunk.offset + chunk.nbytes <= start
-        ):
-            raise CorruptionError(path, start, "a chunk in the file", chunk.meta)
-    return footer
+    return _footer(stream.read_at(nbytes, start), path, start, start)
 
 
 def check_not_encrypted(tail: bytes, path: str) -> None:
@@ -392,82 +430,49 @@ def check_not_encrypted(tail: bytes, path: str) -> None:
 
 
 def footer_of(data: bytes, path: str, offset: int) -> Footer:
-    """Return the footer that some bytes are; see `read_footer`."""
-    meta = read_struct(data, path, offset)
-    _check_chunks_are_here(meta, path)
-    try:
-        groups = [
-            RowGroup(
-                int(get(group, _GROUP_ROWS, I64)),
-                [_chunk(one) for one in items(group, _COLUMNS, STRUCT)],
-            )
-            for group in items(meta, _GROUPS, STRUCT)
-        ]
-    except (TypeError, ValueError) as error:
-        raise CorruptionError(path, offset, "the footer of a Parquet file", error) from error
+    """Return the footer that some bytes are; chunks may be anywhere. See `read_footer`."""
+    return _footer(data, path, offset, -1)
+
+
+def _footer(data: bytes, path: str, offset: int, end: int) -> Footer:
+    """Return the footer that some bytes are.
+
+    Args:
+        data: the bytes.
+        path: of the file, for errors.
+        offset: of the footer in it.
+        end: of column chunks in it; less than 0: that is not checked.
+    """
+    meta = read_struct_around(data, _GROUPS, path, offset)
     entries = {
         get(one, 1, BINARY) or b"": get(one, 2, BINARY) or b""
         for one in items(meta, _ENTRIES, STRUCT)
     }
-    for field in (_GROUPS, _ENTRIES):
-        meta.pop(field, None)
+    kind, start = meta.pop(_GROUPS, (LIST, None))
+    meta.pop(_ENTRIES, None)
+    groups: list[RowGroup] = []
     footer = Footer(meta, groups, entries)
-    for group in groups:
-        if not _is_of(group, footer.leaves):
-            what = "column chunks as the schema has them"
-            raise CorruptionError(path, offset, what, "others")
+    if start is None:
+        return footer
+    # Arrow ends the process, at some places, if chunks are not those of the schema, or takes memory
+    # for rows that are not there.
+    #
+    # Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
+    # (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
+    try:
+        found, places = checked_groups(data, start, kind, footer.leaves, len(MAGIC), end)
+    except RowGroupsError as error:
+        if error.fault == "outside":
+            chunk = struct_at(data, error.place)
+            raise CorruptionError(path, offset, "a chunk in the file", chunk) from None
+        if error.fault in _REFUSED:
+            raise FormatError(f"{path}: {_REFUSED[error.fault]}") from None
+        raise CorruptionError(path, offset, *_FAULTS[error.fault]) from None
+    count = len(footer.leaves)
+    for number, (rows, stored, plain) in enumerate(found):
+        columns = ColumnChunks(data, places[number * count : (number + 1) * count])
+        groups.append(RowGroup(rows, columns, stored, plain))
     return footer
-
-
-def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
-    """Return whether chunks have names and types of a schema, whole bounds, sizes of all levels.
-
-    And a value for each row, if they are not nested. Arrow ends the process, at some places, if
-    these are missing, or takes memory for rows that are not there.
-
-    Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
-    (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
-    """
-    if [(one.kind, one.name) for one in group.columns] != [(it.kind, it.name) for it in leaves]:
-        return False
-    for chunk, leaf in zip(group.columns, leaves, strict=True):
-        if chunk.rows < group.rows or (chunk.rows > group.rows and not leaf.repetition):
-            return False
-        # Those of fixed-length values may be cut, and nobody asks Arrow for them.
-        if leaf.kind != _FIXED and not chunk.has_bounds_of(leaf.width):
-            return False
-        sizes: Struct = get(chunk.meta, _SIZE_STATISTICS, STRUCT) or {}
-        if _TEXT_BYTES in sizes and leaf.kind != _BYTE_ARRAY:
-            return False
-        for field, most in (
-            (_REPETITION_LEVELS, leaf.repetition),
-            (_DEFINITION_LEVELS, leaf.definition),
-        ):
-            _, levels = get(sizes, field, LIST) or (I64, [])
-            if len(levels) not in (0, most + 1):
-                return False
-    return True
-
-
-def _check_chunks_are_here(meta: Struct, path: str) -> None:
-    """Raise FormatError if there are column chunks that are encrypted, or in other files."""
-    is_encrypted = get(meta, _ENCRYPTION_ALGORITHM, STRUCT) is not None
-    for group in items(meta, _GROUPS, STRUCT):
-        for one in items(group, _COLUMNS, STRUCT):
-            if is_encrypted and get(one, _ENCRYPTION, STRUCT) is not None:
-                raise FormatError(f"{path}: columns of the file are encrypted; {_DECRYPT}")
-            if get(one, _FILE_PATH, BINARY):
-                raise FormatError(
-                    f"{path}: a summary of other Parquet files, which has no rows; give those files"
-                )
-
-
-def _chunk(struct: Struct) -> ColumnChunk:
-    chunk = ColumnChunk(get(struct, _COLUMN, STRUCT) or {})
-    # What nobody can do without is asked for now, so that it is there later.
-    if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0 or not chunk.path:
-        raise ValueError("a column chunk without an offset, or without a column")
-    return chunk
 
 
 def footer_bytes(

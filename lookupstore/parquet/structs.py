@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet._structs import decode, encode
+from lookupstore.parquet._structs import decode, decode_around, encode
 
 # Types, as the protocol numbers them.
 BOOL, I16, I32, I64, BINARY, LIST, STRUCT = 1, 4, 5, 6, 8, 9, 12
@@ -34,6 +34,29 @@ def read_struct(data: bytes, path: str, offset: int) -> Struct:
         return decode(data)
     except ValueError as error:
         raise CorruptionError(path, offset, "a Thrift struct", error) from error
+
+
+def read_struct_around(data: bytes, field: int, path: str, offset: int) -> Struct:
+    """Read a struct, but for one field: its value is the place in the bytes where it begins.
+
+    Args:
+        data: the struct, and nothing else.
+        field: id of the field.
+        path: of the file, for errors.
+        offset: of the struct in it.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    try:
+        return decode_around(data, field)
+    except ValueError as error:
+        raise CorruptionError(path, offset, "a Thrift struct", error) from error
+
+
+def struct_at(data: bytes, place: int) -> Struct:
+    """Return the struct that begins at a place, where one was found before."""
+    return decode(data, place)
 
 
 def write_struct(struct: Struct) -> bytearray:

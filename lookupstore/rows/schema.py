@@ -39,9 +39,9 @@ class RowSchema:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        names = list(schema.names)
-        for name in names:
-            if names.count(name) > 1:
+        self._numbers: dict[str, int] = {}
+        for number, name in enumerate(schema.names):
+            if self._numbers.setdefault(name, number) != number:
                 raise ValueError(
                     f"schema names the column {name!r} twice; columns need different names"
                 )
@@ -53,6 +53,9 @@ class RowSchema:
     def schema(self) -> pa.Schema:
         """Return the value columns as an Arrow schema."""
         return self._schema
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
 
     @property
     def width(self) -> int | None:
@@ -205,7 +208,7 @@ class RowSchema:
 
     def _chosen(self, columns: Sequence[str] | None) -> tuple[list[int], pa.Schema]:
         """Return the numbers of some columns, and the schema of what they are unpacked to."""
-        names = self._schema.names
+        names = self._numbers
         if isinstance(columns, str):
             raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
         wanted = tuple(names if columns is None else columns)
@@ -215,7 +218,7 @@ class RowSchema:
                 if name not in names:
                     known = ", ".join(map(repr, names)) or "none"
                     raise KeyError(f"no column {name!r}; the columns are {known}")
-            numbers = [names.index(name) for name in wanted]
+            numbers = [names[name] for name in wanted]
             fields = [self._schema.field(i).with_nullable(True) for i in numbers]
             # Who asks for columns mostly asks for the same again.
             last = wanted, numbers, pa.schema(fields, self._schema.metadata)

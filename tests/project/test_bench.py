@@ -573,6 +573,24 @@ def test_every_bar_of_builds_is_measured(tmp_path: Path, bench_modules: None) ->
     assert {one["contender"] for one in measured} == set(builds.CONTENDERS)
 
 
+def test_every_bar_of_wide_files_is_measured(tmp_path: Path, bench_modules: None) -> None:
+    lines = tmp_path / "wide.jsonl"
+    sizes = ("--columns", "6", "--groups", "3", "--queries", "4", "--rounds", "1")
+    python(tmp_path, str(BENCH / "wide_files.py"), *sizes, "--json-lines", str(lines))
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    wide = importlib.import_module("wide_files")
+    outcomes = [one for one in found if "bar" in one]
+    assert [one["bar"] for one in outcomes] == [one.name for one in wide.BARS]
+    assert all(one["verdict"] in ("met", "NOT MET") for one in outcomes)
+    assert {one["verb"] for one in found} == {"wide open", "wide key"}
+    bench = wide.Bench(tmp_path / "w.parquet", wide.table_of(4, 2), 5)
+    with bench.opened(wide.VALUES) as files:
+        answers = bench.asked(files)
+    bench.check(answers)
+    with pytest.raises(AssertionError, match="other rows"):
+        bench.check(answers[1:] + answers[:1])
+
+
 def test_wrong_everyday_answers_cannot_win(tmp_path: Path, bench_modules: None) -> None:
     everyday = importlib.import_module("everyday")
     table = everyday.table_of(300)

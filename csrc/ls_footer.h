@@ -1,0 +1,57 @@
+/* Row groups in the footer of a Parquet file: checked where they lie, without a copy of them.
+ *
+ * Source: parquet-format, parquet.thrift (RowGroup, ColumnChunk, ColumnMetaData). */
+#ifndef LS_FOOTER_H
+#define LS_FOOTER_H
+
+#include "ls_bytes.h"
+
+/* A number that a footer does not contain. */
+#define LS_NO_NUMBER INT64_MIN
+
+/* A Parquet column, as the schema describes it. */
+typedef struct {
+    ls_slice name;
+    int64_t kind;  /* its physical type; LS_NO_NUMBER: none */
+    int64_t width; /* bytes of a value; 0 if values differ in size */
+    uint64_t definition, repetition; /* greatest levels */
+} ls_footer_leaf;
+
+/* The sizes are at most INT64_MAX: larger sums become that. */
+typedef struct {
+    int64_t rows;
+    int64_t stored, plain; /* bytes of the chunks, and bytes when they are not compressed */
+} ls_footer_group;
+
+typedef enum {
+    LS_FOOTER_OK,
+    LS_FOOTER_BYTES,     /* not Thrift */
+    LS_FOOTER_LACKS, /* a row group without rows, or a chunk without offset, sizes or a path */
+    LS_FOOTER_ELSEWHERE, /* a chunk in another file */
+    LS_FOOTER_ENCRYPTED, /* a chunk that is encrypted */
+    LS_FOOTER_OTHERS, /* chunks are not those of the schema */
+    LS_FOOTER_OUTSIDE, /* a chunk is not between `from` and `to` */
+} ls_footer_fault;
+
+/* Moves behind the value of a field of this type at this depth. Structs and lists are at most
+ * `most` deep. */
+ls_status ls_footer_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth, int most);
+
+/* Reads the header of a list of row groups, and moves to the first one. A value that is not a list
+ * of structs is a list of none. */
+ls_status ls_footer_groups(const uint8_t **cursor, const uint8_t *end, int type, uint64_t *count);
+
+/* Checks a row group, and moves behind it.
+ *
+ * Chunks have the names and types of the columns of the schema, bounds as wide as values, which those
+ * of fixed-length values need not be, and levels as many as the schema has. A column that is not nested has a value for each row. Chunks that have
+ * bytes lie between `from` and `to` in the file; `to` is below 0: that is not checked.
+ *
+ * `places` receives where the struct ColumnMetaData of each of the `count` columns begins, counted
+ * from `start`. On LS_FOOTER_OUTSIDE, `*chunk` is the number of the chunk. */
+ls_footer_fault ls_footer_group_read(const uint8_t *start, const uint8_t **cursor,
+                                     const uint8_t *end, const ls_footer_leaf *leaves, size_t count,
+                                     int64_t from, int64_t to, ls_footer_group *group,
+                                     uint32_t *places, size_t *chunk);
+
+#endif

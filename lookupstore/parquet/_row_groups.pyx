@@ -109,7 +109,7 @@ def checked_groups(
     cdef const uint8_t *end = memory.data + memory.size
     cdef const uint8_t *cursor = memory.data + start
     cdef _Leaves schema = _Leaves(leaves)
-    cdef uint64_t count = 0, number
+    cdef uint64_t count = 0, _number
     cdef size_t chunk = 0
     cdef ls_footer_group group
     cdef ls_footer_fault fault
@@ -125,7 +125,7 @@ def checked_groups(
     places = clone(_PLACES, <Py_ssize_t>(schema.count * count), False)
     place = <uint32_t *>places.data.as_uints
     groups = []
-    for number in range(count):
+    for _number in range(count):
         with nogil:
             fault = ls_footer_group_read(
                 memory.data, &cursor, end, schema.items, schema.count, first, last, &group,

@@ -184,7 +184,7 @@ def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
     narrow = array.cast(kind)
     if array.type.bit_width > kind.bit_width:
         same = pc.equal(narrow.cast(array.type), array)
-        if not pc.all(pc.or_(same, pc.is_nan(array))).as_py():
+        if pc.or_(same, pc.is_nan(array)).false_count:
             raise pa.ArrowInvalid(f"a value that is no {kind}")
     return narrow
 

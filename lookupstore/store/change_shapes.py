@@ -290,13 +290,14 @@ def plan_changes(
         kinds = (_text_column(given, _OP, shape), _DEBEZIUM if shape == "debezium" else _HUDI)
         has_images = True
     elif shape == "hudi":
-        own = {name for name in given.names if name.startswith(_META) and name not in known.names}
+        own = {name for name in given.names if name.startswith(_META)}
         kinds = _hudi_kinds(given)
     if has_images:
         _check_images(given, shape)
         names = _image_names(given, known.names)
     else:
-        names = [name for name in given.names if name not in own and name not in read]
+        others = own.union(read).difference(known.names)
+        names = [name for name in given.names if name not in others]
     _check_known(names, known.names, chosen, given.names)
     for name in [*keys, *(chosen or ())]:
         if name not in names:

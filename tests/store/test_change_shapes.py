@@ -53,9 +53,7 @@ MOMENT = datetime.datetime(2020, 5, 6, 7, 8, 9)
     ],
 )
 def test_a_type_of_another_meaning_is_refused(tmp_path, stored, values, given):
-    store = build(
-        pa.table({"id": [1], "v": pa.nulls(1, stored)}), tmp_path / "s", key="id"
-    )
+    store = build(pa.table({"id": [1], "v": pa.nulls(1, stored)}), tmp_path / "s", key="id")
     with pytest.raises(TypeError) as caught:
         store.upsert(pa.table({"id": [1], "v": pa.array(values, given)}))
     for part in ("'v'", str(stored), str(given), "cast it"):
@@ -92,7 +90,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_row(tmp_path, stored, value
 def test_a_key_that_does_not_fit_is_named_with_its_row(tmp_path):
     store = build(pa.table({"id": pa.array([1], pa.int8())}), tmp_path / "s", key="id")
     batches = [pa.record_batch({"id": [1, 2]}), pa.record_batch({"id": [3, 300]})]
-    with pytest.raises(ValueError, match="row 4: .*int8.* cannot hold id=300"):
+    with pytest.raises(ValueError, match=r"row 4: .*int8.* cannot hold id=300"):
         store.upsert(batches)
     batches[1] = pa.record_batch({"id": pa.array([None, 3])})
     with pytest.raises(ValueError, match="row 3: the key column 'id' is null"):
@@ -100,7 +98,7 @@ def test_a_key_that_does_not_fit_is_named_with_its_row(tmp_path):
 
 
 def test_casts_that_keep_values(tmp_path):
-    """What other programs have narrower or wider is what it was, also with fields in another order."""
+    """What others have narrower or wider is what it was, also with fields in another order."""
     stored = pa.schema([
         ("id", pa.int16()), ("n", pa.int8()), ("f", pa.float32()), ("d", pa.decimal128(9, 2)),
         ("t", pa.timestamp("ns")), ("s", pa.dictionary(pa.int8(), pa.string())), ("p", POINT),
@@ -231,7 +229,11 @@ def test_rules_of_a_changelog(people):
     first = upsert(partial.path, changes, rule="first")
     assert rows_of(first) == {1: ("one", 5), 2: ("b", 7), 3: ("three", 3)}
     for error, said, options in (
-        (ValueError, "'sum' for 'hits', but the changes are a changelog", {"rule": {"hits": "sum"}}),
+        (
+            ValueError,
+            "'sum' for 'hits', but the changes are a changelog",
+            {"rule": {"hits": "sum"}},
+        ),
         (ValueError, "sequence is given, but the changes are a changelog", {"sequence": "hits"}),
         (ValueError, "a changelog, which has deletes of its own", {"deletes": [1]}),
         (ValueError, "changes_by is 'mysql'; give 'rows'", {"changes_by": "mysql"}),
@@ -243,7 +245,7 @@ def test_rules_of_a_changelog(people):
 
 def test_a_column_of_that_name_that_says_something_else(people, tmp_path):
     rows = pa.table({**ROWS, "change": ["delete", "insert", "7 %"]})
-    with pytest.raises(ValueError, match="row 3: the column 'change' is '7 %'; .*changes_by='rows'"):
+    with pytest.raises(ValueError, match=r"row 3: the column 'change' is '7 %'; .*by='rows'"):
         people.upsert(rows)
     store = people.upsert(rows, changes_by="rows", columns=["name", "hits"])
     assert rows_of(store) == rows_of(people)
@@ -286,6 +288,19 @@ def test_events_of_debezium(people, kind):
     store = people.upsert(changes, changes_by="debezium")
     assert rows_of(store) == AFTER_DEBEZIUM
     assert len(store) == 3
+
+
+def test_texts_in_events_of_text_files_are_read_in_the_types_of_the_store(tmp_path):
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "code": pa.string()})
+    store = build(schema.empty_table(), tmp_path / "s", key="id", allow_empty=True)
+    row = {"id": 1, "at": "2026-01-02T03:04:05Z", "code": "007"}
+    event = {"op": "c", "before": None, "after": row}
+    store = store.upsert(io.BytesIO(json.dumps(event).encode()), changes_by="debezium")
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    assert store.get(1) == {"at": at, "code": "007"}
+    # In Arrow a text is a text.
+    with pytest.raises(TypeError, match="the column 'at' is string"):
+        store.upsert(pa.Table.from_pylist([event]), changes_by="debezium")
 
 
 def test_events_of_debezium_that_are_refused(people):
@@ -355,12 +370,14 @@ def test_rows_of_hudi_that_mark_deletes(people):
     assert rows_of(people.upsert(rows, changes_by="hudi")) == after
     rows = rows.drop_columns("_hoodie_is_deleted")
     assert 2 in upsert(people.path, rows, changes_by="hudi")
-    with pytest.raises(ValueError, match="changes_by is 'hudi', but the changes have no column 'op'"):
+    with pytest.raises(
+        ValueError, match="changes_by is 'hudi', but the changes have no column 'op'"
+    ):
         people.upsert(pa.table(ROWS), changes_by="hudi")
 
 
 def test_changes_of_a_hudi_table(tmp_path):
-    """What became of the rows of a table, which `HudiTable.changes` tells in the shape of stores."""
+    """What became of the rows of a table, as `HudiTable.changes` tells it."""
     hudi = pytest.importorskip("lookupstore.hudi")
     rows = pa.table(ROWS)
     table = hudi.HudiTable.create(tmp_path / "t", rows.schema, record_key=["id"])

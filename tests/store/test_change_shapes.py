@@ -164,10 +164,13 @@ def some_rows(rng: random.Random, keys: int) -> pa.Table:
 @pytest.mark.parametrize("kind", ["reader", "parquet", "csv"])
 def test_what_changed_in_one_store_changes_another(tmp_path, seed, kind):
     rng = random.Random(seed)
-    store = build(some_rows(rng, 40), tmp_path / "s", key="id", buckets=3)
+    first = pa.concat_tables([some_rows(rng, 40), pa.table([[99], ["z"], [0]], schema=SCHEMA)])
+    store = build(first, tmp_path / "s", key="id", buckets=3)
     other = build(store.scan().read_all(), tmp_path / "t", key="id", buckets=2)
     for _ in range(3):
         store = store.upsert(some_rows(rng, 40)).upsert(deletes=rng.sample(range(60), 9))
+    # What is there from the beginning, and not at the end.
+    store = store.upsert(deletes=[99])
     changes = store.changes(1)
     if kind == "csv":
         pa_csv.write_csv(changes.read_all(), tmp_path / "c.csv")

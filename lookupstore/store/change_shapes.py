@@ -278,8 +278,8 @@ def plan_changes(
         given: columns of the changes.
         known: columns of the store, those of its key first.
         keys: names of the key columns.
-        changes_by: shape of the changes. Default: `changelog` if there is a text column of its name
-            that the store lacks, otherwise `rows`.
+        changes_by: shape of the changes. Default: `changelog` if there is a text column `change`
+            that the store lacks and nothing else reads, otherwise `rows`.
         columns: names of the value columns that are taken. Default: all.
         read: names of columns that something else reads, which the store may lack.
 
@@ -297,11 +297,12 @@ def plan_changes(
     chosen = _chosen(columns, known.names)
     if changes_by not in (None, *SHAPES):
         raise ValueError(f"changes_by is {changes_by!r}; give {', '.join(map(repr, SHAPES))}")
-    shape = changes_by or ("changelog" if _has_changelog(given, known.names) else "rows")
+    told = _has_changelog(given, known.names)
+    shape = changes_by or ("changelog" if told and changelog.CHANGE not in read else "rows")
     kinds: tuple[str, dict[str, int]] | None = None
     has_images = False
     own: set[str] = set()
-    if shape == "changelog" or (shape == "hudi" and _has_changelog(given, known.names)):
+    if shape == "changelog" or (shape == "hudi" and told):
         kinds, own = (_text_column(given, changelog.CHANGE, shape), _CHANGELOG), {changelog.CHANGE}
     elif shape == "debezium" or (shape == "hudi" and _OP in given.names):
         kinds = (_text_column(given, _OP, shape), _DEBEZIUM if shape == "debezium" else _HUDI)

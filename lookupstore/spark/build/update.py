@@ -90,8 +90,8 @@ def update_store(
         changes_by: what the rows are: `"rows"` to upsert, or events, `"changelog"`, `"debezium"` or
             `"hudi"`; as for `lookupstore.upsert`. Events count in the order of the rows: all events
             of a key have to be in one partition of `df`, in their order, as those of a topic are.
-            Default: `"changelog"` if there is a text column `change` that the store lacks,
-            otherwise `"rows"`.
+            Default: `"changelog"` if there is a text column `change` that the store lacks and
+            `deletes` does not read, otherwise `"rows"`.
         rule: what becomes of a key that is stored, or comes more than once; as for
             `lookupstore.upsert`. Rows come in the order of Spark's partitions, and in each as they
             are: that is the order written only if nothing has shuffled them.

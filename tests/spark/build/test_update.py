@@ -340,11 +340,15 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
     rows = [(id, id, "x", 0) for id in range(9)]
     changed = build(tmp_path / "of", rows).upsert(table([(3, 4, "y", 1)]), deletes=[5])
     changes = changed.changes(1).read_all()
-    stores = [build(tmp_path / name, rows) for name in ("mine", "own", "debezium")]
+    stores = [build(tmp_path / name, rows) for name in ("mine", "own", "by", "debezium")]
     expected = content(stores[0].upsert(changes))
     assert expected == content(changed)
     df = spark.createDataFrame(changes.cast(pa.schema([("change", pa.string()), *SCHEMA])))
     with update_store(df.coalesce(1), tmp_path / "own") as store:
+        assert content(store) == expected
+    # A condition that reads the column says itself which rows are deletes.
+    rest = df.where("change <> 'update_before'")
+    with update_store(rest, tmp_path / "by", deletes="change = 'delete'") as store:
         assert content(store) == expected
     row = f"struct<{COLUMNS.replace(' ', ':')}>".replace(",:", ",")
     events = spark.createDataFrame(

@@ -13,6 +13,7 @@ from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import in_types
+from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
 from lookupstore.store.store import upsert as upsert_store
@@ -35,6 +36,12 @@ temp_dir_option: Option = click.option(
 @click.argument("sources", type=PLACE, nargs=-1, metavar="[SOURCE...]")
 @click.option("--deletes", type=PLACE, multiple=True, metavar="FILE",
               help="Parquet or ORC with the keys to delete; repeatable.")  # fmt: skip
+@click.option("--columns", metavar="A,B",
+              help="Value columns to take from the sources (default: all).")  # fmt: skip
+@click.option("--changes-by", type=click.Choice(SHAPES),
+              help="What the rows are: rows to upsert, or events of a changelog, as 'lookupstore "
+              "changes', Debezium or Apache Hudi write them (default: changelog if the sources "
+              "have a text column 'change' that the store lacks, otherwise rows).")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
               help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
               "for all value columns or for one; repeatable.")  # fmt: skip
@@ -59,6 +66,8 @@ def upsert(
     path: str,
     sources: tuple[str, ...],
     deletes: tuple[str, ...],
+    columns: str | None,
+    changes_by: ChangesBy | None,
     rules: tuple[str, ...],
     sequence: str | None,
     max_runs: int,
@@ -73,8 +82,9 @@ def upsert(
     """Change rows of a store by those of Parquet or ORC files, and delete keys.
 
     SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; also files of CSV,
-    JSON lines or Arrow IPC, and - for one of these on standard input. The next version has a run of
-    changes for each bucket that they touch; other files stay.
+    JSON lines or Arrow IPC, and - for one of these on standard input. Their rows are upserted, or
+    applied as a changelog: see --changes-by. The next version has a run of changes for each bucket
+    that they touch; other files stay.
     """
     if not sources and not deletes:
         raise click.UsageError("give a SOURCE, --deletes FILE, or both")
@@ -89,6 +99,8 @@ def upsert(
         path,
         source_of(sources) if sources else None,
         deletes=gone,
+        columns=None if columns is None else names_of(columns),
+        changes_by=changes_by,
         rule=rule,
         sequence=sequence,
         max_runs=max_runs,

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
+from lookupstore.arrow.fitting import is_kindred
 from lookupstore.arrow.types import plain_type
-from lookupstore.source.reading import is_kindred
 
 
 def common_schema(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyarrow import orc
 
+from lookupstore.arrow.fitting import UnfitValueError, fit
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.orc.arrow_file import orc_batches
 from lookupstore.orc.footer import read_footer
@@ -126,34 +127,13 @@ def fitted(
     Raises:
         ValueError: the types have other meanings, or a value does not fit.
     """
-    if column.type == field.type:
-        return column
     wrong = f"source: {path}: the column {field.name!r} is {column.type}, but {where} it is "
-    if not is_kindred(column.type, field.type):
-        raise ValueError(f"{wrong}{field.type}; give files whose types agree")
     try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
+        return fit(column, field.type)
+    except TypeError:
+        raise ValueError(f"{wrong}{field.type}; give files whose types agree") from None
+    except UnfitValueError as error:
         raise ValueError(f"{wrong}{field.type}: {error}") from None
-
-
-def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a cast keeps what values mean, and refuses those that do not fit."""
-    if pa.types.is_dictionary(given):
-        return is_kindred(given.value_type, wanted)
-    if pa.types.is_dictionary(wanted):
-        return is_kindred(given, wanted.value_type)
-    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
-        return (given.tz is None) == (wanted.tz is None)
-    if all(t(given) or t(wanted) for t in (pa.types.is_decimal, pa.types.is_floating)):
-        return False  # between decimals and floats Arrow rounds
-    sides = [pa.schema([("", kind)]) for kind in (given, wanted)]
-    try:
-        common = pa.unify_schemas(sides, promote_options="permissive").field(0).type
-    except pa.ArrowException:
-        return False
-    # To narrower floats, also inside of others, Arrow rounds without a word.
-    return common == wanted or not (pa.types.is_floating(wanted) or pa.types.is_nested(wanted))
 
 
 def _parquet_batches(

@@ -221,8 +221,14 @@ def _of_json(blocks: Iterable[bytes], name: str) -> Stream:
 
 def _of_json_in(column: pa.Array, field: pa.Field, name: str) -> pa.Array:
     """Return a column in another type: of texts what they say, of all else what it is."""
-    if pa.types.is_string(column.type):
+    given, wanted = column.type, field.type
+    if pa.types.is_string(given):
         return _typed(column, field, name)
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        parts = dict(zip((one.name for one in given), column.flatten(), strict=True))
+        if parts.keys() == {one.name for one in wanted}:
+            columns = [_of_json_in(parts[one.name], one, name) for one in wanted]
+            return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=column.is_null())
     return fitted(column, field, name, "where it goes")
 
 

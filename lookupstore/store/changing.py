@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -24,9 +24,10 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.progress import Advance, Bars, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import threads_of
-from lookupstore.source.source import in_types
+from lookupstore.source.source import in_types, open_source
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.change_shapes import ChangesBy, plan_changes
 from lookupstore.store.changed_bucket import (
     BASES,
     RUNS,
@@ -60,6 +61,8 @@ def upsert_version(
     changes: Any,
     deletes: Any,
     *,
+    columns: str | Sequence[str] | None,
+    changes_by: ChangesBy | None,
     rule: Rule,
     sequence: str | None,
     compaction: CompactionRule,
@@ -82,18 +85,34 @@ def upsert_version(
         raise ValueError("neither changes nor deletes are given; give rows, keys or both")
     current = read_newest(location)
     values = current.row_schema.schema
-    known = pa.schema([*current.key_schema.schema, *values])
-    source = in_types(pa.table({}) if changes is None else changes, known)
-    given = values.names if changes is None else source.schema.names
-    rules = merge_rules(rule, values, given, sequence)
-    folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)
-    incoming = IncomingChanges(
-        ChangeEncoding(current, rules), memory=memory, folder=folder, buckets=current.buckets
+    reader = None
+    source = open_source(pa.table({}) if changes is None else changes)
+    if changes is not None:
+        known = pa.schema([*current.key_schema.schema, *values])
+        reader = plan_changes(
+            source.schema, known, current.key_schema.names, changes_by=changes_by, columns=columns
+        )
+        source = in_types(source, reader.types_in_text(source.schema))
+        if reader.is_changelog and deletes is not None:
+            raise ValueError(
+                "the changes are a changelog, which has deletes of its own; pass deletes= in "
+                "another call"
+            )
+    is_changelog = reader is not None and reader.is_changelog
+    rules = merge_rules(
+        rule,
+        values,
+        values.names if reader is None else reader.names,
+        sequence,
+        is_changelog=is_changelog,
     )
+    folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)
+    encoding = ChangeEncoding(current, rules, in_order=is_changelog, numbered=True)
+    incoming = IncomingChanges(encoding, memory=memory, folder=folder, buckets=current.buckets)
     with closing(incoming), progress_bars(progress, late=True) as bars:
-        if changes is not None:
+        if reader is not None:
             read = bars("Reading", source.count_rows()) if bars else None
-            incoming.add(source, read)
+            incoming.add(source, reader, read)
         if deletes is not None:
             incoming.delete(deletes)
         if not incoming.num_rows:

@@ -2,12 +2,13 @@
 
 Rows of one key come one after the other, the oldest first, and keys to delete among them. For that
 they are sorted by a key of four fields, which differ in each: the key, whether it is to be deleted,
-the sequence, and the number of the row in order of arrival.
+the sequence, and the number of the row in order of arrival. The events of a changelog are sorted by
+key and arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -23,6 +25,7 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.runs import RunSorter, one_batch
 from lookupstore.source.source import Source
+from lookupstore.store.change_shapes import DELETE, ROW, ChangeReader, Events
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.rules import MergeRules
 
@@ -39,6 +42,8 @@ class ChangedKeys:
         deleted: which of the n keys are to be deleted.
         sequence: the sequence of each change, null where a key is deleted; None: there is none.
         rows: the row of each change as bytes, without any where a key is deleted.
+        restarted: which of the n keys were deleted before their first change here, so that a stored
+            row does not count; None: none was.
     """
 
     keys: pa.Array
@@ -46,6 +51,7 @@ class ChangedKeys:
     deleted: npt.NDArray[np.bool_]
     sequence: pa.Array | None
     rows: pa.Array
+    restarted: npt.NDArray[np.bool_] | None = None
 
 
 class ChangeEncoding:
@@ -54,12 +60,26 @@ class ChangeEncoding:
     Args:
         manifest: of the store: its keys, rows and buckets.
         rules: of the upsert.
+        in_order: whether deletes count in the order of the rows, as in a changelog; otherwise a key
+            that is deleted may have no row.
+        numbered: whether arrivals are the numbers of rows, from 0, for errors; in a changelog
+            their doubles, or one more.
     """
 
-    def __init__(self, manifest: Manifest, rules: MergeRules) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        rules: MergeRules,
+        *,
+        in_order: bool = False,
+        numbered: bool = False,
+    ) -> None:
         self.keys: KeySchema = manifest.key_schema
         self._schema = manifest.row_schema.schema
         self._buckets = manifest.buckets
+        #: Whether deletes count in the order of the rows.
+        self.in_order: bool = in_order
+        self._numbered = numbered
         #: What the rows of changes are packed by: under rules by column any value may be null.
         self.row_schema: RowSchema = manifest.row_schema
         if rules.whole is None:
@@ -70,9 +90,11 @@ class ChangeEncoding:
         width = self.keys.width
         fields = [
             pa.field("key", pa.large_binary() if width is None else pa.binary(width)),
-            pa.field("deleted", pa.uint8()),
+            pa.field("kind", pa.uint8()),
             pa.field("arrival", pa.uint64()),
         ]
+        if in_order:
+            fields[1], fields[2] = fields[2], fields[1]
         if self.sequence is not None:
             kind = self._schema.field(self.sequence).type
             fields.insert(2, pa.field("sequence", kind))
@@ -80,62 +102,70 @@ class ChangeEncoding:
             pa.schema(fields), nullable=[] if self.sequence is None else ["sequence"]
         )
 
-    def names(self, given: Sequence[str]) -> list[str]:
-        """Return the columns of changes that are read: of the key, then values.
-
-        Raises:
-            KeyError: a key column that is not given.
-        """
-        for name in self.keys.names:
-            if name not in given:
-                raise KeyError(f"changes: no key column {name!r}; they have {list(given)}")
-        return [name for name in [*self.keys.names, *self._schema.names] if name in given]
-
     def rows(self, batch: pa.RecordBatch, arrivals: Numbers) -> pa.RecordBatch:
         """Return rows to upsert as `key`, which orders them, and `value`, large_binary.
 
         Args:
-            batch: n rows of the columns that `names` returns.
+            batch: n rows of key and value columns of the store.
             arrivals: uint64, n numbers of which the greater is that of the newer row.
 
         Raises:
-            TypeError: a column that is no such column of the store.
+            TypeError: a column whose type does not mean what that of the store does.
             ValueError: a null, or a value that the column of the store cannot hold.
         """
-        keys = self.keys.encode([batch.column(name) for name in self.keys.names])
-        columns = [self._fitted(batch, field) for field in self._schema]
+        keys = self._keys(batch, arrivals)
+        columns = [self._fitted(batch, field, arrivals) for field in self._schema]
         # Arrow knows the length of a batch without columns only where they were deselected.
         values = batch.select([])
         if columns:
             values = pa.RecordBatch.from_arrays(columns, schema=self.row_schema.schema)
         sequence = None if self.sequence is None else values.column(self.sequence)
-        return self._ordered(keys, 0, sequence, arrivals, _large(self.row_schema.pack(values)))
+        kinds = np.zeros(len(keys), np.uint8)
+        return self._ordered(keys, kinds, sequence, arrivals, _large(self.row_schema.pack(values)))
 
     def deletes(self, keys: pa.Array, arrivals: Numbers) -> pa.RecordBatch:
         """Return keys to delete, n encoded ones without nulls, in the form of `rows`."""
         sequence = None
         if self.sequence is not None:
             sequence = pa.nulls(len(keys), self._schema.field(self.sequence).type)
-        rows = pa.array([b""] * len(keys), pa.large_binary())
-        return self._ordered(keys, 1, sequence, arrivals, rows)
+        kinds = np.full(len(keys), DELETE, np.uint8)
+        return self._ordered(keys, kinds, sequence, arrivals, _no_rows(len(keys)))
+
+    def events(self, events: Events, arrivals: Numbers) -> Iterator[pa.RecordBatch]:
+        """Yield events of a changelog in the form of `rows`.
+
+        Args:
+            events: of n rows.
+            arrivals: uint64, n numbers of which the greater is that of the newer row.
+
+        Raises: as `rows`.
+        """
+        if len(events.row_places):
+            yield self.rows(events.rows, _of_events(arrivals, events.row_places))
+        if len(events.key_places):
+            of_keys = _of_events(arrivals, events.key_places)
+            keys = self._keys(events.keys, of_keys)
+            yield self._ordered(keys, events.key_kinds, None, of_keys, _no_rows(len(keys)))
 
     def _ordered(
         self,
         keys: pa.Array,
-        deleted: int,
+        kinds: npt.NDArray[np.uint8],
         sequence: pa.Array | None,
         arrivals: Numbers,
         rows: pa.Array,
     ) -> pa.RecordBatch:
-        columns = [keys, pa.array(np.full(len(keys), deleted, np.uint8)), pa.array(arrivals)]
+        columns = [keys, pa.array(kinds), pa.array(arrivals)]
         columns[0] = keys.cast(self._order.schema.field("key").type)
+        if self.in_order:
+            columns[1], columns[2] = columns[2], columns[1]
         if sequence is not None:
             columns.insert(2, sequence)
         order = self._order.encode(columns)
         return pa.RecordBatch.from_pydict({"key": order, "value": rows})
 
     def decode(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what `rows` and `deletes` have put together: key, deleted, sequence, row."""
+        """Return what `rows` and `deletes` have put together: key, kind, sequence, row."""
         order = self._order.decode(changes.column("key"))
         return order.append_column("row", changes.column("value"))
 
@@ -143,25 +173,54 @@ class ChangeEncoding:
         """Return the bucket of each change, by its `key`."""
         return bucket_of(self._order.decode(changes).column("key"), self._buckets)
 
-    def _fitted(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    def _keys(self, batch: pa.RecordBatch, arrivals: Numbers) -> pa.Array:
+        """Return the encoded keys of rows, each of which has to have one."""
+        columns = [batch.column(name) for name in self.keys.names]
+        try:
+            return self.keys.encode(columns)
+        except ValueError:
+            bad = self.keys.encode_masked(columns)[1]
+            if bad is None:
+                raise
+            row = int(np.argmin(bad))
+            for name, column in zip(self.keys.names, columns, strict=True):
+                if not column[row].is_valid and name not in self.keys.nullable:
+                    what = f"the key column {name!r} is null; leave the row out"
+                    break
+            else:
+                shown = self._shown(batch, row)
+                what = f"the key of the store, {self.keys!r}, cannot hold {shown}"
+            raise ValueError(f"changes: {self._where(batch, row, arrivals)}{what}") from None
+
+    def _fitted(self, batch: pa.RecordBatch, field: pa.Field, arrivals: Numbers) -> pa.Array:
         """Return a value column in the type of the store, or nulls if it is not given."""
         if field.name not in batch.schema.names:
             return pa.nulls(batch.num_rows, field.type)
         column = batch.column(field.name)
-        if column.type == field.type:
-            return column
         try:
-            return column.cast(field.type)
-        except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            return fit(column, field.type)
+        except TypeError:
             raise TypeError(
-                f"changes: the column {field.name!r} is {column.type}; in the store it is "
-                f"{field.type}: cast it"
-            ) from error
-        except pa.ArrowInvalid as error:
+                f"changes: the column {field.name!r} is {column.type}, but in the store it is "
+                f"{field.type}; cast it to that type"
+            ) from None
+        except UnfitValueError as error:
             raise ValueError(
-                f"changes: the column {field.name!r} is {column.type}, and has values that "
-                f"{field.type} of the store cannot hold: {error}"
-            ) from error
+                f"changes: {self._where(batch, error.row, arrivals)}the column {field.name!r} is "
+                f"{column.type} with the value {error.shown}, which {field.type} of the store "
+                "cannot hold; change the value, or build the store with another type"
+            ) from None
+
+    def _where(self, batch: pa.RecordBatch, row: int, arrivals: Numbers) -> str:
+        """Return where a row is, by its number, or else by its key."""
+        if self._numbered:
+            return f"row {(int(arrivals[row]) >> int(self.in_order)) + 1}: "
+        return f"the row with {self._shown(batch, row)}: "
+
+    def _shown(self, batch: pa.RecordBatch, row: int) -> str:
+        """Return the key of a row for people."""
+        keys = ((name, shown_value(batch.column(name)[row])) for name in self.keys.names)
+        return ", ".join(f"{name}={shown}" for name, shown in keys)
 
 
 class IncomingChanges:
@@ -188,22 +247,29 @@ class IncomingChanges:
             partition=encoding.buckets_of,
         )
 
-    def add(self, source: Source, advance: Advance | None = None) -> None:
-        """Add rows to upsert, in the order in which they come.
+    def add(self, source: Source, reader: ChangeReader, advance: Advance | None = None) -> None:
+        """Add changes, in the order in which they come.
 
         Args:
-            source: of the rows.
+            source: of the changes.
+            reader: of its rows.
             advance: told the number of rows after each batch.
 
         Raises:
-            KeyError: a key column that the source does not have.
-            TypeError, ValueError: as `ChangeEncoding.rows`.
+            TypeError, ValueError: as `ChangeReader.events` and `ChangeEncoding.rows`.
         """
-        for batch in source.batches(self._encoding.names(source.schema.names)):
-            if batch.num_rows:
-                self.put(self._encoding.rows(batch, self._arrivals(batch.num_rows)))
+        first = 0
+        for batch in source.batches(reader.source_names):
+            count = batch.num_rows
+            arrivals = np.arange(first, first + count, dtype=np.uint64)
+            if count and reader.is_changelog:
+                for changes in self._encoding.events(reader.events(batch, first), arrivals):
+                    self.put(changes)
+            elif count:
+                self.put(self._encoding.rows(batch, arrivals))
+            first += count
             if advance is not None:
-                advance(batch.num_rows)
+                advance(count)
 
     def delete(self, keys: Any) -> None:
         """Add keys to delete, in any form of `lookupstore.keys.arguments`.
@@ -228,6 +294,7 @@ class IncomingChanges:
         Raises:
             ValueError: a key is to be upserted and deleted.
         """
+        changed = self._in_order if self._encoding.in_order else self._changed
         held: list[pa.RecordBatch] = []
         for batch in self._sorter.sorted_batches(bucket):
             held.append(self._encoding.decode(batch))
@@ -236,14 +303,14 @@ class IncomingChanges:
             # The last key may go on in the next batch.
             last = int(starts[-1])
             if last:
-                yield self._changed(together.slice(0, last), starts[:-1])
+                yield changed(together.slice(0, last), starts[:-1])
             held = [together.slice(last)]
         if held:
             together = one_batch(held)
-            yield self._changed(together, _starts(together.column("key")))
+            yield changed(together, _starts(together.column("key")))
 
     def _changed(self, changes: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> ChangedKeys:
-        deleted = np.asarray(changes.column("deleted")) == 1
+        deleted = np.asarray(changes.column("kind")) == DELETE
         keys = changes.column("key").take(pa.array(starts))
         ends = np.append(starts[1:], changes.num_rows) - 1
         both = deleted[ends] & ~deleted[starts]
@@ -257,6 +324,22 @@ class IncomingChanges:
         sequence = None if self._encoding.sequence is None else changes.column("sequence")
         return ChangedKeys(keys, starts, deleted[starts], sequence, changes.column("row"))
 
+    def _in_order(self, changes: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> ChangedKeys:
+        """Return the changes that the events of a changelog come to."""
+        kinds = np.asarray(changes.column("kind"))
+        keys = changes.column("key").take(pa.array(starts))
+        places = np.arange(len(kinds))
+        ends = np.append(starts[1:], len(kinds)) - 1
+        groups = np.repeat(np.arange(len(starts)), ends - starts + 1)
+        # What was there before the last delete counts no more.
+        last = np.maximum.reduceat(np.where(kinds == DELETE, places, -1), starts)
+        deleted = kinds[ends] != ROW
+        kept = (kinds == ROW) & (places > last[groups])
+        kept = np.where(deleted[groups], places == ends[groups], kept)
+        counts = np.add.reduceat(kept.astype(np.int64), starts)
+        rows = changes.column("row").filter(pa.array(kept))
+        return ChangedKeys(keys, np.cumsum(counts) - counts, deleted, None, rows, last >= 0)
+
     def close(self) -> None:
         """Free memory and temporary files."""
         self._sorter.close()
@@ -267,6 +350,16 @@ def _starts(keys: pa.Array) -> npt.NDArray[np.int64]:
     _, same = sort_keys(keys)
     count = len(keys)
     return np.arange(count) if same is None else np.flatnonzero(~same)
+
+
+def _no_rows(count: int) -> pa.Array:
+    return pa.array([b""] * count, pa.large_binary())
+
+
+def _of_events(arrivals: Numbers, places: npt.NDArray[np.int64]) -> Numbers:
+    """Return the arrivals of events, whose places are those of rows, doubled."""
+    numbers: Numbers = np.take(arrivals, places >> 1) * np.uint64(2)
+    return np.add(numbers, (places & 1).astype(np.uint64))
 
 
 def _large(rows: pa.Array) -> pa.Array:

@@ -92,6 +92,8 @@ class ResolvedRun:
         if changed.sequence is None:
             found = np.asarray(self._reads.contains(changed.keys))
             stays = ~found if takes_first else np.ones(len(found), np.bool_)
+            if changed.restarted is not None:
+                stays |= changed.restarted
         else:
             assert self._rules.sequence is not None
             present, stored = self._reads.lookup(changed.keys, [self._rules.sequence])
@@ -107,6 +109,8 @@ class ResolvedRun:
         present, stored = self._reads.lookup(changed.keys, schema.names)
         found = np.asarray(present)
         has_old = found & ~changed.deleted
+        if changed.restarted is not None:
+            has_old &= ~changed.restarted
         sizes = np.diff(np.append(changed.starts, len(changed.rows)))
         groups = np.repeat(np.arange(len(sizes)), sizes)
         is_row = ~changed.deleted[groups]

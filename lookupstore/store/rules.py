@@ -83,7 +83,12 @@ class MergeRules:
 
 
 def merge_rules(
-    rule: Rule, schema: pa.Schema, given: Sequence[str], sequence: str | None
+    rule: Rule,
+    schema: pa.Schema,
+    given: Sequence[str],
+    sequence: str | None,
+    *,
+    is_changelog: bool = False,
 ) -> MergeRules:
     """Check the rules of an upsert against a store.
 
@@ -92,9 +97,10 @@ def merge_rules(
         schema: the value columns of the store.
         given: the names of the columns of the changes.
         sequence: the value column that orders rows, if there is one.
+        is_changelog: whether the changes are a changelog, which has an order and no amounts to add.
 
     Raises:
-        ValueError: a rule that there is not.
+        ValueError: a rule that there is not, or that a changelog cannot have.
         KeyError: a column that the store, or that the changes do not have.
         TypeError: a rule for a column whose type has no sum or no order.
 
@@ -112,7 +118,17 @@ def merge_rules(
             raise KeyError(f"rule: no value column {name!r}; value columns: {schema.names}")
         if one not in RULES:
             raise ValueError(f"rule is {one!r} for {name!r}; give one of {', '.join(RULES)}")
+        if one == "sum" and is_changelog:
+            raise ValueError(
+                f"rule is 'sum' for {name!r}, but the changes are a changelog, whose updates have "
+                "whole values; give another rule"
+            )
         columns[name] = one
+    if sequence is not None and is_changelog:
+        raise ValueError(
+            "sequence is given, but the changes are a changelog, which is applied in its own "
+            "order; sort the changelog and leave sequence= out"
+        )
     if sequence is not None:
         _check_sequence(schema, given, sequence)
         columns[sequence] = "replace"

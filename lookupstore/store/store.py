@@ -31,6 +31,7 @@ from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store._points import PointLookups
 from lookupstore.store.background import compact_in_background
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.change_shapes import ChangesBy
 from lookupstore.store.changed_bucket import CompactionRule
 from lookupstore.store.changelog import Changelog, OpenVersion
 from lookupstore.store.changing import compact_version, upsert_version
@@ -159,6 +160,8 @@ def upsert(
     changes: Any = None,
     *,
     deletes: Any = None,
+    columns: str | Sequence[str] | None = None,
+    changes_by: ChangesBy | None = None,
     rule: Rule = "replace",
     sequence: str | None = None,
     max_runs: int = 8,
@@ -182,10 +185,19 @@ def upsert(
         path: the store's folder, URI or location, or the store itself; its current version is
             changed.
         changes: rows with the key columns and the value columns of the store, in any form that
-            `lookupstore.build` takes; None: there are none. Columns are cast to the types of the
-            store; others are left out. One may be missing if its rule leaves nulls out.
+            `lookupstore.build` takes; None: there are none. A column of another type than in the
+            store is cast if each value keeps its meaning. A column may be missing if its rule
+            leaves nulls out. A changelog is applied in its order: see `changes_by`.
         deletes: keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that
             is not there is not an error.
+        columns: the value columns that are taken from the changes, which may then have others that
+            the store lacks. Default: all.
+        changes_by: what the rows of the changes are. `"rows"`: rows to upsert. `"changelog"`:
+            events as `LookupStore.changes` gives them. `"debezium"`: events with `op` and the rows
+            `before` and `after`. `"hudi"`: change data of Apache Hudi, the same with its `op`, or
+            rows whose `_hoodie_is_deleted` marks deletes. Of a key, the last event wins. Default:
+            `"changelog"` if there is a text column `change` that the store lacks, otherwise
+            `"rows"`.
         rule: what becomes of a key that is stored, or comes more than once, for all value columns
             or by column, in a dict whose other columns have `"replace"`: `"replace"` takes the
             newest value, `"first"` the oldest, `"partial"` the newest that is not null; `"sum"`,
@@ -216,9 +228,10 @@ def upsert(
 
     Raises:
         KeyError: a column that the changes or the store do not have.
-        ValueError: a null key, a null or a sum that its column cannot hold, a key that is to be
-            upserted and deleted, or an argument out of range.
-        TypeError: a column that cannot be cast to its type in the store, or a rule that its type
+        ValueError: a null key, a value or a sum that its column cannot hold, a key that is to be
+            upserted and deleted, a row that is no event of its changelog, or an argument out of
+            range.
+        TypeError: a column whose type means something else in the store, or a rule that its type
             does not know.
         FileNotFoundError: there is no such store, or the source names no files.
         FormatError: the folder is not a store.
@@ -245,6 +258,8 @@ def upsert(
         location,
         changes,
         deletes,
+        columns=columns,
+        changes_by=changes_by,
         rule=rule,
         sequence=sequence,
         compaction=CompactionRule(MAX_RUNS, math.inf) if background else due,
@@ -413,6 +428,8 @@ class LookupStore(PointLookups, LocalLookups):
         changes: Any = None,
         *,
         deletes: Any = None,
+        columns: str | Sequence[str] | None = None,
+        changes_by: ChangesBy | None = None,
         rule: Rule = "replace",
         sequence: str | None = None,
         max_runs: int = 8,
@@ -442,6 +459,8 @@ class LookupStore(PointLookups, LocalLookups):
             self._location,
             changes,
             deletes=deletes,
+            columns=columns,
+            changes_by=changes_by,
             rule=rule,
             sequence=sequence,
             max_runs=max_runs,

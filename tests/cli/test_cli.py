@@ -1143,6 +1143,28 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     assert "give it alone" in run(
         "upsert", "s", "c.parquet", "--rule", "first", "--rule", "n:sum", status=2
     )
+    # The changes, as the command prints them, make the old store the new one.
+    run("build", "s.parquet", "t", "--key", "id", "--output", "json")
+    for output, name in (("csv", "changes.csv"), ("json", "changes.jsonl")):
+        done = click.testing.CliRunner().invoke(
+            main, ["changes", "s", "--since", "1", "--output", output]
+        )
+        Path(name).write_text(done.stdout)
+        told = run("upsert", "t", name, "--output", "json")
+        assert told["num_rows"] == 3
+        assert lookupstore.open("t").scan().read_all().to_pydict() == rows
+    Path("dbz.jsonl").write_text(
+        '{"op": "d", "before": {"id": 9, "name": "z", "n": 5}, "after": null}\n'
+        '{"op": "c", "before": null, "after": {"id": 7, "name": "q", "n": 7}}\n'
+    )
+    assert "pass changes_by=" in run("upsert", "t", "dbz.jsonl", status=2)
+    run("upsert", "t", "dbz.jsonl", "--changes-by", "debezium", "--output", "json")
+    assert lookupstore.open("t").get(7) == {"name": "q", "n": 7}
+    assert 9 not in lookupstore.open("t")
+    pq.write_table(pa.table({"id": [1], "nmae": ["x"], "n": [2]}), "m.parquet")
+    assert "did you mean 'name'" in run("upsert", "t", "m.parquet", status=2)
+    run("upsert", "t", "m.parquet", "--columns", "n", "--rule", "name:partial", "--output", "json")
+    assert lookupstore.open("t").get(1) == {"name": "a", "n": 2}
     pq.write_table(pa.table({"x": [1]}), "e.parquet")
     assert "no key column 'id'" in run("upsert", "s", "--deletes", "e.parquet", status=2)
 

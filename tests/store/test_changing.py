@@ -564,11 +564,12 @@ def test_arguments_that_are_refused(tmp_path):
         (ValueError, "max_runs is 65", rows, {"max_runs": 65}),
         (ValueError, "max_run_share is -1", rows, {"max_run_share": -1}),
         (ValueError, "id=1 is in changes and in deletes", rows, {"deletes": [1]}),
-        (ValueError, "has values that int32", rows.set_column(1, "v", pa.array([2**40])), {}),
+        (ValueError, "row 1: the column 'v' is int64 with the value 1099511627776, which",
+         rows.set_column(1, "v", pa.array([2**40])), {}),
         (TypeError, "in the store it is int32", rows.set_column(1, "v", pa.array([[1]])), {}),
         (ValueError, "'v' may not be null",
          pa.table({"id": [9], "name": ["b"], "l": [[1]]}), {"rule": "partial"}),
-        (ValueError, "the field 'id' is null",
+        (ValueError, "row 1: the key column 'id' is null",
          rows.set_column(0, "id", pa.array([None], pa.int64())), {}),
     ):  # fmt: skip
         with pytest.raises(error, match=said):
@@ -580,11 +581,12 @@ def test_arguments_that_are_refused(tmp_path):
     assert store.verify().stray == ()
 
 
-def test_columns_are_cast_and_others_left_out(tmp_path):
+def test_columns_are_cast_and_others_are_left_out_by_name(tmp_path):
     stored = pa.table({"id": pa.array([1], pa.int16()), "v": pa.array([1.5], pa.float32())})
     with build(stored, tmp_path / "s", key="id") as store:
-        newer = store.upsert(pa.table({"more": ["x"], "v": [2], "id": [1]}))
-        assert newer.get(1) == {"v": 2.0}
+        rows = pa.table({"more": ["x"], "v": [2], "id": [1]})
+        assert store.upsert(rows, columns=["v"]).get(1) == {"v": 2.0}
+        assert store.upsert(rows, columns="v", rule="sum").get(1) == {"v": 4.0}
 
 
 # --- the manifest, and damage

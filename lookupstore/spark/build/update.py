@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 import logging
 import pickle
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, StructType
 
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
@@ -30,13 +32,18 @@ from lookupstore.spark.build.update_task import (
 )
 from lookupstore.spark.jobs import streaming_query, watched_jobs
 from lookupstore.spark.raised import raised_in
-from lookupstore.spark.types import column_named
+from lookupstore.spark.types import arrow_schema, column_named
 from lookupstore.spark.unread import naming_files
 from lookupstore.storage.location import Location
+from lookupstore.store.change_shapes import (
+    SHAPE_COLUMNS,
+    ChangeReader,
+    ChangesBy,
+    plan_changes,
+)
 from lookupstore.store.changed_bucket import ChangedBucket, CompactionRule, changed_manifest
 from lookupstore.store.changing import check_same_store, retried
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.incoming import ChangeEncoding
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.rules import Rule, merge_rules
@@ -52,6 +59,8 @@ def update_store(
     path: Place,
     *,
     deletes: Column | str | None = None,
+    columns: str | Sequence[str] | None = None,
+    changes_by: ChangesBy | None = None,
     rule: Rule = "replace",
     sequence: str | None = None,
     batch: int | tuple[str, int] | None = None,
@@ -68,14 +77,21 @@ def update_store(
     published; if another writer publishes meanwhile, the changes are made to its version.
 
     Args:
-        df: changes: rows with the key columns and the value columns of the store. Columns are cast
-            to the types of the store; others are left out. One may be missing if its rule leaves
-            nulls out.
+        df: changes: rows with the key columns and the value columns of the store. A column of
+            another type than in the store is cast if each value keeps its meaning. A column may be
+            missing if its rule leaves nulls out, and the store may lack one that `deletes` reads.
         path: the store's folder, on a file system that the driver and all executors share, its URI
             or location, or the store itself; its current version is changed.
         deletes: which rows of `df` are keys to delete: a condition as SQL text or a boolean column;
             where it is null, a row is none. A key that is not there is not an error, and one that
             is also in another row is. None: no row is. With `"true"` the key columns are enough.
+        columns: the value columns that are taken from `df`, which may then have others that the
+            store lacks. Default: all.
+        changes_by: what the rows are: `"rows"` to upsert, or events, `"changelog"`, `"debezium"` or
+            `"hudi"`; as for `lookupstore.upsert`. Events count in the order of the rows: all events
+            of a key have to be in one partition of `df`, in their order, as those of a topic are.
+            Default: `"changelog"` if there is a text column `change` that the store lacks and
+            `deletes` does not read, otherwise `"rows"`.
         rule: what becomes of a key that is stored, or comes more than once; as for
             `lookupstore.upsert`. Rows come in the order of Spark's partitions, and in each as they
             are: that is the order written only if nothing has shuffled them.
@@ -96,9 +112,10 @@ def update_store(
 
     Raises:
         KeyError: a column that `df` or the store does not have.
-        ValueError: a null key, a null or a sum that its column cannot hold, a key that is to be
-            upserted and deleted, or an argument out of range.
-        TypeError: `df` is no DataFrame, a column that cannot be cast to its type in the store, or
+        ValueError: a null key, a value or a sum that its column cannot hold, a key that is to be
+            upserted and deleted, a row that is no event of its changelog, or an argument out of
+            range.
+        TypeError: `df` is no DataFrame, a column whose type means something else in the store, or
             a rule that its type does not know.
         FileNotFoundError: there is no such store, or an executor did not write to the folder that
             the driver sees.
@@ -126,16 +143,37 @@ def update_store(
     current = read_newest(location)
     if streamed is not None and _is_done(location, streamed, current):
         return LookupStore(location)
+    keys, values = current.key_schema.schema, current.row_schema.schema
+    of_shapes = arrow_schema(
+        StructType([one for one in df.schema.fields if one.name in SHAPE_COLUMNS])
+    )
+    given = pa.schema(
+        of_shapes.field(name) if name in of_shapes.names else pa.field(name, pa.null())
+        for name in df.columns
+    )
+    reader = plan_changes(
+        given,
+        pa.schema([*keys, *values]),
+        keys.names,
+        changes_by=changes_by,
+        columns=columns,
+        read=_read_by(deletes, given.names),
+    )
+    if reader.is_changelog and deletes is not None:
+        raise ValueError(
+            "df is a changelog, which has deletes of its own; pass deletes= in another call"
+        )
     rules = merge_rules(
         rule,
-        current.row_schema.schema,
-        _given(df, current, has_deletes=deletes is not None),
+        values,
+        _given(reader, values, has_deletes=deletes is not None),
         sequence,
+        is_changelog=reader.is_changelog,
     )
     task = UpdateTask(
         manifest=current,
         rules=rules,
-        names=tuple(ChangeEncoding(current, rules).names(df.columns)),
+        reader=reader,
         has_deletes=deletes is not None,
         compaction=compaction,
         location=location,
@@ -202,16 +240,25 @@ def _told(changed: bytes) -> ChangedBucket:
     return told
 
 
-def _given(df: DataFrame, manifest: Manifest, *, has_deletes: bool) -> list[str]:
+def _given(reader: ChangeReader, values: pa.Schema, *, has_deletes: bool) -> list[str]:
     """Return the value columns that rules may count on: all of them, if no row needs any."""
-    values = manifest.row_schema.schema.names
-    given = [name for name in values if name in df.columns]
-    return given if given or not has_deletes else values
+    given = [name for name in values.names if name in reader.names]
+    return given if given or not has_deletes else values.names
+
+
+def _read_by(deletes: Column | str | None, names: Sequence[str]) -> list[str]:
+    """Return the columns that a condition names, whose text is all that Spark Connect has of it."""
+    text = "" if deletes is None else str(deletes)
+    return [
+        name
+        for name in names
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, flags=re.IGNORECASE)
+    ]
 
 
 def _numbered(df: DataFrame, task: UpdateTask, deletes: Column | str | None) -> DataFrame:
     """Return the columns of changes, the number of each row, and whether it is a delete."""
-    columns = [column_named(name) for name in task.names]
+    columns = [column_named(name) for name in task.reader.source_names]
     columns.append(F.monotonically_increasing_id())
     if deletes is not None:
         columns.append(F.expr(deletes) if isinstance(deletes, str) else deletes)

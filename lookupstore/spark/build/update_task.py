@@ -26,6 +26,7 @@ from lookupstore.spark.build.packs import in_packs, packs_schema, unpack
 from lookupstore.spark.build.task import TASK_MEMORY
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.change_shapes import ChangeReader
 from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
@@ -49,7 +50,7 @@ class UpdateTask:
     Attributes:
         manifest: of the version that is changed.
         rules: of the update.
-        names: the columns of the store that are given, before the number of the row.
+        reader: of the changes, whose columns come before the number of the row.
         has_deletes: whether a last column says which rows are deletes.
         compaction: when a bucket is compacted.
         location: where the store is.
@@ -59,7 +60,7 @@ class UpdateTask:
 
     manifest: Manifest
     rules: MergeRules
-    names: tuple[str, ...]
+    reader: ChangeReader
     has_deletes: bool
     compaction: CompactionRule
     location: Location
@@ -70,19 +71,29 @@ class UpdateTask:
     def has_values(self) -> bool:
         """Return whether rows may be upserted: they have more than a key, or need no more."""
         keys = self.manifest.key_schema.names
-        return len(self.names) > len(keys) or not self.manifest.row_schema.schema.names
+        return len(self.reader.names) > len(keys) or not self.manifest.row_schema.schema.names
+
+    @property
+    def encoding(self) -> ChangeEncoding:
+        """Return the encoding of the changes."""
+        return ChangeEncoding(self.manifest, self.rules, in_order=self.reader.is_changelog)
 
     def encoded(self, encoding: ChangeEncoding, batch: pa.RecordBatch) -> Batches:
         """Turn columns as Spark gives them into changes of `ChangeEncoding`, in large_binary.
 
         Raises:
-            TypeError: a column that is no such column of the store.
-            ValueError: a null key, a value that the store cannot hold, or a row without values
-                that is not a delete.
+            TypeError: a column whose type does not mean what that of the store does.
+            ValueError: a null key, a value that the store cannot hold, a row without values
+                that is not a delete, or a row that is no event of its changelog.
         """
-        count = len(self.names)
-        given = pa.RecordBatch.from_arrays(batch.columns[:count], names=list(self.names))
+        names = self.reader.source_names
+        count = len(names)
+        given = pa.RecordBatch.from_arrays(batch.columns[:count], names=list(names))
         arrivals = batch.column(count)
+        if self.reader.is_changelog:
+            events = self.reader.events(given)
+            yield from map(_large, encoding.events(events, _numbers(arrivals)))
+            return
         if not self.has_deletes:
             yield _large(encoding.rows(given, _numbers(arrivals)))
             return
@@ -107,7 +118,7 @@ class UpdateTask:
 
 def encode_changes(task: UpdateTask, batches: Batches) -> Batches:
     """Turn record batches of changes into packs of changes to one bucket each."""
-    encoding = ChangeEncoding(task.manifest, task.rules)
+    encoding = task.encoding
     encoded = itertools.chain.from_iterable(task.encoded(encoding, batch) for batch in batches)
     yield from in_packs(encoded, encoding.buckets_of)
 
@@ -117,7 +128,7 @@ def change_buckets(task: UpdateTask, batches: Batches) -> Batches:
 
     Yields what became of each bucket that changes, once its new files are complete and on disk.
     """
-    encoding = ChangeEncoding(task.manifest, task.rules)
+    encoding = task.encoding
     for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
         incoming = IncomingChanges(
             encoding,

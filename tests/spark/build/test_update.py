@@ -268,8 +268,8 @@ def test_two_writers_both_apply(
 @pytest.mark.parametrize(
     ("sql", "named", "kind", "message"),
     [
-        (["null AS id", "n"], {}, ValueError, "the field 'id' is null"),
-        (["id", "'x' AS n"], {}, ValueError, "column 'n' is string, and has values that int64"),
+        (["null AS id", "n"], {}, ValueError, "the key column 'id' is null"),
+        (["id", "'x' AS n"], {}, TypeError, "column 'n' is string, but in the store it is int64"),
         (["id", "array(1) AS n"], {}, TypeError, "column 'n' is list.*cast it"),
         (["id"], {}, KeyError, "changes: no column 'n'"),
         (["n"], {}, KeyError, "no key column 'id'"),
@@ -283,7 +283,10 @@ def test_two_writers_both_apply(
         (["id", "n"], {"batch": ("", 3)}, ValueError, "batch: the stream is ''"),
         (["id", "n"], {"batch": ("s", -1)}, ValueError, "batch: the number is -1"),
         (["id", "n"], {"batch": "3"}, TypeError, "batch is '3'; give a number"),
-        (["id", "double('1e300') AS n"], {}, ValueError, "cannot hold"),
+        (["id", "double('1e300') AS n"], {}, ValueError, "row with id=1: .* int64 .* cannot hold"),
+        (["id", "n", "n AS m"], {}, KeyError, "no column 'm'; .*columns="),
+        (["id", "n", "n AS m"], {"deletes": "m0 = 1"}, KeyError, "no column 'm'"),
+        (["id", "n", "'delete' AS change"], {"deletes": "n = 1"}, ValueError, "of its own"),
     ],
 )
 def test_what_is_refused_leaves_the_store(
@@ -325,11 +328,41 @@ def test_columns_are_cast_and_others_left_out(spark: SparkSession, tmp_path: Pat
     schema = pa.schema({"k": pa.uint8(), "v": pa.float32(), "t": pa.timestamp("ms")})
     lookupstore.build(pa.table([[1], [0.5], [0]], schema=schema), tmp_path / "s", key="k").close()
     df = spark.sql("SELECT 2L AS k, 'left out' AS x, 3 AS v, TIMESTAMP_NTZ'1970-01-02' AS t")
-    with update_store(df, tmp_path / "s") as store:
+    with update_store(df, tmp_path / "s", columns=["v", "t"]) as store:
         found = store.scan().read_all()
         assert found.schema.types == schema.types
         assert found["k"].to_pylist() == [1, 2]
         assert found["v"].to_pylist() == [0.5, 3.0]
+
+
+def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    """The oracle is the upsert of the same events in one process."""
+    rows = [(id, id, "x", 0) for id in range(9)]
+    changed = build(tmp_path / "of", rows).upsert(table([(3, 4, "y", 1)]), deletes=[5])
+    changes = changed.changes(1).read_all()
+    stores = [build(tmp_path / name, rows) for name in ("mine", "own", "by", "debezium")]
+    expected = content(stores[0].upsert(changes))
+    assert expected == content(changed)
+    df = spark.createDataFrame(changes.cast(pa.schema([("change", pa.string()), *SCHEMA])))
+    with update_store(df.coalesce(1), tmp_path / "own") as store:
+        assert content(store) == expected
+    # A condition that reads the column says itself which rows are deletes.
+    rest = df.where("change <> 'update_before'")
+    with update_store(rest, tmp_path / "by", deletes="change = 'delete'") as store:
+        assert content(store) == expected
+    row = f"struct<{COLUMNS.replace(' ', ':')}>".replace(",:", ",")
+    events = spark.createDataFrame(
+        [
+            ("u", (3, 3, "x", 0), (3, 9, "w", 1)),
+            ("d", (5, 5, "x", 0), None),
+            ("d", (6, 6, "x", 0), None),
+            ("r", None, (6, 6, "x", 0)),
+            ("u", (3, 9, "w", 1), (3, 4, "y", 1)),
+        ],
+        f"op string, before {row}, after {row}",
+    ).coalesce(1)
+    with update_store(events, tmp_path / "debezium", changes_by="debezium") as store:
+        assert content(store) == expected
 
 
 def test_a_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:

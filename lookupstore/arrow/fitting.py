@@ -1,0 +1,224 @@
+"""Arrow columns in the types of another place, by casts that keep what values mean.
+
+Arrow's own casts take a time for its day, "007" for 7 and 2 for true, round to narrower floats and
+find no value for a field that was renamed. `fit` does none of this: types of another meaning are
+refused by `is_kindred`, and values that a type cannot hold exactly one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import is_bytes, is_text, plain_type, restore, unwrap
+
+# Characters of a value that an error shows.
+_SHOWN = 80
+# Digits of the widest decimal of Arrow.
+_DIGITS = 76
+
+
+class UnfitValueError(ValueError):
+    """A value that a type cannot hold exactly.
+
+    Attributes:
+        row: its place in the column, from 0.
+        shown: the value, for people.
+    """
+
+    def __init__(self, row: int, shown: str, kind: pa.DataType) -> None:
+        super().__init__(f"{kind} cannot hold {shown}")
+        self.row = row
+        self.shown = shown
+
+
+def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of one type may mean the same in another.
+
+    Numbers are kin, apart from floats as decimals, which have to be rounded; so are text and bytes,
+    and dates, times, timestamps and durations of other units. Timestamps with a zone and without
+    one are not. Structs have to have fields of the same names.
+
+    >>> is_kindred(pa.int64(), pa.int8()), is_kindred(pa.string(), pa.int64())
+    (True, False)
+    >>> is_kindred(pa.timestamp("us"), pa.date32())
+    False
+    """
+    extensions = {one for one in (given, wanted) if isinstance(one, pa.BaseExtensionType)}
+    if len(extensions) > 1:
+        return False
+    given, wanted = plain_type(given), plain_type(wanted)
+    types = pa.types
+    if given == wanted or types.is_null(given):
+        return True
+    if types.is_struct(given) and types.is_struct(wanted):
+        fields = {field.name: field.type for field in given}
+        if len(fields) < given.num_fields or len(wanted) != given.num_fields:
+            return False
+        return all(one.name in fields and is_kindred(fields[one.name], one.type) for one in wanted)
+    if types.is_map(given) and types.is_map(wanted):
+        keys = is_kindred(given.key_type, wanted.key_type)
+        return keys and is_kindred(given.item_type, wanted.item_type)
+    if _is_list(given) and _is_list(wanted):
+        return is_kindred(given.value_type, wanted.value_type)
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if types.is_floating(given) and types.is_decimal(wanted):
+        return False
+    families = (_is_number, _is_characters, types.is_date, types.is_time, types.is_duration)
+    return any(is_one(given) and is_one(wanted) for is_one in families)
+
+
+def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column in another type in which each value means what it did.
+
+    Raises:
+        TypeError: the types are not kindred, or Arrow has no cast between them.
+        UnfitValueError: the type cannot hold a value exactly.
+
+    >>> fit(pa.array([1, None], pa.int64()), pa.decimal128(9, 2)).to_pylist()
+    [Decimal('1.00'), None]
+    >>> fit(pa.array([0.5, 0.1]), pa.float32())
+    Traceback (most recent call last):
+    lookupstore.arrow.fitting.UnfitValueError: float cannot hold 0.1
+    """
+    if column.type == kind:
+        return column
+    if not is_kindred(column.type, kind):
+        raise TypeError(f"{column.type} does not mean what {kind} does")
+    try:
+        return _fitted(column, kind)
+    except pa.ArrowNotImplementedError as error:
+        raise TypeError(f"{column.type} cannot be cast to {kind}: {error}") from error
+    except pa.ArrowInvalid as error:
+        row = _first_unfit(column, kind)
+        raise UnfitValueError(row, shown_value(column[row]), kind) from error
+
+
+def shown_value(value: pa.Scalar) -> str:
+    """Return a value as an error shows it.
+
+    >>> shown_value(pa.scalar("007"))
+    "'007'"
+    """
+    try:
+        text = repr(value.as_py())
+    except (ValueError, OverflowError, ImportError):  # Python has no such time
+        text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _is_characters(kind: pa.DataType) -> bool:
+    return is_text(kind) or is_bytes(kind)
+
+
+def _first_unfit(column: pa.Array, kind: pa.DataType) -> int:
+    """Return the place of the first value that a type cannot hold, by halving."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _fitted(column[low:middle], kind)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column in a kindred type.
+
+    Raises:
+        pyarrow.ArrowInvalid: the type cannot hold a value.
+    """
+    if column.type == kind:
+        return column
+    return restore(_plain(unwrap(column), plain_type(kind)), kind)
+
+
+def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    given, types = array.type, pa.types
+    if given == kind:
+        return array
+    if types.is_null(given):
+        return pa.nulls(len(array), kind)
+    if types.is_struct(kind):
+        return _struct(array, kind)
+    if types.is_map(kind):
+        return _map(array, kind)
+    if _is_list(kind):
+        return _list(array, kind)
+    if types.is_floating(kind):
+        return _floats(array, kind)
+    if types.is_decimal(kind) and types.is_integer(given):
+        # For a cast at once Arrow wants digits for all integers, not for those that there are.
+        return array.cast(pa.decimal256(_DIGITS, max(kind.scale, 0))).cast(kind)
+    return array.cast(kind)
+
+
+def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return numbers as floats that are the same numbers."""
+    given, types = array.type, pa.types
+    if types.is_decimal(given):
+        # A float is an integer by a power of two: 2.75 is 11 / 4.
+        scale = max(given.scale, 0)
+        factor = pa.scalar(2**scale).cast(pa.decimal256(20, 0))
+        widest = array.cast(pa.decimal256(_DIGITS - 21, scale))
+        array = pc.divide(
+            pc.multiply(widest, factor).cast(pa.int64()).cast(pa.float64()), 2.0**scale
+        )
+    elif types.is_integer(given):
+        # Arrow looks at integers, but not for the narrowest floats.
+        array = array.cast(pa.float32() if types.is_float16(kind) else kind)
+    narrow = array.cast(kind)
+    if array.type.bit_width > kind.bit_width:
+        same = pc.equal(narrow.cast(array.type), array)
+        if pc.or_(same, pc.is_nan(array)).false_count:
+            raise pa.ArrowInvalid(f"a value that is no {kind}")
+    return narrow
+
+
+def _struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+    # Flat: below a null may be anything.
+    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    columns = [_fitted(parts[field.name], field.type) for field in kind]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())
+
+
+def _list(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    values = _fitted(array.flatten(), kind.value_type)
+    lists = pa.LargeListArray.from_arrays(
+        _offsets(array, pa.int64()), values, type=pa.large_list(kind.value_field)
+    )
+    return lists if lists.type == kind else lists.cast(kind)
+
+
+def _map(array: pa.MapArray, kind: pa.MapType) -> pa.MapArray:
+    given = array.type
+    lists = array.cast(pa.list_(pa.struct([given.key_field, given.item_field])))
+    keys, items = lists.flatten().flatten()
+    return pa.MapArray.from_arrays(
+        _offsets(lists, pa.int32()),
+        _fitted(keys, kind.key_type),
+        _fitted(items, kind.item_type),
+        type=kind,
+    )
+
+
+def _offsets(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return where the values of each list begin among those of all, null where there is none."""
+    lengths = pc.list_value_length(array).fill_null(0)
+    ends = np.concatenate([[0], np.cumsum(np.asarray(lengths), dtype=np.int64)])
+    nothing = np.append(np.asarray(array.is_null()), False)
+    return pa.array(ends, kind, mask=nothing)

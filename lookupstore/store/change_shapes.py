@@ -1,0 +1,441 @@
+"""What the rows of an upsert are: rows to store, or events of a changelog in one of its shapes.
+
+A `ChangeReader` is planned from the columns alone, so that a column the store lacks is an error
+before anything is read, and is shipped to tasks. It splits each batch into rows to upsert and keys
+to delete.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow import changelog
+from lookupstore.arrow.fitting import shown_value
+from lookupstore.arrow.types import is_text, plain_type, unwrap
+from lookupstore.source.source import in_types
+
+#: How changes say what became of a row: `rows` are all upserted; `changelog` is the shape of
+#: `LookupStore.changes`; `debezium` that of Debezium's events; `hudi` that of Apache Hudi.
+ChangesBy: TypeAlias = Literal["rows", "changelog", "debezium", "hudi"]
+SHAPES: tuple[ChangesBy, ...] = get_args(ChangesBy)
+
+#: What an event does to the row of a key: it is stored, it is deleted, or it is what the next event
+#: of the key replaces. If no event follows, the key is deleted, too: the row has another key now.
+ROW, DELETE, BEFORE = 0, 1, 2
+
+_CHANGELOG = {
+    changelog.INSERT: ROW,
+    changelog.BEFORE: BEFORE,
+    changelog.AFTER: ROW,
+    changelog.DELETE: DELETE,
+}
+_DEBEZIUM = {"c": ROW, "r": ROW, "u": ROW, "d": DELETE}
+_HUDI = {"i": ROW, "u": ROW, "d": DELETE}
+_OP, _IMAGES = "op", ("before", "after")
+# How columns that Apache Hudi adds to rows begin, and the one that marks deletes.
+_META = "_hoodie_"
+_IS_DELETED = "_hoodie_is_deleted"
+#: Columns whose types `plan_changes` looks at; of the others it reads the names.
+SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
+
+_Kinds = npt.NDArray[np.uint8]
+_Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Events:
+    """The events of a batch.
+
+    Attributes:
+        rows: columns of the store, of the rows to upsert.
+        row_places: places of these among the events, which ascend.
+        keys: key columns of the rows that are deleted or replaced.
+        key_places: places of these.
+        key_kinds: `DELETE` or `BEFORE` for each.
+    """
+
+    rows: pa.RecordBatch
+    row_places: _Places
+    keys: pa.RecordBatch
+    key_places: _Places
+    key_kinds: _Kinds
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """What is read of changes; made by `plan_changes`.
+
+    Attributes:
+        shape: of the changes.
+        names: columns of the store that its rows have: those of the key, then values.
+        source_names: columns that are read.
+        keys: key columns of the store.
+        known: the columns of the store.
+        kinds: the column that says what becomes of a row, and what its values mean; None: all rows
+            are upserted.
+        has_images: whether rows are in columns `before` and `after`.
+        chosen: the value columns that are taken; None: all.
+    """
+
+    shape: ChangesBy
+    names: tuple[str, ...]
+    source_names: tuple[str, ...]
+    keys: tuple[str, ...]
+    known: pa.Schema
+    kinds: tuple[str, dict[str, int]] | None = None
+    has_images: bool = False
+    chosen: tuple[str, ...] | None = None
+
+    @property
+    def is_changelog(self) -> bool:
+        """Return whether the changes are events, which count in their order."""
+        return self.shape != "rows"
+
+    def types_in_text(self, given: pa.Schema) -> pa.Schema:
+        """Return the columns whose texts are read in types of the store, in a source of text."""
+        if not self.has_images:
+            return self.known
+        images = [given.field(name) for name in _images_in(given.names)]
+        return pa.schema([one for image in images for one in self._image_in_text(image)])
+
+    def _image_in_text(self, image: pa.Field) -> list[pa.Field]:
+        if not pa.types.is_struct(image.type):
+            return []
+        fields = [
+            self.known.field(one.name).with_nullable(True)
+            if is_text(one.type) and one.name in self.known.names
+            else one
+            for one in image.type
+        ]
+        return [image.with_type(pa.struct(fields))]
+
+    def events(self, batch: pa.RecordBatch, first_row: int | None = None) -> Events:
+        """Return the events of a batch of the columns that are read.
+
+        Args:
+            batch: n rows.
+            first_row: number of the first row, from 0, for errors; None: rows have no numbers.
+
+        Returns:
+            Events whose places are those of rows, doubled; the row that replaces another in one
+            event has the odd one.
+
+        Raises:
+            ValueError: a row does not say what becomes of it, or lacks the row that it should have.
+        """
+        kinds = self._kinds(batch, first_row)
+        if self.has_images:
+            return self._of_images(batch, kinds, first_row)
+        is_row = kinds == ROW
+        rows, keys = batch.select(list(self.names)), batch.select(list(self.keys))
+        return Events(
+            rows.filter(pa.array(is_row)),
+            np.flatnonzero(is_row) * 2,
+            keys.filter(pa.array(~is_row)),
+            np.flatnonzero(~is_row) * 2,
+            kinds[~is_row],
+        )
+
+    def _kinds(self, batch: pa.RecordBatch, first_row: int | None) -> _Kinds:
+        """Return what each row of a batch does; `DELETE` without a row if it is nothing."""
+        assert self.kinds is not None
+        name, meanings = self.kinds
+        column = batch.column(name)
+        texts = unwrap(column)
+        if not meanings:
+            flags = texts.cast(pa.bool_()).fill_null(False)
+            return np.where(np.asarray(flags), DELETE, ROW).astype(np.uint8)
+        if pa.types.is_null(texts.type):
+            texts = texts.cast(pa.string())
+        found = pc.index_in(texts, value_set=pa.array(list(meanings), texts.type))
+        bad = found.is_null()
+        if self.has_images:  # after a delete, Kafka has a message without anything
+            empty = texts.is_null()
+            for one in _images_in(batch.schema.names):
+                empty = pc.and_(empty, batch.column(one).is_null())
+            bad = pc.and_not(bad, empty)
+        if bad.true_count:
+            row = pc.index(bad, True).as_py()
+            raise ValueError(
+                f"changes: {_where(first_row, row)}the column {name!r} is "
+                f"{shown_value(texts[row])}; expected {', '.join(map(repr, meanings))}"
+                f"{self._remedy(texts[row].as_py())}"
+            )
+        codes = np.asarray(found.fill_null(len(meanings)))
+        return np.take(np.array([*meanings.values(), DELETE], np.uint8), codes)
+
+    def _remedy(self, found: str | None) -> str:
+        if self.shape == "debezium" and found == "t":
+            return "; the table was truncated: build the store again from its rows"
+        if self.shape == "changelog":
+            return "; if it is not what became of the rows, pass changes_by='rows' and columns="
+        return "; leave such rows out"
+
+    def _of_images(self, batch: pa.RecordBatch, kinds: _Kinds, first_row: int | None) -> Events:
+        images = {name: batch.column(name) for name in _images_in(batch.schema.names)}
+        missing = pa.nulls(batch.num_rows)
+        before, after = (images.get(name, missing) for name in _IMAGES)
+        is_row = kinds == ROW
+        has_before, has_after = (np.asarray(one.is_valid()) for one in (before, after))
+        op = batch.column(_OP)
+        nothing = np.asarray(op.is_null())
+        for what, lacks in (("after", is_row & ~has_after), ("before", ~is_row & ~has_before)):
+            lacks &= ~nothing
+            if lacks.any():
+                row = int(np.argmax(lacks))
+                raise ValueError(
+                    f"changes: {_where(first_row, row)}{what!r} is null, and 'op' is "
+                    f"{shown_value(op[row])}; let the source write the "
+                    f"{'key' if what == 'before' else 'row'} of each change"
+                )
+        row_places = np.flatnonzero(is_row & ~nothing)
+        rows = self._image(after, row_places, self.names, first_row)
+        # Of an update the row before is of interest only if it had another key.
+        key_places = np.flatnonzero(has_before & ~nothing)
+        keys = self._image(before, key_places, self.keys, first_row)
+        replaced = is_row[key_places]
+        if replaced.any():
+            own = rows.select(list(self.keys)).take(
+                pa.array(np.searchsorted(row_places, key_places[replaced]))
+            )
+            were = keys.filter(pa.array(replaced))
+            moved = np.zeros(len(were), bool)
+            for one, other in zip(were.columns, own.columns, strict=True):
+                # An image may have no more than what changed.
+                moved |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))
+            wanted = ~replaced
+            wanted[np.flatnonzero(replaced)[moved]] = True
+            keys, key_places = keys.filter(pa.array(wanted)), key_places[wanted]
+            replaced = replaced[wanted]
+        return Events(
+            rows,
+            row_places * 2 + 1,
+            keys,
+            key_places * 2,
+            np.where(replaced, BEFORE, DELETE).astype(np.uint8),
+        )
+
+    def _image(
+        self, column: pa.Array, places: _Places, names: Sequence[str], first_row: int | None
+    ) -> pa.RecordBatch:
+        """Return columns of some rows that are structs, or JSON texts."""
+        column = unwrap(column.take(pa.array(places)))
+        if not len(column):
+            return pa.RecordBatch.from_pylist(
+                [], schema=pa.schema([self.known.field(name) for name in names])
+            )
+        if is_text(column.type):
+            return self._of_texts(column, names, whole=names is self.names)
+        parts = {one.name: part for one, part in zip(column.type, column.flatten(), strict=True)}
+        for name in names:
+            if name not in parts:
+                raise KeyError(
+                    f"changes: {_where(first_row, int(places[0]))}the row has no field {name!r}; "
+                    f"it has {list(parts)}"
+                )
+        return pa.RecordBatch.from_arrays([parts[name] for name in names], names=list(names))
+
+    def _of_texts(self, texts: pa.Array, names: Sequence[str], *, whole: bool) -> pa.RecordBatch:
+        lines = "\n".join(texts.to_pylist())
+        source = in_types(io.BytesIO(lines.encode()), self.known)
+        if whole:
+            given = [name for name in source.schema.names if not name.startswith(_META)]
+            _check_known(given, self.known.names, self.chosen)
+        for name in names:
+            if name not in source.schema.names:
+                raise KeyError(
+                    f"changes: the rows have no field {name!r}; they have {source.schema.names}"
+                )
+        table = pa.Table.from_batches(source.batches(names))
+        if len(table) != len(texts):
+            raise ValueError(
+                f"changes: {len(texts)} JSON texts have {len(table)} objects; give one in each"
+            )
+        return table.combine_chunks().to_batches()[0]
+
+
+def plan_changes(
+    given: pa.Schema,
+    known: pa.Schema,
+    keys: Sequence[str],
+    *,
+    changes_by: ChangesBy | None = None,
+    columns: str | Sequence[str] | None = None,
+    read: Collection[str] = (),
+) -> ChangeReader:
+    """Plan what is read of changes with some columns.
+
+    Args:
+        given: columns of the changes.
+        known: columns of the store, those of its key first.
+        keys: names of the key columns.
+        changes_by: shape of the changes. Default: `changelog` if there is a text column `change`
+            that the store lacks and nothing else reads, otherwise `rows`.
+        columns: names of the value columns that are taken. Default: all.
+        read: names of columns that something else reads, which the store may lack.
+
+    Raises:
+        KeyError: the store lacks a column, or the changes lack a key column or one of `columns`.
+        ValueError: there is no such shape, or the changes lack its columns.
+        TypeError: a column of the shape is of another type.
+
+    >>> known = pa.schema({"id": pa.int64(), "name": pa.string()})
+    >>> plan_changes(pa.schema({"id": pa.int64(), "nmae": pa.string()}), known, ["id"])
+    Traceback (most recent call last):
+    KeyError: "changes: the store has no column 'nmae'; did you mean 'name'? Its columns are 'id', \
+'name'; rename it, or choose with columns= which are taken"
+    """
+    chosen = _chosen(columns, known.names)
+    if changes_by not in (None, *SHAPES):
+        raise ValueError(f"changes_by is {changes_by!r}; give {', '.join(map(repr, SHAPES))}")
+    told = _has_changelog(given, known.names)
+    shape = changes_by or ("changelog" if told and changelog.CHANGE not in read else "rows")
+    kinds: tuple[str, dict[str, int]] | None = None
+    has_images = False
+    own: set[str] = set()
+    if shape == "changelog" or (shape == "hudi" and told):
+        kinds, own = (_text_column(given, changelog.CHANGE, shape), _CHANGELOG), {changelog.CHANGE}
+    elif shape == "debezium" or (shape == "hudi" and _OP in given.names):
+        kinds = (_text_column(given, _OP, shape), _DEBEZIUM if shape == "debezium" else _HUDI)
+        has_images = True
+    elif shape == "hudi":
+        own = {name for name in given.names if name.startswith(_META)}
+        kinds = _hudi_kinds(given)
+    if has_images:
+        _check_images(given, shape)
+        names = _image_names(given, known.names)
+    else:
+        others = own.union(read).difference(known.names)
+        names = [name for name in given.names if name not in others]
+    _check_known(names, known.names, chosen, given.names)
+    for name in [*keys, *(chosen or ())]:
+        if name not in names:
+            what = "key column" if name in keys else "column"
+            raise KeyError(f"changes: no {what} {name!r}; they have {names}")
+    wanted = set(known.names if chosen is None else [*keys, *chosen])
+    rows = tuple(name for name in known.names if name in names and name in wanted)
+    if has_images:
+        source_names = [_OP, *_images_in(given.names)]
+    else:
+        source_names = [*rows]
+        if kinds is not None and kinds[0] not in rows:
+            source_names.append(kinds[0])
+    return ChangeReader(
+        "rows" if kinds is None else shape,
+        rows,
+        tuple(source_names),
+        tuple(keys),
+        known,
+        kinds,
+        has_images,
+        chosen,
+    )
+
+
+def _chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+    for name in chosen:
+        if not isinstance(name, str):
+            raise TypeError(f"columns contains {name!r}; give column names")
+        if name not in known:
+            raise KeyError(f"columns: {_unknown(name, known)}")
+    return chosen
+
+
+def _check_known(
+    names: Sequence[str],
+    known: Sequence[str],
+    chosen: Collection[str] | None,
+    given: Sequence[str] = (),
+) -> None:
+    """Check that the store has all columns, where nobody chose which are taken."""
+    for name in names if chosen is None else ():
+        if name not in known:
+            raise KeyError(f"changes: {_unknown(name, known)}; {_what_to_do(name, given)}")
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    like = get_close_matches(name, known, n=1)
+    meant = f"; did you mean {like[0]!r}? Its columns are " if like else "; its columns are "
+    return f"the store has no column {name!r}{meant}{', '.join(map(repr, known))}"
+
+
+def _what_to_do(name: str, given: Sequence[str]) -> str:
+    if name == _IS_DELETED:
+        return "if rows with it are deletes, pass changes_by='hudi'"
+    if name in (_OP, *_IMAGES) and {_OP, *_IMAGES}.issubset(given):
+        return "if the rows are events of a changelog, pass changes_by='debezium' or 'hudi'"
+    return "rename it, or choose with columns= which are taken"
+
+
+def _has_changelog(given: pa.Schema, known: Collection[str]) -> bool:
+    name = changelog.CHANGE
+    return name in given.names and name not in known and is_text(plain_type(given.field(name).type))
+
+
+def _text_column(given: pa.Schema, name: str, shape: str) -> str:
+    if name not in given.names:
+        raise ValueError(
+            f"changes_by is {shape!r}, but the changes have no column {name!r}; they have "
+            f"{given.names}"
+        )
+    kind = plain_type(given.field(name).type)
+    if not (is_text(kind) or pa.types.is_null(kind)):
+        raise TypeError(f"changes: the column {name!r} is {kind}; give texts")
+    return name
+
+
+def _hudi_kinds(given: pa.Schema) -> tuple[str, dict[str, int]] | None:
+    """Return what says which rows are deletes; None: nothing does."""
+    if _IS_DELETED in given.names:
+        kind = plain_type(given.field(_IS_DELETED).type)
+        if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            raise TypeError(f"changes: the column {_IS_DELETED!r} is {kind}; give bool")
+        return _IS_DELETED, {}
+    if any(name.startswith(_META) for name in given.names):
+        return None
+    raise ValueError(
+        f"changes_by is 'hudi', but the changes have no column {_OP!r}, {changelog.CHANGE!r}, "
+        f"{_IS_DELETED!r} or other column of Hudi; they have {given.names}"
+    )
+
+
+def _images_in(names: Collection[str]) -> list[str]:
+    return [name for name in _IMAGES if name in names]
+
+
+def _check_images(given: pa.Schema, shape: str) -> None:
+    there = _images_in(given.names)
+    if not there:
+        raise ValueError(
+            f"changes_by is {shape!r}, but the changes have neither 'before' nor 'after'; they "
+            f"have {given.names}"
+        )
+    for name in there:
+        kind = plain_type(given.field(name).type)
+        if not (pa.types.is_struct(kind) or pa.types.is_null(kind) or is_text(kind)):
+            raise TypeError(f"changes: the column {name!r} is {kind}; give structs or JSON texts")
+
+
+def _image_names(given: pa.Schema, known: Sequence[str]) -> list[str]:
+    """Return the fields of rows that are in columns; of JSON texts nobody knows them."""
+    kinds = [plain_type(given.field(name).type) for name in _images_in(given.names)]
+    names = [one.name for kind in kinds if pa.types.is_struct(kind) for one in kind]
+    if not names:
+        return list(known)
+    return [name for name in dict.fromkeys(names) if not name.startswith(_META) or name in known]
+
+
+def _where(first_row: int | None, row: int) -> str:
+    return "" if first_row is None else f"row {first_row + row + 1}: "

@@ -1,0 +1,392 @@
+"""Rows and changelogs that stores are changed by; the oracle is a dict, or what Arrow was given."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from lookupstore import LookupStore, build, upsert
+
+ROWS = {"id": [1, 2, 3], "name": ["one", "two", "three"], "hits": [1, 2, 3]}
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("hits", pa.int64())])
+
+Model = dict[int, tuple[Any, ...]]
+
+
+@pytest.fixture
+def people(tmp_path) -> LookupStore:
+    return build(pa.table(ROWS), tmp_path / "people", key="id", buckets=2)
+
+
+def rows_of(store: LookupStore) -> Model:
+    return {row["id"]: (row["name"], row["hits"]) for row in store.scan().read_all().to_pylist()}
+
+
+# --- types
+
+
+POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+MOMENT = datetime.datetime(2020, 5, 6, 7, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("stored", "values", "given"),
+    [
+        (pa.date32(), [MOMENT], pa.timestamp("us")),
+        (pa.time64("us"), [MOMENT], pa.timestamp("us")),
+        (pa.bool_(), [2], pa.int64()),
+        (pa.int64(), ["007"], pa.string()),
+        (pa.timestamp("us"), [MOMENT], pa.timestamp("us", "UTC")),
+        (pa.timestamp("us"), [7], pa.int64()),
+        (pa.decimal128(9, 2), [0.125], pa.float64()),
+        (POINT, [{"x": 1, "z": 2}], pa.struct([("x", pa.int64()), ("z", pa.int64())])),
+        (POINT, [{"x": 1}], pa.struct([("x", pa.int64())])),
+    ],
+)
+def test_a_type_of_another_meaning_is_refused(tmp_path, stored, values, given):
+    store = build(pa.table({"id": [1], "v": pa.nulls(1, stored)}), tmp_path / "s", key="id")
+    with pytest.raises(TypeError) as caught:
+        store.upsert(pa.table({"id": [1], "v": pa.array(values, given)}))
+    for part in ("'v'", str(stored), str(given), "cast it"):
+        assert part in str(caught.value)
+    assert store.newest().version == 1
+
+
+@pytest.mark.parametrize(
+    ("stored", "value", "given"),
+    [
+        (pa.float32(), 1e300, pa.float64()),
+        (pa.decimal128(9, 2), decimal.Decimal("0.125"), pa.decimal128(9, 3)),
+        (pa.float64(), 2**53 + 1, pa.int64()),
+        (pa.int8(), 1.5, pa.float64()),
+        (pa.timestamp("s"), MOMENT.replace(microsecond=5), pa.timestamp("us")),
+        (pa.struct([("x", pa.int8())]), {"x": 300}, pa.struct([("x", pa.int64())])),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_its_row(tmp_path, stored, value, given):
+    store = build(pa.table({"id": [1], "v": pa.nulls(1, stored)}), tmp_path / "s", key="id")
+    # Batches, as files have them: the row is that of all changes, as a person counts it.
+    schema = pa.schema([("id", pa.int64()), ("v", given)])
+    batches = [
+        pa.record_batch([pa.array([1, 2, 3]), pa.nulls(3, given)], schema=schema),
+        pa.record_batch([pa.array([4, 5]), pa.array([None, value], given)], schema=schema),
+    ]
+    with pytest.raises(ValueError, match="row 5: the column 'v'") as caught:
+        store.upsert(batches)
+    for part in (repr(value), str(stored), str(given), "change the value"):
+        assert part in str(caught.value)
+    assert store.newest().version == 1
+
+
+def test_a_key_that_does_not_fit_is_named_with_its_row(tmp_path):
+    store = build(pa.table({"id": pa.array([1], pa.int8())}), tmp_path / "s", key="id")
+    batches = [pa.record_batch({"id": [1, 2]}), pa.record_batch({"id": [3, 300]})]
+    with pytest.raises(ValueError, match=r"row 4: .*int8.* cannot hold id=300"):
+        store.upsert(batches)
+    batches[1] = pa.record_batch({"id": pa.array([None, 3])})
+    with pytest.raises(ValueError, match="row 3: the key column 'id' is null"):
+        store.upsert(batches)
+
+
+def test_casts_that_keep_values(tmp_path):
+    """What others have narrower or wider is what it was, also with fields in another order."""
+    stored = pa.schema([
+        ("id", pa.int16()), ("n", pa.int8()), ("f", pa.float32()), ("d", pa.decimal128(9, 2)),
+        ("t", pa.timestamp("ns")), ("s", pa.dictionary(pa.int8(), pa.string())), ("p", POINT),
+    ])  # fmt: skip
+    store = build(stored.empty_table(), tmp_path / "s", key="id", allow_empty=True)
+    given = pa.schema([
+        ("id", pa.int64()), ("n", pa.float64()), ("f", pa.float64()), ("d", pa.int64()),
+        ("t", pa.timestamp("s")), ("s", pa.large_string()),
+        ("p", pa.struct([("y", pa.int8()), ("x", pa.uint64())])),
+    ])  # fmt: skip
+    row = {"id": 7, "n": 3.0, "f": 0.5, "d": 12, "t": MOMENT, "s": "x", "p": {"x": 1, "y": 2}}
+    store = store.upsert(pa.Table.from_pylist([row], schema=given))
+    assert store.get(7) == {name: value for name, value in row.items() if name != "id"}
+
+
+def test_texts_of_text_files_are_read_in_the_types_of_the_store(people):
+    store = people.upsert(io.BytesIO(b"id,name,hits\n7,42,7\n"))
+    assert store.get(7) == {"name": "42", "hits": 7}
+
+
+# --- columns
+
+
+def test_a_column_that_the_store_lacks_is_an_error(people, tmp_path):
+    changes = pa.table({"id": [1], "nmae": ["uno"]})
+    for rule in ("partial", {"name": "partial", "hits": "partial"}):
+        with pytest.raises(KeyError, match="no column 'nmae'; did you mean 'name'") as caught:
+            people.upsert(changes, rule=rule)
+    for part in ("'id', 'name', 'hits'", "columns="):
+        assert part in str(caught.value)
+    with pytest.raises(KeyError, match="no column 'zz'; its columns are 'id'"):
+        people.upsert(pa.table({**ROWS, "zz": [1, 2, 3]}))
+    with pytest.raises(KeyError, match="columns: the store has no column 'nmae'; did you mean"):
+        people.upsert(pa.table(ROWS), columns=["nmae"])
+    with pytest.raises(KeyError, match="changes: no column 'name'; they have"):
+        people.upsert(changes, columns=["name"], rule="partial")
+    with pytest.raises(KeyError, match="changes: no column 'hits', a value column"):
+        people.upsert(pa.table(ROWS), columns=["name"])
+    with pytest.raises(KeyError, match="pass changes_by='hudi'"):
+        people.upsert(pa.table({**ROWS, "_hoodie_is_deleted": [False] * 3}))
+    with pytest.raises(KeyError, match="pass changes_by='debezium' or 'hudi'"):
+        people.upsert(pa.table({"op": ["c"], "before": [None], "after": [{"id": 1}], "id": [1]}))
+    assert people.newest().version == 1
+
+
+def test_columns_chooses_what_is_taken(people):
+    changes = pa.table({"id": [1], "name": ["uno"], "hits": [9], "more": [True]})
+    store = people.upsert(changes, columns=["name"], rule="partial")
+    assert store.get(1) == {"name": "uno", "hits": 1}
+    store = upsert(people.path, changes, columns=["id", "hits", "name"])
+    assert store.get(1) == {"name": "uno", "hits": 9}
+
+
+# --- changelogs: ours
+
+
+def some_rows(rng: random.Random, keys: int) -> pa.Table:
+    ids = rng.sample(range(keys), rng.randrange(keys))
+    names = [rng.choice([None, "a", "b", "c"]) for _ in ids]
+    return pa.table([ids, names, [rng.randrange(9) for _ in ids]], schema=SCHEMA)
+
+
+@pytest.mark.parametrize("kind", ["reader", "parquet", "csv"])
+def test_what_changed_in_one_store_changes_another(tmp_path, seed, kind):
+    rng = random.Random(seed)
+    first = pa.concat_tables([some_rows(rng, 40), pa.table([[99], ["z"], [0]], schema=SCHEMA)])
+    store = build(first, tmp_path / "s", key="id", buckets=3)
+    other = build(store.scan().read_all(), tmp_path / "t", key="id", buckets=2)
+    for _ in range(3):
+        store = store.upsert(some_rows(rng, 40)).upsert(deletes=rng.sample(range(60), 9))
+    # What is there from the beginning, and not at the end.
+    store = store.upsert(deletes=[99])
+    changes = store.changes(1)
+    if kind == "csv":
+        pa_csv.write_csv(changes.read_all(), tmp_path / "c.csv")
+        # A null and a text without characters are one in CSV.
+        with pytest.raises(KeyError, match="columns="):
+            other.upsert(tmp_path / "c.csv", changes_by="rows")
+    if kind == "parquet":
+        pq.write_table(changes.read_all(), tmp_path / "c.parquet", row_group_size=7)
+    other = other.upsert(changes if kind == "reader" else str(tmp_path / f"c.{kind}"))
+    assert rows_of(other) == rows_of(store)
+    assert len(other) == len(store)
+
+
+def test_events_count_in_their_order(people, tmp_path, seed):
+    """The oracle applies an event after the other to a dict."""
+    rng = random.Random(seed)
+    model = rows_of(people)
+    events: list[dict[str, Any]] = []
+    for _ in range(200):
+        key = rng.randrange(6)
+        row = (rng.choice(["x", None]), rng.randrange(9))
+        old = model.get(key)
+        kinds = [("insert", row)] if old is None else [("delete", old)]
+        if old is not None and rng.random() < 0.5:
+            kinds = [("update_before", old), ("update_after", row)]
+        for kind, (name, hits) in kinds:
+            events.append({"change": kind, "id": key, "name": name, "hits": hits})
+        if kinds[-1][0] == "delete":
+            del model[key]
+        else:
+            model[key] = row
+    schema = pa.schema([("change", pa.string()), *SCHEMA])
+    table = pa.Table.from_pylist(events, schema=schema)
+    for rule, name in (("replace", "r"), ({"name": "replace", "hits": "min"}, "m")):
+        store = build(pa.table(ROWS), tmp_path / name, key="id", buckets=2)
+        store = store.upsert(table.to_batches(max_chunksize=13), rule=rule, memory="1MiB")
+        found = rows_of(store)
+        if rule == "replace":
+            assert found == model
+        assert {key: row[0] for key, row in found.items()} == {k: r[0] for k, r in model.items()}
+        assert len(store) == len(model)
+
+
+def test_a_row_before_an_update_has_another_key(people):
+    changes = pa.table({
+        "change": ["update_before", "update_after"], "id": [1, 9], "name": ["one"] * 2,
+        "hits": [1, 1],
+    })  # fmt: skip
+    assert rows_of(people.upsert(changes)) == {2: ("two", 2), 3: ("three", 3), 9: ("one", 1)}
+
+
+def test_rules_of_a_changelog(people):
+    changes = pa.table({
+        "change": ["update_after", "delete", "insert"], "id": [1, 2, 2], "name": [None, None, "b"],
+        "hits": [5, 2, 7],
+    })  # fmt: skip
+    partial = people.upsert(changes, rule={"name": "partial", "hits": "max"})
+    assert rows_of(partial) == {1: ("one", 5), 2: ("b", 7), 3: ("three", 3)}
+    first = upsert(partial.path, changes, rule="first")
+    assert rows_of(first) == {1: ("one", 5), 2: ("b", 7), 3: ("three", 3)}
+    for error, said, options in (
+        (
+            ValueError,
+            "'sum' for 'hits', but the changes are a changelog",
+            {"rule": {"hits": "sum"}},
+        ),
+        (ValueError, "sequence is given, but the changes are a changelog", {"sequence": "hits"}),
+        (ValueError, "a changelog, which has deletes of its own", {"deletes": [1]}),
+        (ValueError, "changes_by is 'mysql'; give 'rows'", {"changes_by": "mysql"}),
+        (ValueError, "no column 'op'; they have", {"changes_by": "debezium"}),
+    ):
+        with pytest.raises(error, match=said):
+            people.upsert(changes, **options)
+
+
+def test_a_column_of_that_name_that_says_something_else(people, tmp_path):
+    rows = pa.table({**ROWS, "change": ["delete", "insert", "7 %"]})
+    with pytest.raises(ValueError, match=r"row 3: the column 'change' is '7 %'; .*by='rows'"):
+        people.upsert(rows)
+    store = people.upsert(rows, changes_by="rows", columns=["name", "hits"])
+    assert rows_of(store) == rows_of(people)
+    own = build(rows, tmp_path / "own", key="id")
+    own = own.upsert(rows.slice(0, 1).set_column(1, "name", pa.array(["uno"])))
+    assert own.get(1) == {"name": "uno", "hits": 1, "change": "delete"}
+
+
+# --- changelogs: those of others
+
+
+def image(key: int, name: str | None = None, hits: int | None = None) -> dict[str, Any]:
+    return {"id": key, "name": name, "hits": hits}
+
+
+#: In the shape of Debezium's documentation: snapshot, create, update, delete, message for Kafka.
+DEBEZIUM: list[dict[str, Any] | None] = [
+    {"op": "r", "before": None, "after": image(1, "uno", 4)},
+    {"op": "c", "before": None, "after": image(8, "eight", 8)},
+    {"op": "u", "before": image(8, "eight", 8), "after": image(8, "acht", 9)},
+    {"op": "d", "before": image(2), "after": None},
+    {"op": None, "before": None, "after": None},
+    {"op": "d", "before": image(3), "after": None},
+    {"op": "c", "before": None, "after": image(3, "tre", 3)},
+    {"op": "u", "before": image(3, "tre", 3), "after": image(33, "tre", 3)},
+    {"op": "c", "before": None, "after": image(5, "five", 5)},
+    {"op": "d", "before": image(5, "five", 5), "after": None},
+]
+AFTER_DEBEZIUM = {1: ("uno", 4), 8: ("acht", 9), 33: ("tre", 3)}
+
+
+@pytest.mark.parametrize("kind", ["arrow", "json"])
+def test_events_of_debezium(people, kind):
+    events = [{**one, "ts_ms": 1, "source": {"db": "shop"}} for one in DEBEZIUM]
+    if kind == "json":
+        text = "".join(json.dumps(one) + "\n" for one in events)
+        changes: Any = io.BytesIO(text.encode())
+    else:
+        changes = pa.Table.from_pylist(events).to_batches(max_chunksize=3)
+    store = people.upsert(changes, changes_by="debezium")
+    assert rows_of(store) == AFTER_DEBEZIUM
+    assert len(store) == 3
+
+
+def test_texts_in_events_of_text_files_are_read_in_the_types_of_the_store(tmp_path):
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "code": pa.string()})
+    store = build(schema.empty_table(), tmp_path / "s", key="id", allow_empty=True)
+    row = {"id": 1, "at": "2026-01-02T03:04:05Z", "code": "007"}
+    event = {"op": "c", "before": None, "after": row}
+    store = store.upsert(io.BytesIO(json.dumps(event).encode()), changes_by="debezium")
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    assert store.get(1) == {"at": at, "code": "007"}
+    # In Arrow a text is a text.
+    with pytest.raises(TypeError, match="the column 'at' is string"):
+        store.upsert(pa.Table.from_pylist([event]), changes_by="debezium")
+
+
+def test_events_of_debezium_that_are_refused(people):
+    struct = pa.struct(SCHEMA)
+
+    def events(*rows: tuple[Any, ...]) -> pa.Table:
+        schema = pa.schema([("op", pa.string()), ("before", struct), ("after", struct)])
+        return pa.table([list(one) for one in zip(*rows, strict=True)], schema=schema)
+
+    good = ("c", None, image(1, "x", 1))
+    for error, said, changes in (
+        (ValueError, "row 2: the column 'op' is 't'; .*truncated", events(good, ("t", None, None))),
+        (ValueError, "row 2: the column 'op' is 'i'", events(good, ("i", None, image(1)))),
+        (ValueError, "row 2: 'before' is null, and 'op' is 'd'", events(good, ("d", None, None))),
+        (ValueError, "row 1: 'after' is null", events(("u", image(1), None))),
+        (ValueError, "row 1: the key column 'id' is null", events(("d", image(None), None))),
+        (KeyError, "no column 'nmae'; did you mean",
+         pa.table({"op": ["c"], "after": [{"id": 1, "nmae": "x", "hits": 1}]})),
+        (KeyError, "no column 'hits', a value column",
+         pa.table({"op": ["c"], "after": [{"id": 1, "name": "x"}]})),
+        (ValueError, "neither 'before' nor 'after'", pa.table({"op": ["c"]})),
+        (TypeError, "'after' is int64; give structs", pa.table({"op": ["c"], "after": [1]})),
+        (TypeError, "'op' is int64; give texts", pa.table({"op": [1], "after": [image(1)]})),
+        (TypeError, "'name' is int64",
+         pa.table({"op": ["c"], "after": [{"id": 1, "name": 1, "hits": 1}]})),
+    ):  # fmt: skip
+        with pytest.raises(error, match=said):
+            people.upsert(changes, changes_by="debezium")
+    assert people.newest().version == 1
+    extra = pa.table({"op": ["c"], "after": [{**image(1, "x", 1), "more": 1}]})
+    store = people.upsert(extra, changes_by="debezium", columns=["name", "hits"])
+    assert store.get(1) == {"name": "x", "hits": 1}
+
+
+@pytest.mark.parametrize("kind", ["structs", "texts"])
+def test_change_data_of_hudi(people, kind):
+    """Spark shows Hudi's change data with the rows as JSON."""
+    ops = {"r": "i", "c": "i", "u": "u", "d": "d"}
+    rows = [one for one in DEBEZIUM if one is not None and one["op"] is not None]
+    meta = {"_hoodie_commit_time": "20260101000000000"}
+    events = []
+    for one in rows:
+        images = [one[name] and {**meta, **one[name]} for name in ("before", "after")]
+        if kind == "texts":
+            images = [each and json.dumps(each) for each in images]
+        events.append({"op": ops[one["op"]], "ts_ms": "1", "before": images[0], "after": images[1]})
+    changes = pa.Table.from_pylist(events).to_batches(max_chunksize=4)
+    assert rows_of(people.upsert(changes, changes_by="hudi")) == AFTER_DEBEZIUM
+
+
+def test_json_texts_with_other_fields(people):
+    for text, said in (
+        ({**image(1, "x", 1), "nmae": 1}, "no column 'nmae'; did you mean"),
+        ({"id": 1, "name": "x"}, "no field 'hits'"),
+    ):
+        changes = pa.table({"op": ["i"], "after": [json.dumps(text)]})
+        with pytest.raises(KeyError, match=said):
+            people.upsert(changes, changes_by="hudi")
+
+
+def test_rows_of_hudi_that_mark_deletes(people):
+    rows = pa.table({
+        "_hoodie_record_key": ["1", "2", "9"], "id": [1, 2, 9], "name": ["uno", None, "nine"],
+        "hits": [1, None, 9], "_hoodie_is_deleted": [False, True, None],
+    })  # fmt: skip
+    after = {1: ("uno", 1), 3: ("three", 3), 9: ("nine", 9)}
+    assert rows_of(people.upsert(rows, changes_by="hudi")) == after
+    rows = rows.drop_columns("_hoodie_is_deleted")
+    assert 2 in upsert(people.path, rows, changes_by="hudi")
+    with pytest.raises(
+        ValueError, match="changes_by is 'hudi', but the changes have no column 'op'"
+    ):
+        people.upsert(pa.table(ROWS), changes_by="hudi")
+
+
+def test_changes_of_a_hudi_table(tmp_path):
+    """What became of the rows of a table, as `HudiTable.changes` tells it."""
+    hudi = pytest.importorskip("lookupstore.hudi")
+    rows = pa.table(ROWS)
+    table = hudi.HudiTable.create(tmp_path / "t", rows.schema, record_key=["id"])
+    first = table.upsert(rows)
+    store = build(table.to_arrow().select(rows.schema.names), tmp_path / "s", key="id")
+    table.upsert(pa.table({"id": [2, 7], "name": ["zwei", "sieben"], "hits": [2, 7]}))
+    table.delete(pa.table({"id": [3]}))
+    store = store.upsert(table.changes(first.instant))
+    assert rows_of(store) == {1: ("one", 1), 2: ("zwei", 2), 7: ("sieben", 7)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -95,6 +96,30 @@ def check_names(fields: Iterable[pa.Field]) -> None:
         kind = field.type
         if pa.types.is_nested(kind):
             check_names(kind.field(at) for at in range(kind.num_fields))
+
+
+def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
+    """Check that a file has all columns of a source.
+
+    Raises:
+        ValueError: it lacks one.
+    """
+    missing = [one for one in known.names if one not in names]
+    if missing:
+        raise ValueError(
+            f"source: {path} lacks the column {missing[0]!r}, which the first file has"
+        )
+
+
+def check_once(names: Sequence[str], path: str) -> None:
+    """Check that a file has no two columns of one name.
+
+    Raises:
+        ValueError: it has.
+    """
+    twice = sorted(one for one, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"source: {path} names columns twice: {', '.join(twice)}")
 
 
 def fitted(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow._texts import first_not_utf8
-from lookupstore.arrow.types import plain_type, unwrap
+from lookupstore.arrow.types import plain_type
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ def first_bad_text(array: pa.Array, name: str) -> BadText | None:
     if isinstance(array, pa.ExtensionArray):
         return first_bad_text(array.storage, name)
     if isinstance(array, pa.DictionaryArray):
-        if first_bad_text(array.dictionary, name) is None:
-            return None
-        return first_bad_text(unwrap(array), name)  # it may be used in no row
+        return _in_dictionary(array, name)
     types = pa.types
     if types.is_struct(kind):
         for at, child in enumerate(array.flatten()):
@@ -54,6 +52,8 @@ def first_bad_text(array: pa.Array, name: str) -> BadText | None:
             if found is not None:
                 return found
         return None
+    if types.is_map(kind):
+        array = _as_list(array)
     if types.is_nested(kind):
         found = first_bad_text(array.flatten(), name)
         if found is None:
@@ -65,6 +65,32 @@ def first_bad_text(array: pa.Array, name: str) -> BadText | None:
     if row < 0:
         return None
     return BadText(row, name, array[row : row + 1].cast(pa.large_binary())[0].as_py())
+
+
+def _as_list(array: pa.MapArray) -> pa.ListArray:
+    """Return maps as lists of their entries."""
+    entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    return pa.Array.from_buffers(
+        pa.list_(entries.type),
+        len(array),
+        array.buffers()[:2],
+        array.null_count,
+        array.offset,
+        [entries],
+    )
+
+
+def _in_dictionary(array: pa.DictionaryArray, name: str) -> BadText | None:
+    """Return the first text that is not UTF-8 of a value that a row has."""
+    start = 0
+    while True:
+        found = first_bad_text(array.dictionary.slice(start), name)
+        if found is None:
+            return None
+        row = pc.index(array.indices, start + found.row).as_py()
+        if row >= 0:
+            return BadText(row, found.path, found.value)
+        start += found.row + 1
 
 
 def has_texts(kind: pa.DataType) -> bool:

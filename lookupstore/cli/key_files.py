@@ -17,8 +17,8 @@ import pyarrow.csv as pa_csv
 
 from lookupstore.cli.key_text import NULL, key_types, parse_columns
 from lookupstore.errors import FormatError
-from lookupstore.source.source import Source, open_source
 from lookupstore.source.csv_rows import names_in
+from lookupstore.source.source import Source, open_source
 from lookupstore.source.streams import (
     BOM,
     FROM_THE_END,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.orc.claims import claims_of, in_memory
 from lookupstore.orc.footer import Footer, read_footer, read_stripe_footer
@@ -62,8 +63,9 @@ def read_to_store(
 
     Raises:
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
+        ValueError: a text is not UTF-8, which the store would be called damaged for.
     """
-    size, left = file.size(), MOST_ROWS_OF_SMALL
+    size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
     for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
@@ -71,6 +73,8 @@ def read_to_store(
                 f"{path}: a file of {size:,} bytes with more than {MOST_ROWS_OF_SMALL:,} bytes of "
                 "rows; if it is meant so, read it, and give its rows in place of the file"
             )
+        check_texts(batch, f"source: {path}", row)
+        row += batch.num_rows
         yield batch
 
 

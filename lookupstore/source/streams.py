@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
@@ -142,9 +143,13 @@ def _of_ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
     check_once(schema.names, name)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        row = 0
         try:
             for batch in batches:
-                batch.validate(full=True)  # Arrow believes offsets, whatever they are
+                check_there(batch.schema.names, wanted, name)
+                batch = batch.select(wanted.names)
+                _check_batch(batch, name, row)
+                row += batch.num_rows
                 yield _as_known(batch, wanted, name)
         except MemoryError:  # sizes in a damaged file are any number
             raise pa.ArrowInvalid("a batch that takes more memory than there is") from None
@@ -152,9 +157,18 @@ def _of_ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
     return Stream(schema.remove_metadata(), False, read)
 
 
+def _check_batch(batch: pa.RecordBatch, name: str, row: int) -> None:
+    """Check what Arrow believes: offsets, indices, and that texts are UTF-8."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):  # which no file is damaged by
+            check_texts(batch, f"source: {name}", row)
+        raise
+
+
 def _as_known(batch: pa.RecordBatch, known: pa.Schema, name: str) -> pa.RecordBatch:
-    """Return a batch with columns as they are known, of which it has to have all."""
-    check_there(batch.schema.names, known, name)
+    """Return a batch with columns as they are known."""
     columns = [fitted(batch.column(field.name), field, name) for field in known]
     return pa.RecordBatch.from_arrays(columns, schema=known)
 

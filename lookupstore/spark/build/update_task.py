@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
@@ -82,6 +83,7 @@ class UpdateTask:
         """
         count = len(self.names)
         given = pa.RecordBatch.from_arrays(batch.columns[:count], names=list(self.names))
+        check_texts(given, "df", None)
         arrivals = batch.column(count)
         if not self.has_deletes:
             yield _large(encoding.rows(given, _numbers(arrivals)))

@@ -20,7 +20,8 @@ int ls_is_utf8(const uint8_t *data, size_t size) {
     size_t i = 0;
     uint8_t wrong = 0;
     for (; i < size && i < 3; i++)
-        wrong |= misfit(data[i], at(data, size, i - 1), at(data, size, i - 2), at(data, size, i - 3));
+        wrong |=
+            misfit(data[i], at(data, size, i - 1), at(data, size, i - 2), at(data, size, i - 3));
     while (i < size) {
         size_t end = size - i < BLOCK ? size : i + BLOCK;
         uint8_t seen = (uint8_t)(data[i - 1] | data[i - 2] | data[i - 3]);

@@ -34,7 +34,7 @@ def read(text: bytes, size: int) -> list[dict[str, str | None]]:
 def by_arrow(text: bytes, separator: str) -> list[dict[str, str | None]]:
     """Read a text in one block."""
     names = text.partition(b"\n")[0].decode().split(separator)
-    return pa_csv.read_csv(
+    table = pa_csv.read_csv(
         io.BytesIO(text),
         pa_csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
@@ -44,7 +44,9 @@ def by_arrow(text: bytes, separator: str) -> list[dict[str, str | None]]:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
-    ).to_pylist()
+    )
+    rows: list[dict[str, str | None]] = table.to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize("separator", [",", "\t"])
@@ -110,7 +112,9 @@ def test_inch_marks_and_quoted_line_breaks_in_pieces(tmp_path: Path) -> None:
             csv.reader(file)
         )[1:]
     query = f"FROM read_csv('{path}', quote='\"', escape='\"', delim=',', header=true)"
-    assert duckdb.sql(query).fetchall() == [tuple(row.values()) for row in table.to_pylist()]
+    with duckdb.connect() as con:
+        by_duckdb = con.execute(query).fetchall()
+    assert by_duckdb == [tuple(row.values()) for row in table.to_pylist()]
 
 
 LINE = b"1234567,abcdefghijklmnop,x\n"

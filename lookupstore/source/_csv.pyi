@@ -1,9 +1,6 @@
 from typing import Any, final
 
-from typing_extensions import disjoint_base
-
 @final
-@disjoint_base
 class RowEnds:
     def __init__(self, separator: str) -> None: ...
     def move(self, block: bytes) -> int: ...

@@ -100,9 +100,10 @@ def test_any_text_is_what_arrow_reads_or_an_error(
 
 
 def test_inch_marks_and_quoted_line_breaks_in_pieces(tmp_path: Path) -> None:
-    """Counting quotes would end rows within quotes, as the marks that are text are odd."""
-    lines = [f'{at},5" pipe,"two\nlines, {at}"' for at in range(60_000)]
-    lines[7] = '7,12" pipe,one line'
+    """By counting quotes, rows would end within them from the first mark on, and be two."""
+    lines = [f'{at},pipe,"two\n{at},lines,of text"' for at in range(60_000)]
+    lines[7] = '7,5" pipe,one line'
+    lines[59_990] = '59990,5" pipe,one line'
     path = tmp_path / "a.csv"
     path.write_text("id,what,text\n" + "\n".join(lines) + "\n", newline="")
     table = pa.Table.from_batches(open_source(path).batches(["id", "what", "text"]))

@@ -71,6 +71,7 @@ SEARCH = [*LOOKUP, "ls_batch", "ls_changes"]
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
     "lookupstore.arrow._binary": ["ls_hash"],
+    "lookupstore.arrow._texts": ["ls_text"],
     "lookupstore.compacted._codec": ["ls_compacted_read", "ls_compacted_write"],
     "lookupstore.sst._block": ["ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._changes": [
@@ -113,6 +114,7 @@ MODULES = {
     "lookupstore.rows._codec": ["ls_rows"],
     "lookupstore.rows._one": [],
     "lookupstore.rows._small": ["ls_rows"],
+    "lookupstore.source._csv": ["ls_csv"],
     "lookupstore.store._kinds": [],
     "lookupstore.store._points": ["ls_hash"],
     "lookupstore.orc._runs": ["ls_runs"],

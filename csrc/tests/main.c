@@ -10,6 +10,8 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     state = seed;
     test_bytes();
+    test_csv();
+    test_utf8();
     test_varints();
     test_columns();
     test_hashes();

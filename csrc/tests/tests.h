@@ -2,6 +2,8 @@
 #pragma once
 
 void test_bytes(void);
+void test_csv(void);
+void test_utf8(void);
 void test_varints(void);
 void test_columns(void);
 void test_hashes(void);

@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 
 from lookupstore.cli.key_text import NULL, key_types, parse_columns
 from lookupstore.errors import FormatError
+from lookupstore.source.csv_rows import names_in
 from lookupstore.source.source import Source, open_source
 from lookupstore.source.streams import (
     BOM,
@@ -24,7 +25,6 @@ from lookupstore.source.streams import (
     IPC_FILE,
     IPC_STREAM,
     first_line,
-    names_in,
     rejoined,
 )
 from lookupstore.storage.home import expanded
@@ -184,7 +184,7 @@ def _text_columns(
     head: bytes, whole: BinaryIO, name: str, wanted: _Columns
 ) -> tuple[pa.Schema, Iterator[list[pa.Array]]]:
     """Return the columns of CSV, or of lines, and what yields them as texts."""
-    names = names_in(head)
+    names = names_in(head.removeprefix(BOM))
     key = wanted.key
     if set(key.names) <= set(names):
         fields = wanted.among(names)

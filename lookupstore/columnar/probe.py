@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take_rows
+from lookupstore.arrow.texts import check_texts
 from lookupstore.arrow.types import is_text
 from lookupstore.columnar.key_ranges import Range, column_number, column_paths, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
@@ -197,7 +198,9 @@ class ParquetProbe:
         row = sum(self._metadata.row_group(i).num_rows for i in range(number))
         for hit, batch in zip(hits, self._batches(number, plan.columns), strict=True):
             if len(hit):
-                yield plan.encode(take_rows(batch, pa.array(hit)), row + hit)
+                rows = take_rows(batch, pa.array(hit))
+                check_texts(rows, plan.source.uri, None)
+                yield plan.encode(rows, row + hit)
             row += batch.num_rows
 
     def _batches(self, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

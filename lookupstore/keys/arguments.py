@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow.frames import check_polars, in_own_order, is_lazy
+from lookupstore.arrow.relations import check_relation
 from lookupstore.keys._texts import text_array
 from lookupstore.keys.schema import KeySchema
 
@@ -302,6 +303,7 @@ def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise TypeError(f"keys: an array of {value.ndim} dimensions; give one dimension")
     check_polars(value, "keys")
+    check_relation(value, "keys")
     try:
         if _is_pandas_column(value):
             return pa.Array.from_pandas(value)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow.frames import array_fields, check_polars, pandas_frame, polars_frame
+from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.keys.arguments import Column, column_of
 from lookupstore.keys.joins import Answers, Join, one_array
@@ -305,7 +306,11 @@ class _RelationFacts(Facts):
         return pa.RecordBatchReader.from_stream(column).schema.field(0).type
 
     def joined(self, join: Join) -> Any:
+        partly = check_relation(self.relation, "facts")
         reader = pa.RecordBatchReader.from_stream(self.relation)
+        if partly:
+            batches = checked(reader, partly, "facts")
+            reader = pa.RecordBatchReader.from_batches(reader.schema, batches)
         rows = _ReaderFacts(reader).joined(join).read_all()  # noqa: F841  (the query names it)
         same = self.relation.query("facts", "SELECT * FROM rows")
         given, became = self.relation.types, same.types

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyarrow import orc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit
+from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.orc.arrow_file import orc_batches
 from lookupstore.orc.footer import read_footer
@@ -82,8 +84,9 @@ def read_to_store(
 
     Raises:
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
+        ValueError: a text is not UTF-8, which the store would be called damaged for.
     """
-    size, left = file.size(), MOST_ROWS_OF_SMALL
+    size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
     for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
@@ -91,6 +94,8 @@ def read_to_store(
                 f"{path}: a file of {size:,} bytes with more than {MOST_ROWS_OF_SMALL:,} bytes of "
                 "rows; if it is meant so, read it, and give its rows in place of the file"
             )
+        check_texts(batch, f"source: {path}", row)
+        row += batch.num_rows
         yield batch
 
 
@@ -111,6 +116,30 @@ def check_names(fields: Iterable[pa.Field]) -> None:
         kind = field.type
         if pa.types.is_nested(kind):
             check_names(kind.field(at) for at in range(kind.num_fields))
+
+
+def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
+    """Check that a file has all columns of a source.
+
+    Raises:
+        ValueError: it lacks one.
+    """
+    missing = [one for one in known.names if one not in names]
+    if missing:
+        raise ValueError(
+            f"source: {path} lacks the column {missing[0]!r}, which the first file has"
+        )
+
+
+def check_once(names: Sequence[str], path: str) -> None:
+    """Check that a file has no two columns of one name.
+
+    Raises:
+        ValueError: it has.
+    """
+    twice = sorted(one for one, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"source: {path} names columns twice: {', '.join(twice)}")
 
 
 def fitted(

@@ -23,6 +23,8 @@ import xxhash
 
 from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
 from lookupstore.arrow.outgoing import ArrowRows
+from lookupstore.arrow.relations import check_relation, checked
+from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import fitted, read_to_store, schema_of
@@ -102,7 +104,7 @@ def open_source(source: Any) -> Source:
     Raises:
         TypeError: `source` is nothing that gives rows.
         ValueError: a file is of a format that is not known, or of another one than the others; or
-            while rows are read: a value of text is not of the type of its column.
+            while rows are read: a value of text is not of the type of its column, or not UTF-8.
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
         FormatError: the files are those of a table: the error names the line to write instead.
         ImportError: it is a Hudi table, and what that needs is not installed.
@@ -143,11 +145,13 @@ def open_source(source: Any) -> Source:
     if is_lazy(source):
         return _lazy_source(source)
     check_polars(source, "source")
+    partly = check_relation(source, "source")
     if hasattr(source, "__arrow_c_stream__"):
         # Through the stream of C an error of ours would come as one of Arrow, with its text.
         ours = isinstance(source, ArrowRows)
         reader = source._reader() if ours else pa.RecordBatchReader.from_stream(source)
-        return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
+        batches = checked(reader, partly, "source") if partly else reader
+        return _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
     if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
@@ -172,17 +176,31 @@ def in_types(source: Any, known: pa.Schema) -> Source:
     return opened if opened.in_types is None else opened.in_types(known)
 
 
+def _checked(source: Source) -> Source:
+    """Return a source of rows in memory, or of another library, that gives no text but UTF-8."""
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        row = 0
+        for batch in source.batches(columns):
+            check_texts(batch, f"source: {source.description}", row)
+            row += batch.num_rows
+            yield batch
+
+    return replace(source, batches=select)
+
+
 def _type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
 def _table_source(table: pa.Table, kind: str = "Arrow table") -> Source:
-    return Source(
+    source = Source(
         table.schema.remove_metadata(),
         f"{kind} of {table.num_rows} rows",
         lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS)),
         lambda: int(table.num_rows),
     )
+    return _checked(source)
 
 
 def _columns_source(columns: dict[Any, Any]) -> Source:
@@ -214,7 +232,7 @@ def _lazy_source(frame: Any) -> Source:
         rows = frame.select(list(columns)).collect(engine="streaming")
         return iter(pa.RecordBatchReader.from_stream(rows))
 
-    return Source(schema, "polars LazyFrame", select, lambda: None)
+    return _checked(Source(schema, "polars LazyFrame", select, lambda: None))
 
 
 def _iceberg_source(scan: Any) -> Source:
@@ -227,7 +245,7 @@ def _iceberg_source(scan: Any) -> Source:
             for batch in rows:
                 yield batch.select(list(columns))
 
-    return Source(schema, "scan of an Iceberg table", select, lambda: None)
+    return _checked(Source(schema, "scan of an Iceberg table", select, lambda: None))
 
 
 def _parts_source(first: Any, others: Iterator[Any]) -> Source:
@@ -269,7 +287,7 @@ def _batches_source(
                 )
             yield batch.select(list(columns))
 
-    return Source(schema.remove_metadata(), description, select, lambda: None)
+    return _checked(Source(schema.remove_metadata(), description, select, lambda: None))
 
 
 def _one_line(schema: pa.Schema) -> str:
@@ -308,7 +326,7 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
         return iter(batches)
 
     schema = dataset.schema.remove_metadata()
-    return Source(schema, description, select, lambda: int(dataset.count_rows()))
+    return _checked(Source(schema, description, select, lambda: int(dataset.count_rows())))
 
 
 def _object_source(file: Any) -> Source:
@@ -443,8 +461,7 @@ def _files_source(paths: Sequence[Path]) -> Source:
     )
     found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
     if isinstance(found, FoundTable):
-        source: Source = table_reader("hudi").table_source(found.path)
-        return source
+        return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
         return _streams_source(paths, found)
     # Imported here: it imports pandas.

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.arrow.texts import check_texts
 from lookupstore.compacted._codec import BadCellError, BadRowError, read_positions, write_positions
 from lookupstore.compacted.rows import CompactedRows
 from lookupstore.compacted.schema import Types, arrow_schema
@@ -95,7 +96,9 @@ class TypedRecords:
 
     def key_rows(self, keys: Any) -> BinaryColumn:
         """Return keys to write as bytes: columns in a table or dict, or the only one."""
-        return BinaryColumn(self._keys.encode(_columns(keys, self.key_schema, "keys")), "keys")
+        columns = _columns(keys, self.key_schema, "keys")
+        _check_texts(columns, self.key_schema, "keys")
+        return BinaryColumn(self._keys.encode(columns), "keys")
 
     def sort_keys(self, rows: pa.Array) -> pa.LargeBinaryArray:
         """Return bytes that sort as keys do, and are equal where Paimon says that keys are."""
@@ -114,6 +117,7 @@ class TypedRecords:
         columns: list[pa.Array] = []
         if self.value_schema.names:
             columns = _columns(values, self.value_schema, "values")
+            _check_texts(columns, self.value_schema, "values")
         elif values is not None:
             raise TypeError("values have no columns in this mode; give None")
         return BinaryColumn(self._value_bytes(columns, count), "values")
@@ -220,6 +224,10 @@ def _cast(column: Any, field: pa.Field, name: str) -> pa.Array:
         return column if column.type.equals(field.type) else column.cast(field.type)
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(f"{name}: column {field.name!r}, which is {field.type}: {error}") from None
+
+
+def _check_texts(columns: list[pa.Array], schema: pa.Schema, name: str) -> None:
+    check_texts(pa.RecordBatch.from_arrays(columns, names=schema.names), name)
 
 
 def _columns_of_one(given: Any, schema: pa.Schema, name: str) -> list[pa.Array]:

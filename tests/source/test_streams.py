@@ -167,7 +167,7 @@ def test_long_rows_and_quotes(seed: int) -> None:
     assert read(io.BytesIO(as_csv(table)[:-1])).equals(table)
     rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())
     assert read(io.BytesIO(rows)).equals(table)
-    with pytest.raises(CorruptionError, match="text that ends within quotes"):
+    with pytest.raises(ValueError, match="row 1 has a quote that is never closed"):
         read(io.BytesIO(b'id,z\n1,"abc\n2,d\n3,e\n'))
     many = [f"c{at}" for at in range(50_000)]
     assert open_source(io.BytesIO(",".join(many).encode())).schema.names == many
@@ -414,17 +414,21 @@ def test_standard_input(tmp_path: Path) -> None:
     [
         ("a.csv", b"", ValueError, "a.csv is empty; CSV has a line with the names"),
         ("a.csv", b"id,v,id\n1,2,3\n", ValueError, "a.csv names columns twice: id"),
-        ("a.csv", b"id,v\n1,2\n3\n", CorruptionError, "Expected 2 columns, got 1"),
-        ("a.csv", b"id,v\n1,\xff\n", CorruptionError, "a CSV file, found .*UTF8"),
-        ("a.csv", b'id,"v\n1,2\n', CorruptionError, "a CSV file"),
+        ("a.csv", b"id,v\n1,2\n3\n", ValueError, "row 2 has 1 fields, and the line of names 2"),
+        ("a.csv", b"id,v\n1,\xff\n", ValueError, "the column 'v' is not UTF-8 in row 1: "),
+        ("a.csv", b'id,"v\n1,2\n', ValueError, "the line of names has a quote that is never"),
         ("a.csv", b"id;v\n1;2\n", ValueError, "a.csv is separated by ';'; give pyarrow"),
         ("a.csv", b"\xff\xfei\0d\0", ValueError, "a.csv is text in UTF-16; give UTF-8"),
         ("a.csv", b"\x1f\x8b\x08", ValueError, "a.csv is compressed by gzip"),
         ("a.feather", b"FEA1\0\0", ValueError, "a.feather is Feather of version 1"),
         ("a.jsonl", b'[{"id": 1}]', ValueError, "a.jsonl is a JSON array; give JSON lines"),
-        ("a.jsonl", b'{"id": 12345678901234567890}\n', ValueError, "'id' has integers of more dig"),
-        ("a.jsonl", b'{"x": 0.5}\n{"x": 9007199254740993}\n', ValueError, "'x' has integers of"),
-        ("a.jsonl", b'{"id": 1\n', CorruptionError, "expected JSON lines, found"),
+        (
+            "a.jsonl",
+            b'{"x": 0.5}\n{"x": 9007199254740993}\n',
+            ValueError,
+            "9007199254740993 in row 2",
+        ),
+        ("a.jsonl", b'{"id": 1\n', ValueError, "JSON parse error: .*: row 1: "),
         ("a.arrow", b"ARROW1", CorruptionError, "an Arrow IPC file"),
         ("a.arrows", b"\xff\xff\xff\xff\x10\0\0\0", CorruptionError, "an Arrow IPC file"),
     ],
@@ -480,4 +484,6 @@ def test_changed_files_do_no_harm(tmp_path: Path, seed: int, kind: str) -> None:
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         path.write_bytes(changed[: chance.choice([len(changed), chance.randrange(len(changed))])])
         outcomes.add(outcome_of(path))
-    assert {"CorruptionError"} <= outcomes <= {"CorruptionError", "ValueError", "rows"}
+    # Text is never said to be damaged: it has no checksum to contradict.
+    error = "CorruptionError" if kind.startswith("arrow") else "ValueError"
+    assert {error} <= outcomes <= {error, "ValueError", "rows"}

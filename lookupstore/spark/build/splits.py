@@ -23,6 +23,7 @@ import xxhash
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import LookupStoreError
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import read_footer
@@ -92,11 +93,11 @@ class Split:
 
         Raises:
             ValueError: the file is not the one of which the driver read the footer, or a value is
-                beyond those of Spark's type.
+                beyond those of Spark's type, or a text is not UTF-8.
             CorruptionError: it is damaged.
             OSError: it cannot be read.
         """
-        address = _address(self.path)
+        address, row = _address(self.path), self.first_row
         with ExitStack() as stack:
             with address.reading(_WHAT):
                 file = stack.enter_context(address.open())
@@ -116,6 +117,8 @@ class Split:
                     batch = next(batches, None)
                 if batch is None:
                     return
+                check_texts(batch, f"source: {self.path}", row)
+                row += batch.num_rows
                 columns = [self._cast(batch.column(field.name), field) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import BuildPlan
 from lookupstore.keys._codec import bucket_of
@@ -118,7 +119,10 @@ class BuildTask:
             column if column.type == field.type else column.cast(field.type)
             for column, field in zip(columns, self.schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(planned, schema=self.schema)
+        rows = pa.RecordBatch.from_arrays(planned, schema=self.schema)
+        if not self.reads:  # where a task reads a file, its errors name that
+            check_texts(rows, "the source", None)
+        return rows
 
     def _ranks(self, planned: pa.RecordBatch, order: Sequence[pa.Array]) -> pa.Array:
         places = dict(zip(self.order, order, strict=True))

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lookupstore.arrow.texts import check_texts
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
@@ -89,6 +90,7 @@ class UpdateTask:
         names = self.reader.source_names
         count = len(names)
         given = pa.RecordBatch.from_arrays(batch.columns[:count], names=list(names))
+        check_texts(given, "df", None)
         arrivals = batch.column(count)
         if self.reader.is_changelog:
             events = self.reader.events(given)

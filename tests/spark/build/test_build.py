@@ -280,8 +280,12 @@ def test_attempts_that_both_end_leave_one_file_a_bucket(spark, tmp_path, monkeyp
             r"the key id=\d+ occurs more than once in the source; pass on_duplicate=",
         ),
         ("nullif(id, 77) AS id", "key column 'id' is null in a row of the source; pass nullable_"),
+        (
+            "CAST(if(id = 7, X'5AFC', X'61') AS string) AS id",
+            r"the source: the column 'id' has text that is not UTF-8: b'Z\\xfc'; write it again",
+        ),
     ],
-    ids=["repeated", "null"],
+    ids=["repeated", "null", "not UTF-8"],
 )
 def test_errors_of_executors_come_out_as_raised(spark, tmp_path, sql, message):
     old = lookupstore.build(pa.table({"id": [1]}), tmp_path / "store", key="id")

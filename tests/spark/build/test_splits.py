@@ -210,6 +210,18 @@ def test_values_that_spark_cannot_hold_name_the_file(
     assert planned[0] != ()
 
 
+def test_text_that_is_not_utf8_names_the_file_and_the_row(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    path = tmp_path / "1.parquet"
+    texts = pa.array([b"a", b"b", b"Z\xfc"], pa.binary()).view(pa.string())
+    pq.write_table(rows(1, 2, 3, v=texts), path, row_group_size=2)
+    message = rf"^source: {path}: the column 'v' has text that is not UTF-8 in row 3: b'Z\\xfc'"
+    with pytest.raises(ValueError, match=message):
+        build_store(path, tmp_path / "store", key="id", spark=spark)
+    assert planned[0] != ()
+
+
 @pytest.mark.parametrize("rule", ["first", "last", ("max", "f64")], ids=str)
 def test_rows_count_in_the_order_of_a_build_without_spark(
     spark: SparkSession, tmp_path: Path, planned: list[Splits], seed: int, rule: Any

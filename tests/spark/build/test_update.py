@@ -244,6 +244,16 @@ def test_every_attempt_is_killed(
         clean(store.location)
 
 
+def test_text_that_is_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
+    lookupstore.build(pa.table({"id": [5], "v": ["a"]}), tmp_path / "s", key="id").close()
+    df = spark.sql("SELECT 6 AS id, CAST(X'5AFC' AS string) AS v")
+    message = r"df: the column 'v' has text that is not UTF-8: b'Z\\xfc'; write it again"
+    with pytest.raises(ValueError, match=message):
+        update_store(df, tmp_path / "s")
+    with lookupstore.open(tmp_path / "s") as store:
+        assert store.version == 1
+
+
 def test_two_writers_both_apply(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

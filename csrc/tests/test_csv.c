@@ -1,0 +1,67 @@
+/* Tests of ls_csv.h. */
+#include "ls_csv.h"
+#include "made.h"
+#include "tests.h"
+
+/* The ends of rows, byte by byte: 1 where one ends after the byte; -1 and on where it is wrong. */
+static void by_bytes(const uint8_t *text, size_t size, signed char *ends) {
+    int quoted = 0, closed = 0;
+    uint8_t before = '\n';
+    memset(ends, 0, size);
+    for (size_t i = 0; i < size; i++) {
+        uint8_t byte = text[i];
+        int is_end = byte == '\n' || byte == '\r';
+        if (closed) {
+            closed = 0;
+            if (byte == '"') {
+                quoted = 1;
+                continue;
+            }
+            if (byte != ',' && !is_end) {
+                memset(ends + i, -1, size - i);
+                return;
+            }
+        } else if (quoted) {
+            closed = byte == '"';
+            quoted = !closed;
+            before = 'x';
+            continue;
+        } else if (byte == '"' && (before == ',' || before == '\n' || before == '\r')) {
+            quoted = 1;
+            continue;
+        }
+        ends[i] = (signed char)is_end;
+        before = byte;
+    }
+}
+
+void test_csv(void) {
+    enum { SIZE = 40 };
+    static const uint8_t some[] = "\"\"\",\n\ra ";
+    for (size_t n = 0; n < 20000; n++) {
+        uint8_t text[SIZE];
+        signed char ends[SIZE];
+        ls_csv csv = {',', '\n', LS_CSV_PLAIN};
+        size_t size = below(SIZE), at = 0;
+        for (size_t i = 0; i < size; i++)
+            text[i] = some[below(sizeof some - 1)];
+        by_bytes(text, size, ends);
+        while (at < size) {
+            size_t step = 1 + below(size - at), end = 99, last = 0, wrong = 0;
+            uint8_t *block = room(step);
+            memcpy(block, text + at, step);
+            ls_status status = ls_csv_move(&csv, block, step, &end);
+            free(block);
+            for (size_t i = 0; i < step && !wrong; i++)
+                if (ends[at + i] < 0)
+                    wrong = 1;
+                else if (ends[at + i])
+                    last = i + 1;
+            CHECK(end == last);
+            CHECK(status == (wrong ? LS_BAD_ROW : LS_OK));
+            if (wrong)
+                break;
+            at += step;
+        }
+    }
+}

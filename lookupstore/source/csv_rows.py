@@ -1,0 +1,246 @@
+"""Rows of CSV: text in blocks, cut where rows end, each piece parsed by Arrow.
+
+Errors count rows of the whole text: row 1 is the first one after the line of names.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from lookupstore.arrow.types import first_invalid
+from lookupstore.source._csv import RowEnds
+from lookupstore.source.text_values import RECODE, type_of, typed
+
+# The least bytes of a piece.
+_PIECE = 1 << 19
+# Bytes of a row, and of a text, that an error shows.
+_SHOWN = 60
+# What Arrow says of a row that has not as many fields as there are names.
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+
+
+class CsvRows:
+    """The rows of a CSV file.
+
+    Args:
+        blocks: the text, without a byte-order mark, from its first line of names on.
+        name: of the file, for errors.
+
+    Raises:
+        ValueError: the first lines are not those of CSV in UTF-8, or are separated by semicolons.
+
+    >>> rows = CsvRows([b"id,zip\\n1,02134\\n"], "users.csv")
+    >>> next(rows.read(pa.schema([("zip", pa.string())]))).to_pylist()
+    [{'zip': '02134'}]
+    """
+
+    def __init__(self, blocks: Iterable[bytes], name: str) -> None:
+        blocks = iter(blocks)
+        head = next(blocks, b"")
+        self._name = name
+        self._rows = -1  # that have been read, after the line of names
+        self._separator = _separator(_first_line(head), name)
+        self._pieces = self._cut(chain([head], blocks))
+        first = next(self._pieces).lstrip(b"\r\n")
+        line, self._first = self._split(first)
+        self.names = self._names(line)
+        self._rows = 0
+
+    def schema(self) -> pa.Schema:
+        """Return the columns, in types that all values of the first piece have."""
+        kinds = [pa.string()] * len(self.names)
+        if self._first.strip(b"\r\n"):
+            kinds = [_type_of(one) for one in self._parsed(self._first, self.names, pa.binary())]
+        return pa.schema(zip(self.names, kinds, strict=True))
+
+    def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows in the types of a schema; call it once.
+
+        Raises:
+            ValueError: a row has more or fewer fields than the line of names, a quote is wrong, or
+                a value is not UTF-8 or not of its type.
+        """
+        for piece in chain([self._first], self._pieces):
+            if not piece.strip(b"\r\n"):
+                continue
+            row = self._rows + 1
+            columns = self._texts(piece, wanted.names)
+            values = [typed(*each, self._name, row) for each in zip(columns, wanted, strict=True)]
+            batch = pa.RecordBatch.from_arrays(values, schema=wanted)
+            self._rows += batch.num_rows
+            yield batch
+
+    def _cut(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the text in pieces of whole rows.
+
+        Raises:
+            ValueError: a quote is wrong, after the rows before it have been given.
+        """
+        ends = RowEnds(self._separator)
+        held: list[bytes] = []
+        size = whole = 0  # bytes that are held, and those of whole rows among them
+        for block in blocks:
+            end = ends.move(block)
+            whole = size + end if end else whole
+            held.append(block)
+            size += len(block)
+            if ends.is_wrong:
+                break
+            if whole >= _PIECE:
+                text = b"".join(held)
+                yield text[:whole]
+                held, size, whole = [text[whole:]], size - whole, 0
+        text = b"".join(held)
+        if not (ends.is_wrong or ends.is_open):
+            if text:
+                yield text
+            return
+        if whole:
+            yield text[:whole]
+        # Only now: the rows before it have been counted.
+        what = "has a quote that is never closed"
+        if ends.is_wrong:
+            what = "has text after the quote that closes a field; two quotes within quotes are one"
+        raise self._row_error(text[whole:], what)
+
+    def _row_error(self, text: bytes, what: str) -> ValueError:
+        row = "the line of names" if self._rows < 0 else f"row {self._rows + 1}"
+        shown = text.lstrip(b"\r\n")[:_SHOWN]
+        return ValueError(
+            f"source: {self._name}: {row} {what}: {_text(shown)!r}; if these quotes are text, give "
+            "pyarrow.csv.read_csv(...) with ParseOptions(quote_char=False) in its place"
+        )
+
+    def _split(self, text: bytes) -> tuple[bytes, bytes]:
+        """Return the first row of a piece without its end, and what comes after it."""
+        ends, start = RowEnds(self._separator), 0
+        while start < len(text):
+            found = [at for at in (text.find(b"\n", start), text.find(b"\r", start)) if at >= 0]
+            stop = min(found, default=len(text) - 1) + 1
+            if ends.move(text[start:stop]):
+                return text[: stop - 1], text[stop:]
+            start = stop
+        return text, b""
+
+    def _names(self, line: bytes) -> list[str]:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"source: {self._name}: the line of names is not UTF-8: {line[:_SHOWN]!r}; {RECODE}"
+            ) from None
+        if b"\0" in line:
+            raise ValueError(
+                f"source: {self._name}: the line of names has zero bytes, as text in UTF-16 has: "
+                f"{line[:_SHOWN]!r}; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it"
+            )
+        return names_in(line, self._separator)
+
+    def _texts(self, piece: bytes, names: Sequence[str]) -> list[pa.Array]:
+        """Return columns of a piece as strings."""
+        try:
+            return self._parsed(piece, names, pa.string())
+        except pa.ArrowInvalid as error:  # which says columns by number, and rows of the piece
+            for name, column in zip(names, self._parsed(piece, names, pa.binary()), strict=True):
+                try:
+                    column.cast(pa.string())
+                except pa.ArrowInvalid:
+                    at = first_invalid(column, pa.string())
+                    raise ValueError(
+                        f"source: {self._name}: the column {name!r} is not UTF-8 in row "
+                        f"{self._rows + 1 + at}: {column[at].as_py()[:_SHOWN]!r}; {RECODE}, or "
+                        "pyarrow.csv.read_csv(...) with ReadOptions(encoding=...) in its place"
+                    ) from None
+            raise ValueError(f"source: {self._name}: {error}") from None
+
+    def _parsed(self, piece: bytes, names: Sequence[str], kind: pa.DataType) -> list[pa.Array]:
+        """Return columns of a piece as strings or as bytes."""
+        try:
+            table = pa_csv.read_csv(
+                io.BytesIO(piece),
+                pa_csv.ReadOptions(
+                    use_threads=False, block_size=len(piece) + 1, column_names=self.names
+                ),
+                pa_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
+                pa_csv.ConvertOptions(
+                    include_columns=names,
+                    column_types=dict.fromkeys(names, kind),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            # Of rows that are not UTF-8 Arrow tells a handler of invalid rows nothing.
+            wrong = _RAGGED.search(str(error))
+            if wrong is None:
+                raise
+            number, expected, found, text = wrong.groups()
+            raise ValueError(
+                f"source: {self._name}: row {self._rows + int(number)} has {found} fields, and the "
+                f"line of names {expected}: {text[:_SHOWN]!r}; quote fields that have a "
+                f"{self._separator!r}, or give pyarrow.csv.read_csv(...) with an "
+                "invalid_row_handler in its place"
+            ) from None
+        return [one.combine_chunks() for one in table]
+
+
+def names_in(line: bytes, separator: str = ",") -> list[str]:
+    """Return the fields of the first row of CSV, which is more than a line where one is quoted.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        text = io.StringIO(_text(line), newline="")
+        return next(csv.reader(text, delimiter=separator), [])
+    except csv.Error as error:
+        raise ValueError(f"source: a first line of CSV: {error}") from None
+
+
+def _text(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+def _first_line(head: bytes) -> bytes:
+    """Return about the first row of a text: it ends at a line's end after which quotes are even."""
+    head = head.lstrip(b"\r\n")
+    ends = b"\n" if b"\n" in head else b"\r"
+    start, is_open = 0, False
+    while (end := head.find(ends, start)) >= 0:
+        is_open ^= head.count(b'"', start, end) % 2 == 1
+        if not is_open:
+            return head[:end]
+        start = end + 1
+    return head
+
+
+def _separator(line: bytes, name: str) -> str:
+    """Return what is between the names of a first row.
+
+    Raises:
+        ValueError: it is a semicolon, beside which a comma is in numbers.
+    """
+    if ".tsv" in name.lower()[-8:] or line.count(b"\t") > line.count(b","):
+        return "\t"
+    if b";" in line and b"," not in line:
+        raise ValueError(
+            f"source: {name} is separated by ';'; give pyarrow.csv.open_csv(...) with "
+            "parse_options in its place"
+        )
+    return ","
+
+
+def _type_of(column: pa.Array) -> pa.DataType:
+    """Return the type of a column of bytes: text that is not UTF-8 harms who asks for it alone."""
+    try:
+        return type_of(column.cast(pa.string()))
+    except pa.ArrowInvalid:
+        return pa.string()

@@ -1,0 +1,336 @@
+"""Rows of JSON lines: text in blocks, cut at ends of lines, each piece parsed by Arrow.
+
+Arrow reads an integer beyond int64, or beside floats, as a float, which may be another number. The
+columns where that may have happened are looked at once more in the text: integers alone have an
+exact type, and one beside floats that no float is equal to is an error.
+
+Errors count rows of the whole text: row 1 is the first one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from lookupstore.arrow.texts import first_bad_text
+from lookupstore.source.reading import check_names, check_there, fitted
+from lookupstore.source.text_values import RECODE, typed
+
+# The least bytes of a piece.
+_PIECE = 1 << 19
+# Bytes of a row, and of a text, that an error shows.
+_SHOWN = 60
+# From here on not every integer is a float.
+_FLOATS = 2**53
+# Integers of as many digits as the first of these has, or more; also within texts.
+_LONG = re.compile(rb"[\s:\[,]-?[0-9]{16,}\s*[,\]}]")
+# Where Arrow says that a value was: in the piece.
+_PLACE = re.compile(r" in row \d+")
+_REMEDY = "give tables or pyarrow.json.read_json(...) with an explicit_schema in its place"
+# The place of a value in a column: names of fields, and None for the items of a list.
+_Place = tuple[str | None, ...]
+
+
+class JsonRows:
+    """The rows of a file of JSON lines.
+
+    Args:
+        blocks: the text, without a byte-order mark.
+        name: of the file, for errors.
+
+    Raises:
+        ValueError: the first lines are not objects in UTF-8.
+
+    >>> rows = JsonRows([b'{"id": 18446744073709551615}\\n'], "users.jsonl")
+    >>> rows.schema.field("id").type
+    DataType(uint64)
+    """
+
+    def __init__(self, blocks: Iterable[bytes], name: str) -> None:
+        self._name = name
+        self._rows = 0
+        self._pieces = _cut(blocks)
+        self._first = next(self._pieces)
+        found = self._parsed(self._first, None)
+        try:
+            check_names(found.schema)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"source: {name}: the name {error.object!r} is not UTF-8; {RECODE}"
+            ) from None
+        lost = self._numbers(self._first, found)
+        fields = [(one.name, _of_texts(one.type)) for one in found.schema]
+        self.schema = pa.schema(
+            (name, self._exact(kind, name, lost[name])) for name, kind in fields
+        )
+
+    def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows in the types of a schema; call it once.
+
+        Raises:
+            ValueError: a column is missing, or a value is not UTF-8 or not of its type.
+        """
+        for piece in chain([self._first], self._pieces):
+            if not piece.strip():
+                continue
+            rows = self._parsed(piece, self.schema)
+            self._check_texts(rows)
+            for name, places in self._numbers(piece, rows).items():
+                for place, numbers in places.items():
+                    self._check_floats(name, place, numbers)
+            check_there(rows.schema.names, wanted, self._name)
+            for batch in rows.to_batches():
+                columns = [self._fitted(batch.column(field.name), field) for field in wanted]
+                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+                self._rows += batch.num_rows
+
+    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Return a column in another type: of texts what they say, of all else what it is."""
+        given, wanted = column.type, field.type
+        if pa.types.is_string(given):
+            return typed(column, field, self._name, self._rows + 1)
+        if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+            parts = dict(zip((one.name for one in given), column.flatten(), strict=True))
+            if parts.keys() == {one.name for one in wanted}:
+                columns = [self._fitted(parts[one.name], one) for one in wanted]
+                mask = column.is_null()
+                return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)
+        return fitted(column, field, self._name, "where it goes")
+
+    def _parsed(self, piece: bytes, schema: pa.Schema | None) -> pa.Table:
+        try:
+            return _parsed(piece, schema)
+        except pa.ArrowInvalid as error:
+            raise self._error(piece, schema, error) from None
+
+    def _error(self, piece: bytes, schema: pa.Schema | None, error: pa.ArrowInvalid) -> ValueError:
+        """Return the error of a piece that Arrow does not parse, with its row and column."""
+        lines = piece.splitlines(keepends=True)
+        good, bad = 0, len(lines)  # so many lines are parsed, and so many are not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                _parsed(b"".join(lines[:middle]), schema)
+                good = middle
+            except pa.ArrowInvalid as earlier:
+                bad, error = middle, earlier
+        before, line = _parsed(b"".join(lines[:good]), schema), lines[good]
+        name = _bad_column(line, before.schema if schema is None else schema)
+        where = f"row {self._rows + before.num_rows + 1}"
+        if name is not None:
+            where += f", column {name!r}"
+        said = _PLACE.sub("", str(error).partition("\n")[0])
+        types = "" if schema is None else f"by its first rows it has {_one_line(schema)}; "
+        shown = line.strip()[:_SHOWN].decode(errors="replace")
+        return ValueError(
+            f"source: {self._name}: {said}: {where}: {shown!r}; {types}give an object in each "
+            f"line, or {_REMEDY.removeprefix('give ')}"
+        )
+
+    def _check_texts(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                found = first_bad_text(column, name)
+                if found is not None:
+                    raise ValueError(
+                        f"source: {self._name}: the column {found.path!r} is not UTF-8 in row "
+                        f"{self._rows + 1 + found.row}: {found.value[:_SHOWN]!r}; {RECODE}"
+                    )
+
+    def _numbers(self, piece: bytes, rows: pa.Table) -> dict[str, dict[_Place, _Numbers]]:
+        """Return what the numbers are, by column and place, that Arrow may have read as others.
+
+        Where they are not: what Arrow read has no such float, or the text no such integer.
+        """
+        found: dict[str, dict[_Place, _Numbers]] = defaultdict(lambda: defaultdict(_Numbers))
+        suspects = {
+            field.name: field.type
+            for field, column in zip(rows.schema, rows.columns, strict=True)
+            if any(_may_lose(leaf) for chunk in column.chunks for leaf in _floats(chunk))
+        }
+        if not suspects or not _LONG.search(piece):
+            return found
+        for row, value in enumerate(_objects(piece), self._rows + 1):
+            for name, kind in suspects.items():
+                for place, number in _leaves(value.get(name), kind, ()):
+                    found[name][place].add(number, row)
+        return found
+
+    def _exact(
+        self, kind: pa.DataType, name: str, lost: dict[_Place, _Numbers], place: _Place = ()
+    ) -> pa.DataType:
+        """Return a type that Arrow found with one for exact integers in place of floats."""
+        if pa.types.is_list(kind):
+            return pa.list_(self._exact(kind.value_type, name, lost, (*place, None)))
+        if pa.types.is_struct(kind):
+            fields = (kind.field(at) for at in range(kind.num_fields))
+            return pa.struct(
+                (one.name, self._exact(one.type, name, lost, (*place, one.name))) for one in fields
+            )
+        if place not in lost:
+            return kind
+        numbers = lost[place]
+        if numbers.has_floats:
+            self._check_floats(name, place, numbers)
+            return kind
+        if numbers.least >= 0 and numbers.greatest < 2**64:
+            return pa.uint64()
+        digits = len(str(max(abs(numbers.least), numbers.greatest)))
+        if digits > 76:
+            raise ValueError(
+                f"source: {self._name}: the column {_path(name, place)!r} has integers of {digits} "
+                "digits; a decimal has at most 76: write them as texts"
+            )
+        return pa.decimal128(38, 0) if digits <= 38 else pa.decimal256(76, 0)
+
+    def _check_floats(self, name: str, place: _Place, numbers: _Numbers) -> None:
+        if numbers.inexact is not None:
+            number, row = numbers.inexact
+            raise ValueError(
+                f"source: {self._name}: the column {_path(name, place)!r} is of floats, none of "
+                f"which is {number} in row {row}; integers of more than 15 digits beside floats "
+                f"are not exact: {_REMEDY}"
+            )
+
+
+@dataclass
+class _Numbers:
+    """What the numbers at a place are.
+
+    Attributes:
+        least: of the integers, at most 0.
+        greatest: of the integers, at least 0.
+        has_floats: whether one is written as a float.
+        inexact: the first integer that no float is equal to, and its row.
+    """
+
+    least: int = 0
+    greatest: int = 0
+    has_floats: bool = False
+    inexact: tuple[int, int] | None = None
+
+    def add(self, number: int | float, row: int) -> None:
+        """Take in a number."""
+        if isinstance(number, float):
+            self.has_floats = True
+            return
+        self.least, self.greatest = min(self.least, number), max(self.greatest, number)
+        if self.inexact is None and int(float(number)) != number:
+            self.inexact = number, row
+
+
+def _cut(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield text in pieces of whole lines."""
+    held: list[bytes] = []
+    size = 0
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end and size + end >= _PIECE:
+            yield b"".join([*held, block[:end]])
+            held, size, block = [], 0, block[end:]
+        held.append(block)
+        size += len(block)
+    if last := b"".join(held):
+        yield last
+
+
+def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
+    if not piece.strip():  # which Arrow refuses
+        return (pa.schema([]) if schema is None else schema).empty_table()
+    parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    if schema is None:
+        parse = pa_json.ParseOptions()
+    options = pa_json.ReadOptions(use_threads=False, block_size=len(piece) + 1)
+    return pa_json.read_json(io.BytesIO(piece), options, parse)
+
+
+def _bad_column(line: bytes, schema: pa.Schema) -> str | None:
+    """Return the column of a row that is not of its type; None: it is something else."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    for name, one in value.items():
+        field = schema.field(name) if name in schema.names else None
+        try:
+            alone = json.dumps({name: one}).encode()
+            _parsed(alone, None if field is None else pa.schema([field]))
+        except pa.ArrowInvalid:
+            return str(name)
+    return next((name for name in value if name not in schema.names), None)
+
+
+def _one_line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _path(name: str, place: _Place) -> str:
+    return ".".join([name, *(one for one in place if one is not None)])
+
+
+def _of_texts(kind: pa.DataType) -> pa.DataType:
+    """Return a type that Arrow found in JSON where texts are texts, also those that are times."""
+    if pa.types.is_timestamp(kind) or pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_of_texts(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = (kind.field(at) for at in range(kind.num_fields))
+        return pa.struct([(field.name, _of_texts(field.type)) for field in fields])
+    return kind
+
+
+def _floats(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield the arrays of floats in an array."""
+    if pa.types.is_float64(array.type):
+        yield array
+    elif pa.types.is_list(array.type):
+        yield from _floats(array.flatten())
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _floats(child)
+
+
+def _may_lose(floats: pa.Array) -> bool:
+    """Return whether one of some floats may have been an integer that no float is equal to."""
+    ends = pc.min_max(floats).as_py()
+    return ends["min"] is not None and (ends["min"] <= -_FLOATS or ends["max"] >= _FLOATS)
+
+
+def _objects(piece: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a piece that Arrow has parsed."""
+    decoder = json.JSONDecoder(strict=False)
+    text = piece.decode(errors="replace").strip()
+    at = 0
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        yield value
+        while at < len(text) and text[at].isspace():
+            at += 1
+
+
+def _leaves(value: Any, kind: pa.DataType, place: _Place) -> Iterator[tuple[_Place, int | float]]:
+    """Yield the numbers of a value where Arrow has floats, and their places."""
+    if value is None:
+        return
+    if pa.types.is_list(kind):
+        for one in value:
+            yield from _leaves(one, kind.value_type, (*place, None))
+    elif pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            field = kind.field(at)
+            yield from _leaves(value.get(field.name), field.type, (*place, field.name))
+    elif pa.types.is_float64(kind):
+        yield place, value

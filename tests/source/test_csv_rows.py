@@ -1,0 +1,176 @@
+"""CSV as Arrow reads it in one piece, however its text is cut; and what is wrong with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+
+import lookupstore
+from lookupstore.source import csv_rows
+from lookupstore.source.csv_rows import CsvRows
+from lookupstore.source.source import open_source
+
+SOME = ['"', '""', ",", "\t", "\n", "\r\n", "\r", "a", "b", " ", "5", "", "ü"]
+
+
+def in_blocks(text: bytes, size: int) -> list[bytes]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def read(text: bytes, size: int) -> list[dict[str, str | None]]:
+    head, end, rest = text.partition(b"\n")
+    rows = CsvRows([head + end, *in_blocks(rest, size)], "a.csv")
+    texts = pa.schema([(name, pa.string()) for name in rows.names])
+    return [row for batch in rows.read(texts) for row in batch.to_pylist()]
+
+
+def by_arrow(text: bytes, separator: str) -> list[dict[str, str | None]]:
+    """Read a text in one block."""
+    names = text.partition(b"\n")[0].decode().split(separator)
+    table = pa_csv.read_csv(
+        io.BytesIO(text),
+        pa_csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    rows: list[dict[str, str | None]] = table.to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_as_arrow_reads_it_in_one_block(
+    seed: int, monkeypatch: pytest.MonkeyPatch, separator: str
+) -> None:
+    """Fields of quotes, line breaks and separators, in quotes where they must be, cut anywhere."""
+    monkeypatch.setattr(csv_rows, "_PIECE", 1)
+    chance = random.Random(seed)
+    for _ in range(60):
+        width = chance.randrange(2, 4)  # of one column nobody knows the separator
+        lines = [separator.join(f"c{at}" for at in range(width))]
+        for _ in range(chance.randrange(12)):
+            fields = []
+            for _ in range(width):
+                field = "".join(chance.choice(SOME) for _ in range(chance.randrange(6)))
+                if chance.random() < 0.5:
+                    field = '"' + field.replace('"', '""') + '"'
+                else:  # a quote may be anywhere but at the beginning
+                    field = field.lstrip('"').translate(dict.fromkeys(map(ord, "\r\n,\t")))
+                    field = field.lstrip('"')
+                fields.append(field)
+            lines.append(separator.join(fields))
+        end = chance.choice(["\n", "\r\n"])
+        text = "\n".join([lines[0], end.join(lines[1:])]).encode()
+        expected = by_arrow(text, separator) if len(lines) > 1 else []
+        for size in (1, 2, 3, 7, len(text)):
+            assert read(text, size) == expected, text
+
+
+def test_any_text_is_what_arrow_reads_or_an_error(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other rows than Arrow's are never read, and the same is read of all pieces."""
+    monkeypatch.setattr(csv_rows, "_PIECE", 1)
+    chance = random.Random(seed)
+    were_read = 0
+    for _ in range(400):
+        text = "a,b\n" + "".join(chance.choice(SOME[:3] + SOME[4:]) for _ in range(12))
+        outcomes = []
+        for size in (1, 3, len(text) * 2):
+            try:
+                outcomes.append(read(text.encode(), size))
+            except ValueError as error:
+                outcomes.append([{"error": str(error).partition(": '")[0]}])
+        assert outcomes[1:] == outcomes[:1] * 2
+        if "error" not in str(outcomes[0]):
+            assert outcomes[0] == by_arrow(text.encode(), ",")
+            were_read += 1
+    assert were_read > 5
+
+
+def test_inch_marks_and_quoted_line_breaks_in_pieces(tmp_path: Path) -> None:
+    """By counting quotes, rows would end within them from the first mark on, and be two."""
+    lines = [f'{at},pipe,"two\n{at},lines,of text"' for at in range(60_000)]
+    lines[7] = '7,5" pipe,one line'
+    lines[59_990] = '59990,5" pipe,one line'
+    path = tmp_path / "a.csv"
+    path.write_text("id,what,text\n" + "\n".join(lines) + "\n", newline="")
+    table = pa.Table.from_batches(open_source(path).batches(["id", "what", "text"]))
+    assert table["id"].to_pylist() == list(range(60_000))
+    with open(path, newline="") as file:
+        assert [list(map(str, row.values())) for row in table.to_pylist()] == list(
+            csv.reader(file)
+        )[1:]
+    query = f"FROM read_csv('{path}', quote='\"', escape='\"', delim=',', header=true)"
+    with duckdb.connect() as con:
+        by_duckdb = con.execute(query).fetchall()
+    assert by_duckdb == [tuple(row.values()) for row in table.to_pylist()]
+
+
+LINE = b"1234567,abcdefghijklmnop,x\n"
+ROWS = 100_000  # of 2.6 MB: more than two pieces
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            b"1,caf\xe9,x\n",
+            r"the column 'b' is not UTF-8 in row 90001: b'caf\\xe9'; give UTF-8, as",
+        ),
+        (b"1,2,x,y\n", r"row 90001 has 4 fields, and the line of names 3: '1,2,x,y'; quote"),
+        (b"1\n", r"row 90001 has 1 fields, and the line of names 3: '1'"),
+        (b'1,"5" pipe,x\n', r"row 90001 has text after the quote that closes a field.*5"),
+        (b'1,"a,x\n', r"row 90001 has a quote that is never closed"),
+        (b"x,2,x\n", r"the column 'a' is int64 and has 'x' in row 90001"),
+    ],
+)
+def test_errors_name_the_row_of_the_file(tmp_path: Path, wrong: bytes, message: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b,c\n" + LINE * 90_000 + wrong + LINE * (ROWS - 90_000))
+    with pytest.raises(ValueError, match=rf"^source: {path}: {message}") as raised:
+        lookupstore.build(path, tmp_path / "s", key="a", on_duplicate="last")
+    assert type(raised.value) is ValueError
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"na\xefve,b\n1,2\n", "line of names is not UTF-8: .*; give UTF-8, as `iconv -f latin1"),
+        (b"i\0d\0,\0b\0\n\0", "has zero bytes, as text in UTF-16 has"),
+        (b"\xff\xfei\0d\0", "is text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8`"),
+        (b"id,b\n1,\x93cp1252\x94\n", r"the column 'b' is not UTF-8 in row 1: b'\\x93cp1252"),
+        (b'"id"x,b\n1,2\n', "the line of names has text after the quote that closes a field"),
+    ],
+)
+def test_text_that_is_not_read(content: bytes, message: str) -> None:
+    def read_all() -> None:
+        opened = open_source(io.BytesIO(content))
+        list(opened.batches(opened.schema.names))
+
+    with pytest.raises(ValueError, match=message) as raised:
+        read_all()
+    assert type(raised.value) is ValueError
+
+
+def test_a_column_that_is_not_asked_for_may_have_any_bytes() -> None:
+    opened = open_source(io.BytesIO(b"id,city\n1,Z\xfcrich\n"))
+    assert [batch.to_pylist() for batch in opened.batches(["id"])] == [[{"id": 1}]]
+
+
+def test_names_of_several_lines() -> None:
+    """Their separator is found, though it comes after a line break in quotes."""
+    rows = CsvRows([b'\r\n"a\nb"\t5" pipe\r\n1\t2\r\n'], "a.csv")
+    assert rows.names == ["a\nb", '5" pipe']
+    assert rows.schema().types == [pa.int64(), pa.int64()]

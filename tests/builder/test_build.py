@@ -116,7 +116,7 @@ def plain_folder(folder: Path):
     (folder / "sub").mkdir()
     pq.write_table(TABLE[:2], folder / "a.parquet")
     pq.write_table(TABLE[2:], folder / "sub" / "b.parquet")
-    for name in ("_SUCCESS", ".a.parquet.crc", "_hidden.parquet", "notes.txt"):
+    for name in ("_SUCCESS", ".a.parquet.crc", "_hidden.parquet", "_notes.txt"):
         (folder / name).write_text("not data")
     return str(folder)
 

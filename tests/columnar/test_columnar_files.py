@@ -291,7 +291,9 @@ def test_the_last_partition(tmp_path: Path, residency: Residency) -> None:
     assert files.lookup([1]).to_pylist() == [{"v": 2, "day": datetime.date(2024, 3, 1)}]
     # As a key, a folder is a column like others.
     days = ColumnarFiles(tmp_path / "d", key=["day", "id"], residency=residency)
-    assert days.lookup([(datetime.date(2023, 12, day), 1) for day in (31, 30)])["v"].to_pylist() == [3, None]
+    assert days.lookup([(datetime.date(2023, 12, day), 1) for day in (31, 30)])[
+        "v"
+    ].to_pylist() == [3, None]
     for number in (9, 10):
         write(tmp_path / "n" / f"n={number}" / "x.orc", pa.table({"id": [1], "v": [number]}))
     files = ColumnarFiles(tmp_path / "n", key="id", latest_partition="n", residency=residency)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from support.folders import CASES, NULL, Case, comparable
 
-from lookupstore import CorruptionError, FormatError
+from lookupstore import FormatError
 from lookupstore.spark import build_store, lookup_join
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.paths import plan_reading
@@ -113,13 +113,6 @@ def test_stores_and_joins_have_the_same_rows(
             assert sorted(found.to_pylist(), key=lambda row: row["v"]) == case.expected()
         facts = spark.createDataFrame([(path,) for path in case.rows], "v string")
         assert rows_of(lookup_join(facts, given, on="v")) == case.expected(), case.name
-
-
-def test_an_empty_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").touch()
-    with pytest.raises(CorruptionError, match=r"b\.parquet.*no bytes"):
-        build_store(tmp_path, tmp_path / "store", key="id", spark=spark)
 
 
 def test_folders_of_tables_that_are_not_read(

@@ -156,6 +156,11 @@ def build(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
+    if plan.keep in ("first", "last") and not opened.in_order:
+        raise ValueError(
+            f"on_duplicate is {on_duplicate!r}, but the rows of {opened.description} have no "
+            "order; give ('max', column)"
+        )
     try:
         with NewVersion(
             location,

@@ -15,7 +15,7 @@ from lookupstore.orc.footer import read_footer as read_orc_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import counted, number_text
 from lookupstore.source.reading import read_file
-from lookupstore.source.search import format_of
+from lookupstore.source.search import format_at, format_of
 from lookupstore.sst.dump_lines import aligned
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
@@ -123,7 +123,7 @@ def columnar_layout(address: FileAddress) -> ColumnarLayout:
     of ORC cannot be read; of a file whose footer cannot be read, nothing else is known.
 
     Raises:
-        ValueError: its name ends as that of neither.
+        ValueError: it is neither, by its name or its first bytes.
         OSError: it cannot be read at all.
 
     >>> import tempfile
@@ -134,7 +134,7 @@ def columnar_layout(address: FileAddress) -> ColumnarLayout:
     >>> [(one.name, one.least, one.greatest) for one in found.regions][1]
     ('row group 0, id', '1', '2')
     """
-    file_format = format_of(address.path)
+    file_format = format_at(address.filesystem, address.path) or format_of(address.path)
     with address.reading(_WHAT[file_format]):
         file = address.open()
     with file:

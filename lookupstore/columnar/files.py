@@ -95,7 +95,8 @@ class ColumnarFiles(PlannedFiles):
         TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
         ValueError: an argument out of range, or columns of several files that do not agree.
         CorruptionError: a footer is damaged.
-        FormatError: the files are those of a table: the error names the line to write instead.
+        FormatError: the files are those of a table: the error names the line to write instead; or
+            a folder has other files, or its `name=value` folders do not agree.
         ImportError: the source is a Hudi table, and the extra `hudi` is not installed.
 
     Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +20,9 @@ from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import check_not_encrypted, footer_of
+from lookupstore.source.folder_columns import FolderColumns, Value
 from lookupstore.source.reading import check_names, fitted, read_to_store
-from lookupstore.source.search import FoundFiles, format_of
+from lookupstore.source.search import FoundFiles
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 
@@ -33,7 +34,6 @@ _COMPARED_BYTES = 1 << 20
 # Footers that are read at one time.
 _THREADS = 16
 _GONE = "deleted since the files were listed"
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class SourceFile:
     Attributes:
         filesystem: that has it.
         path: of the file on it.
+        file_format: `parquet` or `orc`.
         base: folder that it was found below, where lookup files may be published.
         nbytes: its size.
         written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
@@ -50,13 +51,14 @@ class SourceFile:
         footer: XXH64 of its footer, 16 hexadecimal digits.
         ending: the same of the last 1 MiB of the footer, if that is longer.
         num_rows: number of its rows.
-        schema: its columns, those that `name=value` folders give last.
+        schema: its columns, with those that `name=value` folders give.
         constants: the values of those, by name.
         ranges: least and greatest value of one column in each row group; None: nobody knows.
     """
 
     filesystem: fs.FileSystem
     path: str
+    file_format: str
     base: str
     nbytes: int
     written: int | None
@@ -64,7 +66,7 @@ class SourceFile:
     ending: str
     num_rows: int
     schema: pa.Schema
-    constants: tuple[tuple[str, int | str | None], ...]
+    constants: tuple[tuple[str, Value], ...]
     ranges: tuple[Range, ...] | None = None
 
     @property
@@ -83,14 +85,13 @@ class SourceFile:
         return self.path[len(self.base.rstrip("/")) + 1 :]
 
     @property
-    def file_format(self) -> str:
-        """Return `parquet` or `orc`."""
-        return format_of(self.path)
-
-    @property
     def identity(self) -> tuple[object, ...]:
         """Return what changes whenever its rows do."""
-        return (self.path, self.nbytes, self.written, self.footer, self.constants)
+        constants = [
+            (name, value if isinstance(value, (int, str, NoneType)) else str(value))
+            for name, value in self.constants
+        ]
+        return (self.path, self.nbytes, self.written, self.footer, constants)
 
     def open(self) -> pa.NativeFile:
         """Open the file.
@@ -192,7 +193,7 @@ class SourceFile:
 class _One(NamedTuple):
     found: FoundFiles
     info: fs.FileInfo
-    folders: dict[str, str | None]
+    file_format: str
 
 
 def source_files(
@@ -220,14 +221,17 @@ def source_files(
     >>> [file.num_rows for file in source_files(find_source([folder]))]
     [2]
     """
-    wanted = [_One(one, info, _folders(one, info.path)) for one in found for info in one.infos]
+    wanted = [
+        _One(one, info, kind)
+        for one in found
+        for info, kind in zip(one.infos, one.formats, strict=True)
+    ]
     if latest_partition is not None:
-        values = [one.folders.get(latest_partition) for one in wanted]
+        values = [one.found.columns.texts(one.info.path).get(latest_partition) for one in wanted]
         latest = latest_value(values, latest_partition, posixpath.dirname(wanted[0].info.path))
         wanted = [one for one, value in zip(wanted, values, strict=True) if value == latest]
-    kinds = _kinds([one.folders for one in wanted])
     with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
-        files = list(pool.map(lambda one: _read(one, kinds, ranges_of), wanted))
+        files = list(pool.map(lambda one: _read(one, ranges_of), wanted))
     # What is equal is one object, which is pickled once.
     schemas = {file.schema: file.schema for file in files}
     files = [replace(file, schema=schemas[file.schema]) for file in files]
@@ -263,6 +267,7 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
     source = SourceFile(
         filesystem=filesystem,
         path=path,
+        file_format="parquet",
         base=posixpath.dirname(path),
         nbytes=nbytes,
         written=None,
@@ -288,16 +293,6 @@ def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.
         raise CorruptionError(path, nbytes, "a parquet footer", error) from error
 
 
-def said_by(folder: str) -> dict[str, str | None]:
-    """Return the values that the `name=value` folders of a path give, by name.
-
-    >>> said_by("day=2026-11-22/region=a%2Fb")
-    {'day': '2026-11-22', 'region': 'a/b'}
-    """
-    pairs = [part.partition("=") for part in folder.split("/") if "=" in part]
-    return {name: None if value == _NULL else unquote(value) for name, _, value in pairs}
-
-
 def latest_value(values: Iterable[str | None], name: str, where: str) -> str:
     """Return the greatest value of folders: by number if all are numbers, else as text.
 
@@ -318,34 +313,14 @@ def latest_value(values: Iterable[str | None], name: str, where: str) -> str:
     return max(given, key=lambda value: (int(value) if numbers else 0, value))
 
 
-def _folders(found: FoundFiles, path: str) -> dict[str, str | None]:
-    """Return the values that `name=value` folders above a file give."""
-    if found.base is None:
-        return {}
-    return said_by(posixpath.dirname(posixpath.relpath(path, found.base)))
-
-
 def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
-def _kinds(folders: Sequence[dict[str, str | None]]) -> dict[str, pa.DataType]:
-    """Return the type of each column that folders give: int32, int64, or text."""
-    kinds = {}
-    for name in dict.fromkeys(name for one in folders for name in one):
-        values = [value for one in folders if (value := one.get(name)) is not None]
-        if values and all(_is_number(value) and abs(int(value)) < 1 << 63 for value in values):
-            narrow = all(abs(int(value)) < 1 << 31 for value in values)
-            kinds[name] = pa.int32() if narrow else pa.int64()
-        else:
-            kinds[name] = pa.string()
-    return kinds
-
-
-def _read(one: _One, kinds: dict[str, pa.DataType], ranges_of: str | None) -> SourceFile:
-    found, info, folders = one
+def _read(one: _One, ranges_of: str | None) -> SourceFile:
+    found, info, file_format = one
+    columns: FolderColumns = found.columns
     ranges = None
-    file_format = format_of(info.path)
     address = FileAddress.on(found.filesystem, info.path)
     with address.reading(f"the {file_format} footer"), address.open() as file:
         nbytes = file.size()
@@ -353,29 +328,25 @@ def _read(one: _One, kinds: dict[str, pa.DataType], ranges_of: str | None) -> So
         if file_format == "parquet":
             schema, metadata = _parquet_footer(tail, info.path, nbytes)
             num_rows = metadata.num_rows
-            if ranges_of in schema.names and ranges_of not in folders:
+            if ranges_of in schema.names and ranges_of not in columns.types:
                 ranges = group_ranges(metadata, schema.field(ranges_of))
         else:
             num_rows = read_footer(file, info.path).rows
             schema = orc.ORCFile(file).schema
         check_names(schema)
-    constants = tuple(
-        (name, value if value is None or kinds[name] == pa.string() else int(value))
-        for name, value in folders.items()
-    )
-    fields = [field.remove_metadata() for field in schema if field.name not in folders]
-    fields += [pa.field(name, kinds[name]) for name in folders]
+    schema = pa.schema([field.remove_metadata() for field in schema])
     return SourceFile(
         filesystem=found.filesystem,
         path=info.path,
+        file_format=file_format,
         base=posixpath.dirname(info.path) if found.base is None else found.base,
         nbytes=nbytes,
         written=address.written(info),
         footer=_footer_hash(tail),
         ending=_footer_hash(tail[-_COMPARED_BYTES:]),
         num_rows=num_rows,
-        schema=pa.schema(fields),
-        constants=constants,
+        schema=columns.schema(schema),
+        constants=tuple(columns.values(info.path).items()),
         ranges=ranges,
     )
 

@@ -6,13 +6,14 @@ import fnmatch
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.errors import FormatError, printable
+from lookupstore.source.folder_columns import FolderColumns, folder_columns
 from lookupstore.source.table_folders import (
     TableFolder,
     TableFormat,
@@ -23,7 +24,7 @@ from lookupstore.source.table_folders import (
 )
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
-from lookupstore.storage.trees import all_below, is_link, real_path
+from lookupstore.storage.trees import all_below, answers, is_link, real_path
 from lookupstore.storage.uris import (
     check_path,
     open_uri,
@@ -33,6 +34,8 @@ from lookupstore.storage.uris import (
 )
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
+# What files of these formats begin with, which tells the format of files of other names.
+_FIRST_BYTES = {b"PAR1": "parquet", b"ORC": "orc"}
 
 #: Files that are read from their beginning, which `streams` does.
 STREAM_FORMATS = {
@@ -49,6 +52,8 @@ STREAM_FORMATS = {
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 _MAGIC = "*?["
+# How Hadoop ends the name of a file that it has not yet copied in whole.
+_COPYING = "._COPYING_"
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,16 @@ class FoundFiles:
     Attributes:
         filesystem: that has them.
         infos: of the files, by ascending path.
+        formats: of the files, as `FORMATS` or `STREAM_FORMATS` name them.
         base: where `name=value` folders begin; None if they mean nothing.
+        columns: that these folders give.
     """
 
     filesystem: fs.FileSystem
     infos: tuple[fs.FileInfo, ...]
+    formats: tuple[str, ...]
     base: str | None
+    columns: FolderColumns = field(default_factory=FolderColumns)
 
     @property
     def files(self) -> list[str]:
@@ -83,6 +92,8 @@ class FoundTable:
 
 
 Path: TypeAlias = str | Location
+# Files with their formats, by path.
+_Formats: TypeAlias = dict[str, tuple[fs.FileInfo, str]]
 
 
 def format_of(file: str, formats: Mapping[str, str] = FORMATS) -> str:
@@ -98,6 +109,28 @@ def format_of(file: str, formats: Mapping[str, str] = FORMATS) -> str:
             f"{', '.join(formats)}"
         )
     return formats[extension]
+
+
+def format_at(filesystem: fs.FileSystem, path: str) -> str | None:
+    """Return the format of a columnar file: by its extension, or else by its first bytes.
+
+    Returns: None if it is neither Parquet nor ORC.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    >>> import tempfile, pyarrow.parquet
+    >>> path = f"{tempfile.mkdtemp()}/000001_0"
+    >>> pyarrow.parquet.write_table(pa.table({"id": [1]}), path)
+    >>> format_at(fs.LocalFileSystem(), path)
+    'parquet'
+    """
+    known = FORMATS.get(_extension(path))
+    if known is not None:
+        return known
+    with filesystem.open_input_file(path) as file:
+        first = file.read(max(map(len, _FIRST_BYTES)))
+    return next((kind for magic, kind in _FIRST_BYTES.items() if first.startswith(magic)), None)
 
 
 def is_stream(path: str) -> bool:
@@ -149,15 +182,22 @@ def find_source(
     A path is a file, a folder (the files below it), a glob, a URI of these, or a location of these
     in a file system.
 
+    Which files of a folder count is Spark's rule: all below it, whatever their extension, but for
+    those of which the name or that of a folder begins with `.` or `_`, or ends with `._COPYING_`. A
+    name with `=` may begin with `_`. An empty file counts if it has an extension of a format.
+
     Raises:
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
         ValueError: a path names a file that is neither Parquet nor ORC.
-        FormatError: a path names files of a table, whatever the format: the folder of a Delta or
-            Iceberg table, something inside a table, or a folder that has a table below it; or a
-            local folder has a symbolic link to a folder in it, which is not followed.
+        FormatError: a path names files of a table, whatever the format: the folder of a Delta,
+            Iceberg or Paimon table or of the sink of a Spark stream, something inside a table, or a
+            folder that has a table below it; or a folder has files that are neither Parquet nor
+            ORC next to others; or the `name=value` folders of a path do not agree; or a local
+            folder has a symbolic link to a folder in it, which is not followed.
     """
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
-    files = []
+    files: list[FoundFiles] = []
+    folders: list[tuple[str | None, str, set[str]]] = []
     for path in paths:
         filesystem, root = _open_filesystem(path)
         # Each path has opened its own; what one knows of a folder the others need not ask.
@@ -175,7 +215,9 @@ def find_source(
         if isinstance(found, FoundTable):
             return found
         files.append(found)
-    return files
+        folders.append((found.base, one.shown, one.folders))
+    columns = folder_columns(folders)
+    return [replace(one, columns=given) for one, given in zip(files, columns, strict=True)]
 
 
 class _Search:
@@ -190,7 +232,9 @@ class _Search:
         formats: Mapping[str, str],
     ) -> None:
         self._path = path
-        self._shown = shown_path(path)
+        self.shown = shown_path(path)
+        #: The folders of all its files, also of those that are empty.
+        self.folders: set[str] = set()
         self._formats = formats
         self._filesystem = filesystem
         self._root = root
@@ -201,17 +245,17 @@ class _Search:
         root = self._root
         info = self._filesystem.get_file_info(root)
         if info.type == fs.FileType.File:
-            format_of(root, self._formats)
+            format_of_it = self._format(root)
             self._check_outside(posixpath.dirname(root))
-            return FoundFiles(self._filesystem, (info,), None)
+            return FoundFiles(self._filesystem, (info,), (format_of_it,), None)
         if info.type == fs.FileType.Directory:
             table = self._tables.at(root)
             if alone and table is not None and table.format is TableFormat.HUDI:
                 return FoundTable(self._path)
             self._check_outside(root)
-            return FoundFiles(self._filesystem, self._files_below(root), root)
+            return self._found(self._files_below(root), root)
         if not any(sign in root for sign in _MAGIC):
-            raise FileNotFoundError(f"source: {self._shown}: no such file or folder")
+            raise FileNotFoundError(f"source: {self.shown}: no such file or folder")
         return self._matching_files()
 
     def _matching_files(self) -> FoundFiles:
@@ -221,22 +265,49 @@ class _Search:
         self._check_outside(base)
         walked: set[str] = set()
         matches = sorted(set(_matching(self._filesystem, base, parts[fixed:], walked)))
-        files: dict[str, fs.FileInfo] = {}
+        files: _Formats = {}
         for match in self._filesystem.get_file_info(matches):
             if match.type == fs.FileType.Directory:
                 if is_link(self._filesystem, match.path):
                     raise self._link_error(match.path)
-                files.update((info.path, info) for info in self._files_below(match.path))
+                files.update(self._files_below(match.path))
             elif match.is_file:
-                format_of(match.path, self._formats)
-                files[match.path] = match
+                self.folders.add(posixpath.dirname(match.path))
+                if self._counts(match):
+                    files[match.path] = (match, self._format(match.path))
         if not files:
-            raise FileNotFoundError(f"source: no file matches {self._shown}")
+            raise FileNotFoundError(
+                f"source: no file that is not empty matches {self.shown}"
+                if self.folders
+                else f"source: no file matches {self.shown}"
+            )
         for folder in sorted(walked):
             table = self._tables.at(folder)
             if table is not None and any(table.has(file) for file in files):
                 raise self._error(table)
-        return FoundFiles(self._filesystem, tuple(files[name] for name in sorted(files)), base)
+        return self._found(files, base)
+
+    def _found(self, files: _Formats, base: str) -> FoundFiles:
+        infos, formats = zip(*(files[name] for name in sorted(files)), strict=True)
+        return FoundFiles(self._filesystem, infos, formats, base)
+
+    def _counts(self, info: fs.FileInfo) -> bool:
+        """Return whether a file is to be read: one that is empty only if its name says a format.
+
+        Such a file is what is left of one that had rows, and who reads it says so.
+        """
+        return info.size != 0 or _extension(info.path) in self._formats
+
+    def _format(self, file: str) -> str:
+        """Return the format of a file that was named.
+
+        Raises:
+            ValueError: it is of no format that is read.
+        """
+        found = None
+        if self._formats is FORMATS:
+            found = format_at(self._filesystem, file)
+        return format_of(file, self._formats) if found is None else found
 
     def _check_outside(self, folder: str) -> None:
         """Check that a folder is not of a table, nor inside one, also where links lead to."""
@@ -245,7 +316,7 @@ class _Search:
             if table is not None:
                 raise self._error(table, posixpath.relpath(one, table.path))
 
-    def _files_below(self, folder: str) -> tuple[fs.FileInfo, ...]:
+    def _files_below(self, folder: str) -> _Formats:
         below, links = all_below(self._filesystem, folder)
         for link in links:
             if _visible(link, folder):
@@ -253,27 +324,41 @@ class _Search:
         for table in tables_among((info.path for info in below), folder):
             if table.path == folder or _visible(table.path, folder):
                 raise self._error(table)
-        seen = [info for info in below if info.is_file and _visible(info.path, folder)]
-        seen.sort(key=lambda info: info.path)
-        files = tuple(i for i in seen if _extension(i.path) in self._formats)
+        visible = [info for info in below if info.is_file and _visible(info.path, folder)]
+        self.folders.update(posixpath.dirname(info.path) for info in visible)
+        seen = sorted(filter(self._counts, visible), key=lambda info: info.path)
+        known = [self._formats.get(_extension(info.path)) for info in seen]
+        if self._formats is FORMATS:
+            known = answers(
+                self._filesystem, lambda info: format_at(self._filesystem, info.path), seen
+            )
+        files = {info.path: (info, kind) for info, kind in zip(seen, known, strict=True) if kind}
         if not files:
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
             raise FileNotFoundError(
-                f"source: {self._shown}: no file below it ends in {', '.join(self._formats)}{other}"
+                f"source: {self.shown}: no file below it ends in {', '.join(self._formats)}, or "
+                f"begins as one of Parquet or ORC{other}"
+            )
+        if self._formats is FORMATS and len(files) < len(seen):
+            other = next(info.path for info in seen if info.path not in files)
+            raise FormatError(
+                f"source: {self.shown}: {printable(posixpath.relpath(other, folder))} is neither "
+                "Parquet nor ORC, but files next to it are; let its name begin with '_' if it is "
+                "none of the rows, or give a glob of the files that are"
             )
         return files
 
     def _link_error(self, path: str) -> FormatError:
         return FormatError(
-            f"source: {self._shown}: {printable(path)} is a symbolic link to a folder, "
+            f"source: {self.shown}: {printable(path)} is a symbolic link to a folder, "
             "which is not followed; give what it leads to as a path of its own"
         )
 
     def _error(self, table: TableFolder, part: str = "") -> FormatError:
-        given = self._shown if isinstance(self._path, Location) else self._path
+        given = self.shown if isinstance(self._path, Location) else self._path
         uri = shown_uri(_uri_of(given, self._root, table.path))
         is_table = table.path == self._root
-        return table_error(table, uri if is_table else self._shown, uri, part)
+        return table_error(table, uri if is_table else self.shown, uri, part)
 
 
 def _uri_of(path: str, root: str, folder: str) -> str:
@@ -314,9 +399,17 @@ def _open_filesystem(path: Path) -> tuple[fs.FileSystem, str]:
 
 
 def _visible(path: str, base: str) -> bool:
-    parts = posixpath.relpath(path, base).split("/")
-    # `_` hides files as Spark and Hive do, but a partition column may begin with it.
-    return not any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
+    """Return whether Spark reads a file or folder that is below another.
+
+    Source: `shouldFilterOutPathName` in `HadoopFSUtils` of Apache Spark 4.3.
+    """
+    return not any(map(_is_hidden, posixpath.relpath(path, base).split("/")))
+
+
+def _is_hidden(name: str) -> bool:
+    # A partition column may begin with `_`.
+    is_private = name.startswith("_") and "=" not in name
+    return is_private or name.startswith(".") or name.endswith(_COPYING)
 
 
 def _matching(

@@ -12,7 +12,8 @@ import os
 import posixpath
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +26,10 @@ from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, i
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.orc.footer import read_footer
+from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.source.folder_columns import Value
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -36,7 +39,6 @@ from lookupstore.source.search import (
     FoundTable,
     Path,
     find_source,
-    format_of,
     is_stream,
     path_of,
     shown_path,
@@ -60,6 +62,8 @@ KNOWN = (
 )
 
 _BATCH_ROWS = 1 << 16
+# Footers that are read at one time.
+_THREADS = 16
 # The coarsest clock of a file system has seconds: what is older can not change under its time.
 _SETTLED_NS = 2_000_000_000
 
@@ -78,6 +82,8 @@ class Source:
             times, in their order; None if nobody knows, or if a file is so new that it may change
             again under the same time.
         nbytes: size of the files; None if it is not files.
+        in_order: whether the order of its rows is the same each time they are read, so that it can
+            decide between repeated keys.
         in_types: returns it with the columns of a schema in its types, where these were found in
             text and could be others; None: they are what they are. Then this one is not read.
     """
@@ -89,24 +95,30 @@ class Source:
     is_files: bool = False
     fingerprint: str | None = None
     nbytes: int | None = None
+    in_order: bool = True
     in_types: Callable[[pa.Schema], Source] | None = None
 
 
 def open_source(source: Any) -> Source:
     """Open a source of rows; `source.KNOWN` says what it may be. An open one is what it is.
 
-    Folders are read recursively, without files and folders whose names begin with `.` or `_`.
-    Below a folder, or the fixed beginning of a glob, `name=value` folders become columns. The
-    folder of a Hudi table is the table: its current rows, in its data columns. CSV has a line with
-    names, and its types are those of the first megabyte of rows, in which a number with a zero
-    before it is text; a field without anything in it is a null.
+    Folders are read recursively, by Spark's rules. Every file is Parquet or ORC, whatever its
+    extension, but for those of which the name or that of a folder begins with `.` or `_`. Below a
+    folder, or the fixed beginning of a glob, `name=value` folders become columns: int32, int64,
+    decimal, float64, date, timestamp (in UTC) or text, whichever holds all values. The folder of a
+    Hudi table is the table: its current rows, in its data columns.
+
+    CSV has a line with names, and its types are those of the first megabyte of rows, in which a
+    number with a zero before it is text; a field without anything in it is a null.
 
     Raises:
         TypeError: `source` is nothing that gives rows.
         ValueError: a file is of a format that is not known, or of another one than the others; or
             while rows are read: a value of text is not of the type of its column, or not UTF-8.
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
-        FormatError: the files are those of a table: the error names the line to write instead.
+        FormatError: the files are those of a table: the error names the line to write instead; or
+            a folder has other files next to Parquet and ORC, or its `name=value` folders do not
+            agree.
         ImportError: it is a Hudi table, and what that needs is not installed.
 
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
@@ -125,9 +137,7 @@ def open_source(source: Any) -> Source:
         return _dataset_source(source, "Arrow dataset")
     deltalake = sys.modules.get("deltalake")
     if deltalake is not None and isinstance(source, deltalake.DeltaTable):
-        return _dataset_source(
-            source.to_pyarrow_dataset(), f"Delta table at version {source.version()}"
-        )
+        return _delta_source(source)
     iceberg = sys.modules.get("pyiceberg.table")
     if iceberg is not None and isinstance(source, iceberg.Table):
         source = source.scan()
@@ -233,6 +243,36 @@ def _lazy_source(frame: Any) -> Source:
         return iter(pa.RecordBatchReader.from_stream(rows))
 
     return _checked(Source(schema, "polars LazyFrame", select, lambda: None))
+
+
+def _delta_source(table: Any) -> Source:
+    """Return a Delta table as a source.
+
+    Its dataset has the files in their order, but knows neither column mapping, which readers of
+    version 1 do not need, nor deletion vectors; `scan` knows both, and has no order.
+
+    Raises:
+        FormatError: the table needs `scan`, and deltalake is too old to have it.
+    """
+    description = f"Delta table at version {table.version()}"
+    if table.protocol().min_reader_version == 1:
+        return _dataset_source(table.to_pyarrow_dataset(), description)
+    if not hasattr(table, "scan"):
+        raise FormatError(
+            f"source: the {description} may have column mapping or deletion vectors, and this "
+            "deltalake does not read them; install a newer deltalake"
+        )
+    # The engine has layouts of its own for texts; the schema of the table has the types.
+    schema = pa.schema([one.remove_metadata() for one in pa.schema(table.schema().to_arrow())])
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in columns])
+        # The engine counts rows wrong that have no columns.
+        asked = list(columns) or schema.names[:1]
+        for batch in pa.RecordBatchReader.from_stream(table.scan(columns=asked)):
+            yield batch.select(list(columns)).cast(wanted)
+
+    return Source(schema, description, select, lambda: None, in_order=False)
 
 
 def _iceberg_source(scan: Any) -> Source:
@@ -377,7 +417,7 @@ def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Sourc
     from lookupstore.source.streams import Stream, open_stream
 
     files = [FileAddress.on(one.filesystem, path) for one in found for path in one.files]
-    formats = sorted({format_of(file.path, STREAM_FORMATS) for file in files})
+    formats = sorted({kind for one in found for kind in one.formats})
     if len(formats) > 1:
         raise ValueError(
             f"source mixes {' and '.join(formats)} files; build from one kind at a time"
@@ -464,48 +504,33 @@ def _files_source(paths: Sequence[Path]) -> Source:
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
         return _streams_source(paths, found)
-    # Imported here: it imports pandas.
-    import pyarrow.dataset as ds
-
     files = [file for one in found for file in one.files]
-    formats = {format_of(file) for file in files}
+    formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
         raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
     (file_format,) = formats
-    # A dataset finds schema and partitions. It does not read: its scan decodes whole row groups and
-    # reads ahead as it likes, which no memory budget survives.
-    datasets = []
+    addresses = [FileAddress.on(one.filesystem, file) for one in found for file in one.files]
+    # The columns of the first file are the source's. The first ones of other folders are looked at
+    # as well, before anything is read.
+    schemas = []
     for one in found:
         address = FileAddress.on(one.filesystem, one.files[0])
-        with _reading(address, file_format):
-            with address.open() as file:  # whose columns are the source's
-                stored = schema_of(file, file_format, address.shown)
-            options = ds.FileSystemFactoryOptions(
-                partition_base_dir=one.base,
-                partitioning=None if one.base is None else ds.HivePartitioning.discover(),
-            )
-            form = ds.OrcFileFormat() if file_format == "orc" else ds.ParquetFileFormat()
-            factory = ds.FileSystemDatasetFactory(one.filesystem, one.files, form, options)
-            folders = factory.inspect(fragments=0)
-            fields = [field for field in stored if field.name not in folders.names]
-            datasets.append(factory.finish(pa.schema([*fields, *folders])))
-    schema = datasets[0].schema
+        with _reading(address, file_format), address.open() as stream:
+            schemas.append(schema_of(stream, file_format, address.shown))
+    schema = found[0].columns.schema(schemas[0])
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
-        for dataset in datasets:
-            for fragment in dataset.get_fragments():
-                yield from _read_file(fragment, file_format, wanted)
+        for one in found:
+            for file in one.files:
+                address = FileAddress.on(one.filesystem, file)
+                yield from _read_file(address, file_format, wanted, one.columns.values(file))
 
     def count_rows() -> int | None:
+        count = partial(_rows, file_format=file_format)
         try:
-            if file_format == "orc":
-                return sum(
-                    _orc_rows(FileAddress.on(one.filesystem, file))
-                    for one in found
-                    for file in one.files
-                )
-            return sum(int(dataset.count_rows()) for dataset in datasets)
+            with ThreadPoolExecutor(min(_THREADS, len(addresses)), "lookupstore-rows") as pool:
+                return sum(pool.map(count, addresses))
         except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
             return None
 
@@ -523,10 +548,12 @@ def _files_source(paths: Sequence[Path]) -> Source:
     )
 
 
-def _orc_rows(address: FileAddress) -> int:
-    """Return the rows of an ORC file whose footer does Arrow no harm."""
+def _rows(address: FileAddress, file_format: str) -> int:
+    """Return the rows of a file, by its footer."""
     with address.open() as file:
-        return read_footer(file, address.shown).rows
+        if file_format == "orc":
+            return read_footer(file, address.shown).rows
+        return sum(group.rows for group in read_parquet_footer(file, address.shown).groups)
 
 
 def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
@@ -547,15 +574,17 @@ def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[N
 
 
 def _read_file(
-    fragment: ds.FileFragment, file_format: str, schema: pa.Schema
+    address: FileAddress, file_format: str, schema: pa.Schema, constants: Mapping[str, Value]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted columns of one file in their wanted types, a few megabytes at a time."""
-    import pyarrow.dataset as ds
+    """Yield the wanted columns of one file in their wanted types, a few megabytes at a time.
 
-    # A folder `name=value` decides over a column of that name, as everywhere with hive folders.
-    constants = ds.get_partition_keys(fragment.partition_expression)
+    Args:
+        address: of the file.
+        file_format: `parquet` or `orc`.
+        schema: the wanted columns.
+        constants: the values of the columns that its folders give.
+    """
     names = [name for name in schema.names if name not in constants]
-    address = FileAddress.on(fragment.filesystem, fragment.path)
     shown, page_bytes = address.shown, address.page_bytes
     with ExitStack() as stack:
         with _reading(address, file_format):

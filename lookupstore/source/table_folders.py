@@ -23,20 +23,43 @@ _THREADS = 16
 _HUDI = ".hoodie"
 _HUDI_FILES = tuple(f"{_HUDI}/hoodie.properties{suffix}" for suffix in ("", ".backup"))
 _DELTA = "_delta_log"
+_SINK = "_spark_metadata"
+_PAIMON = "snapshot"
+_PAIMON_SCHEMA = "schema"
+_PAIMON_FILES = {
+    _PAIMON: re.compile(r"snapshot-\d+|LATEST|EARLIEST"),
+    _PAIMON_SCHEMA: re.compile(r"schema-\d+"),
+}
 _ICEBERG = "metadata"
 _ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
-_MARKS = (_HUDI, _DELTA, _ICEBERG)
+_MARKS = (_HUDI, _DELTA, _ICEBERG, _PAIMON, _SINK)
 
 #: Folders beside the data of tables, each with a pattern of what is in it.
-METADATA = ((_HUDI, "*.properties*"), (_DELTA, "*.json"), (_ICEBERG, "*.metadata.json*"))
+METADATA = (
+    (_HUDI, "*.properties*"),
+    (_DELTA, "*.json"),
+    (_ICEBERG, "*.metadata.json*"),
+    (_PAIMON, "snapshot-*"),
+    (_PAIMON_SCHEMA, "schema-*"),
+    (_SINK, "[0-9]*"),
+)
 
 
 class TableFormat(Enum):
     """The table formats that are known by their folders, by the names that people know."""
 
-    HUDI = "Hudi"
-    DELTA = "Delta"
-    ICEBERG = "Iceberg"
+    HUDI = "Hudi table"
+    DELTA = "Delta table"
+    ICEBERG = "Iceberg table"
+    PAIMON = "Paimon table"
+    SINK = "sink of a Spark stream"
+
+    @property
+    def spark_line(self) -> str:
+        """Return the line with which Spark reads it, with a place for its folder."""
+        if self is TableFormat.SINK:
+            return "spark.read.parquet({!r})"
+        return f"spark.read.format({self.value.split()[0].lower()!r}).load({{!r}})"
 
 
 @dataclass(frozen=True)
@@ -87,16 +110,20 @@ class TableSearch:
         return [self._known[folder] for folder in folders]
 
     def _table(self, folder: str, kinds: Sequence[fs.FileType]) -> TableFolder | None:
-        hudi, delta, iceberg = (kind is fs.FileType.Directory for kind in kinds)
+        hudi, delta, iceberg, paimon, sink = (kind is fs.FileType.Directory for kind in kinds)
         if hudi and any(self._kind(f"{folder}/{name}") is fs.FileType.File for name in _HUDI_FILES):
             return TableFolder(TableFormat.HUDI, folder)
         if delta:
             return TableFolder(TableFormat.DELTA, folder)
-        if iceberg:
-            selector = fs.FileSelector(f"{folder}/{_ICEBERG}", allow_not_found=True)
-            infos = self._filesystem.get_file_info(selector)
-            return next(iter(tables_among((info.path for info in infos), folder)), None)
-        return None
+        if sink:
+            return TableFolder(TableFormat.SINK, folder)
+        listed = [_ICEBERG] * iceberg + [_PAIMON, _PAIMON_SCHEMA] * paimon
+        paths = [path for name in listed for path in self._paths_in(f"{folder}/{name}")]
+        return next(iter(tables_among(paths, folder)), None)
+
+    def _paths_in(self, folder: str) -> list[str]:
+        selector = fs.FileSelector(folder, allow_not_found=True)
+        return [info.path for info in self._filesystem.get_file_info(selector)]
 
     def _kind(self, path: str) -> fs.FileType:
         try:
@@ -113,15 +140,20 @@ def tables_among(paths: Iterable[str], folder: str) -> list[TableFolder]:
         folder: that was listed.
 
     >>> tables_among(["/w/users/_delta_log/0.json", "/w/users/1.parquet"], "/w")
-    [TableFolder(format=<TableFormat.DELTA: 'Delta'>, path='/w/users', newest='')]
+    [TableFolder(format=<TableFormat.DELTA: 'Delta table'>, path='/w/users', newest='')]
     """
     found: dict[str, TableFolder] = {}
     newest: dict[str, tuple[int, str]] = {}
+    of_paimon: dict[str, set[str]] = {}
     for path in paths:
         if _DELTA in path:
             above, mark, _ = f"{path}/".partition(f"/{_DELTA}/")
             if mark:
                 found[above] = TableFolder(TableFormat.DELTA, above)
+        elif _SINK in path:
+            above, mark, _ = f"{path}/".partition(f"/{_SINK}/")
+            if mark:
+                found[above] = TableFolder(TableFormat.SINK, above)
         elif path.endswith(_HUDI_FILES):
             above = path.rpartition(f"/{_HUDI}/")[0]
             found[above] = TableFolder(TableFormat.HUDI, above)
@@ -131,6 +163,14 @@ def tables_among(paths: Iterable[str], folder: str) -> list[TableFolder]:
             match = _ICEBERG_FILE.fullmatch(name)
             if match and last == _ICEBERG:
                 newest[above] = max(newest.get(above, (-1, "")), (int(match[1]), name))
+        elif f"/{_PAIMON}/" in path or f"/{_PAIMON_SCHEMA}/" in path:
+            above, _, name = path.rpartition("/")
+            above, _, last = above.rpartition("/")
+            if last in _PAIMON_FILES and _PAIMON_FILES[last].fullmatch(name):
+                of_paimon.setdefault(above, set()).add(last)
+    for above, marks in of_paimon.items():
+        if len(marks) == len(_PAIMON_FILES):
+            found[above] = TableFolder(TableFormat.PAIMON, above)
     for above, (_, name) in newest.items():
         found[above] = TableFolder(TableFormat.ICEBERG, above, f"{_ICEBERG}/{name}")
     root = folder.rstrip("/")
@@ -153,25 +193,36 @@ def table_error(table: TableFolder, given: str, uri: str, part: str = "") -> For
     """
     name = table.format.value
     if given == uri:
-        what = f"{given} is the folder of {_article(name)} table"
+        what = f"{given} is the folder of {_article(name)}"
     elif part:
-        what = f"{given} is inside the {name} table {uri}"
+        what = f"{given} is inside the {name} {uri}"
     else:
-        what = f"{given} has the {name} table {uri} below it"
+        what = f"{given} has the {name} {uri} below it"
+    rows = "that were replaced or deleted"
+    if table.format is TableFormat.SINK:
+        rows = "of attempts that failed"
     return FormatError(
-        f"source: {what}, whose files also have rows that were replaced or deleted; "
-        f"{_remedy(table, uri, part)}"
+        f"source: {what}, whose files also have rows {rows}; {_remedy(table, uri, part)}"
     )
 
 
 def _remedy(table: TableFolder, uri: str, part: str) -> str:
     if table.format is TableFormat.DELTA:
-        return f"build from its rows: deltalake.DeltaTable({uri!r}).to_pyarrow_dataset()"
+        return f"build from its rows: deltalake.DeltaTable({uri!r})"
     if table.format is TableFormat.ICEBERG:
         newest = f"{uri}/{table.newest}"
         return (
             f"build from its rows: pyiceberg.table.StaticTable.from_metadata({newest!r})"
             ".scan().to_arrow_batch_reader()"
+        )
+    if table.format is TableFormat.PAIMON:
+        line = table.format.spark_line.format(uri)
+        return f"read it with pypaimon, or with Spark ({line}), and give the rows"
+    if table.format is TableFormat.SINK:
+        line = table.format.spark_line.format(uri)
+        return (
+            f"its log {_SINK} lists those that count: read it with Spark ({line}), and give the "
+            "rows"
         )
     rows = f"lookupstore.hudi.HudiTable.open({uri!r}).scan()"
     if part not in ("", "."):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import posixpath
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
@@ -12,8 +14,9 @@ from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lookupstore.errors import FormatError
-from lookupstore.source.search import FoundTable, find_source
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.source.folder_columns import is_as_spark_reads
+from lookupstore.source.search import FoundFiles, FoundTable, find_source
 from lookupstore.source.table_folders import (
     METADATA,
     TableFolder,
@@ -21,6 +24,7 @@ from lookupstore.source.table_folders import (
     table_error,
     tables_among,
 )
+from lookupstore.storage.file_address import is_local
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
@@ -30,25 +34,122 @@ PATTERN = frozenset("*?[]{}\\")
 _ONLY_SPARK = frozenset("{}\\")
 
 
-def is_table(paths: Sequence[str]) -> bool:
-    """Return whether paths are the folder of one Hudi table.
+@dataclass(frozen=True)
+class Reading:
+    """How Spark is to read paths, so that it finds what every other reader finds.
+
+    Attributes:
+        files: as they were found, by path that was given; None: only Spark can tell.
+        base: URI of the folder below which the names of folders are columns; None: no such name.
+        table: whether the paths are the folder of one Hudi table.
+    """
+
+    files: tuple[FoundFiles, ...] | None = None
+    base: str | None = None
+    table: bool = False
+
+    @property
+    def local(self) -> Sequence[FoundFiles]:
+        """Return the files if all of them are on this host; else nothing."""
+        files = self.files or ()
+        return files if all(is_local(one.filesystem) for one in files) else ()
+
+    @property
+    def file_format(self) -> str | None:
+        """Return the format of the files; None: only Spark can tell."""
+        return None if self.files is None else self.files[0].formats[0]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options of Spark's reader."""
+        # Values of folders that are times have no zone.
+        options = {"timeZone": "UTC"}
+        if self.base is not None:
+            # Of a glob, Spark begins to look for columns where the glob ends.
+            options["basePath"] = self.base
+        elif self.files is not None:
+            # Spark reads what is in folders below only if these have columns.
+            options["recursiveFileLookup"] = "true"
+        return options
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the columns of folders of which all values are nulls: text, for want of a type."""
+        return [
+            name
+            for one in self.files or ()
+            for name in one.columns.types
+            if all(one.columns.texts(path)[name] is None for path in one.files)
+        ]
+
+
+def plan_reading(paths: Sequence[str]) -> Reading:
+    """Decide how Spark is to read paths, by the rules of `find_source`.
 
     Raises:
-        FormatError: they are files of a table, or have tables below them; the error names the line
-            to write instead.
+        FileNotFoundError: a path names nothing, or has neither Parquet nor ORC below it.
+        ValueError: the files are of both formats, or a file is of neither.
+        CorruptionError: a file is empty.
+        FormatError: they are files of a table, or have tables below them, the error names the line
+            to write instead; or Spark reads the names of their folders in another way.
     """
+    found: list[FoundFiles] = []
+    bases: set[str] = set()
+    only_spark = False
     for path in paths:
         if not (_ONLY_SPARK.isdisjoint(_address(path)) and _can_open(path)):
+            only_spark = True
             continue  # `check_files` looks at what Spark finds
         try:
-            found = find_source([path])
-        except (FileNotFoundError, ValueError):  # Spark reads other files, too
+            those = find_source([path])
+        except (FileNotFoundError, ValueError):
+            if PATTERN.isdisjoint(_address(path)):
+                raise
+            only_spark = True  # a pattern that means something else to Spark
             continue
-        if isinstance(found, FoundTable):
+        if isinstance(those, FoundTable):
             if len(paths) > 1:
                 raise FormatError(f"df_or_path: {shown_uri(path)} is a Hudi table; give it alone")
-            return True
-    return False
+            return Reading(table=True)
+        found += those
+        bases |= {uri_of(_fixed(path)) for one in those if one.columns.types}
+    if only_spark:
+        return Reading()
+    _check_readable(found)
+    if len(bases) > 1 or (bases and any(not one.columns.types for one in found)):
+        raise ValueError(
+            "df_or_path: Spark reads columns of folders below one folder at a time; give one path, "
+            "or a DataFrame"
+        )
+    return Reading(tuple(found), next(iter(bases), None))
+
+
+def _check_readable(found: Sequence[FoundFiles]) -> None:
+    """Check that Spark reads files as they were found."""
+    formats = {kind for one in found for kind in one.formats}
+    if len(formats) > 1:
+        raise ValueError("df_or_path mixes Parquet and ORC files; build from one kind at a time")
+    for one in found:
+        for info in one.infos:
+            if info.size == 0:  # Spark leaves it out
+                raise CorruptionError(info.path, 0, f"a file of {formats.pop()}", "no bytes")
+        if not is_as_spark_reads(one.columns):
+            raise FormatError(
+                f"df_or_path: Spark reads letters other than ASCII that are escaped in the names "
+                f"of folders, below {one.base}, as others; build with lookupstore.build, or give "
+                "a DataFrame"
+            )
+
+
+def uri_of(path: str) -> str:
+    """Return a local path as an absolute URI: Spark's default file system may be another."""
+    return path if "://" in path else f"file://{os.path.abspath(path)}"
+
+
+def _fixed(path: str) -> str:
+    """Return a path up to its first part that is a pattern."""
+    parts = _address(path).split("/")
+    return "/".join(itertools.takewhile(PATTERN.isdisjoint, parts)) or "/"
 
 
 def check_unseen(paths: Sequence[str], spark: SparkSession) -> None:
@@ -59,9 +160,7 @@ def check_unseen(paths: Sequence[str], spark: SparkSession) -> None:
     """
     for path in paths:
         if not _can_open(path):
-            whole = _address(path).split("/")
-            named = itertools.takewhile(lambda part: PATTERN.isdisjoint(part), whole)
-            _check_by_spark(spark, _above_partitions(["/".join(named)]), [path])
+            _check_by_spark(spark, _above_partitions([_fixed(path)]), [path])
 
 
 def check_files(paths: Sequence[str], df: DataFrame) -> None:
@@ -101,10 +200,10 @@ def _check_by_spark(spark: SparkSession, folders: Iterable[str], paths: Sequence
         table = _table_by_spark(spark, folder)
         if table is None:
             continue
-        given, uri, name = ", ".join(map(shown_uri, paths)), shown_uri(folder), table.format.value
+        given, uri = ", ".join(map(shown_uri, paths)), shown_uri(folder)
         raise FormatError(
-            f"df_or_path: {given} has files of the {name} table {uri}, which only Spark can reach; "
-            f"give a DataFrame: spark.read.format({name.lower()!r}).load({uri!r})"
+            f"df_or_path: {given} has files of the {table.format.value} {uri}, which only Spark "
+            f"can reach; give a DataFrame: {table.format.spark_line.format(uri)}"
         )
 
 

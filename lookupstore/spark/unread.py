@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.source.reading import check_file
-from lookupstore.source.search import format_of, names_files
+from lookupstore.source.search import format_at
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.storage.uris import shown_uri
@@ -52,12 +53,13 @@ def _unread_error(match: re.Match[str], text: str) -> Exception:
     path = unquote(urlsplit(uri).path) if local else shown_uri(uri)
     if match["kind"] == _OTHER_TYPE:
         return FormatError(f"{path}: {match['why']}; give files whose types agree")
-    if local and names_files(path):
+    address = FileAddress.on(fs.LocalFileSystem(), path)
+    kind = format_at(address.filesystem, path) if local and os.path.isfile(path) else None
+    if kind is not None:
         # Spark says the same of damage and of a disk that fails: who reads it again knows.
-        address = FileAddress.on(fs.LocalFileSystem(), path)
         try:
-            with address.reading(f"a {format_of(path)} file"), address.open() as file:
-                check_file(file, format_of(path), path)
+            with address.reading(f"a {kind} file"), address.open() as file:
+                check_file(file, kind, path)
         except (*READ_ERRORS, LookupStoreError) as error:
             return error
     causes = [found["cause"] for found in _CAUSE.finditer(text)]

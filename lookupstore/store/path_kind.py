@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from enum import Enum
 
-from lookupstore.source.search import FoundTable, find_source, names_files, path_of
+from lookupstore.source.search import FoundTable, find_source, format_at, names_files, path_of
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.version_files import list_names
@@ -38,7 +38,8 @@ def kind_of(path: str | os.PathLike[str] | Location) -> PathKind:
     if list_names(location):
         return PathKind.STORE
     if location.is_file():
-        return PathKind.SORTED_FILE
+        is_columnar = format_at(*location.resolve("")) is not None
+        return PathKind.COLUMNAR_FILES if is_columnar else PathKind.SORTED_FILE
     try:
         found = find_source([given if isinstance(given, Location) else text])
     except FileNotFoundError:

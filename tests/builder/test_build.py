@@ -13,6 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -116,7 +117,7 @@ def plain_folder(folder: Path):
     (folder / "sub").mkdir()
     pq.write_table(TABLE[:2], folder / "a.parquet")
     pq.write_table(TABLE[2:], folder / "sub" / "b.parquet")
-    for name in ("_SUCCESS", ".a.parquet.crc", "_hidden.parquet", "notes.txt"):
+    for name in ("_SUCCESS", ".a.parquet.crc", "_hidden.parquet", "_notes.txt"):
         (folder / name).write_text("not data")
     return str(folder)
 
@@ -270,7 +271,8 @@ FIRST_AND_LATER = [
     (pa.float64(), pa.int64(), 2**60 + 1, None),
     (pa.float32(), pa.float64(), 0.1, None),
     (pa.decimal128(9, 2), pa.float64(), 0.125, None),
-    (pa.float64(), pa.decimal128(9, 2), 7, None),
+    (pa.float64(), pa.decimal128(9, 2), Decimal("7.25"), 7.25),
+    (pa.float64(), pa.decimal128(9, 2), Decimal("0.10"), None),
     (pa.string(), pa.large_string(), "a", "a"),
     (pa.string(), pa.int64(), 7, None),
     (pa.int64(), pa.string(), "7", None),

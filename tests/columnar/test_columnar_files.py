@@ -286,12 +286,14 @@ def test_a_wider_type_never_changes_a_value(tmp_path: Path, residency: Residency
 
 def test_the_last_partition(tmp_path: Path, residency: Residency) -> None:
     for day, value in (("2024-02-29", 1), ("2024-03-01", 2), ("2023-12-31", 3)):
-        write(tmp_path / f"day={day}" / "x.parquet", pa.table({"id": [1], "v": [value]}))
-    files = ColumnarFiles(tmp_path, key="id", latest_partition="day", residency=residency)
-    assert files.lookup([1]).to_pylist() == [{"v": 2, "day": "2024-03-01"}]
+        write(tmp_path / "d" / f"day={day}" / "x.parquet", pa.table({"id": [1], "v": [value]}))
+    files = ColumnarFiles(tmp_path / "d", key="id", latest_partition="day", residency=residency)
+    assert files.lookup([1]).to_pylist() == [{"v": 2, "day": datetime.date(2024, 3, 1)}]
     # As a key, a folder is a column like others.
-    days = ColumnarFiles(tmp_path, key=["day", "id"], residency=residency)
-    assert days.lookup([("2023-12-31", 1), ("2023-12-30", 1)])["v"].to_pylist() == [3, None]
+    days = ColumnarFiles(tmp_path / "d", key=["day", "id"], residency=residency)
+    assert days.lookup([(datetime.date(2023, 12, day), 1) for day in (31, 30)])[
+        "v"
+    ].to_pylist() == [3, None]
     for number in (9, 10):
         write(tmp_path / "n" / f"n={number}" / "x.orc", pa.table({"id": [1], "v": [number]}))
     files = ColumnarFiles(tmp_path / "n", key="id", latest_partition="n", residency=residency)

@@ -14,13 +14,14 @@ from dataclasses import replace
 import pyarrow as pa
 import xxhash
 
-from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source, said_by
+from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.scan_plan import plan_scan
 from lookupstore.hudi.view import TableView, read_view
+from lookupstore.source.folder_columns import said_by
 from lookupstore.source.source import Source
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.read_errors import READ_ERRORS

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
-from lookupstore.source.search import FORMATS, FoundFiles, FoundTable, find_source
+from lookupstore.source.search import FORMATS
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.splits import Splits, plan_splits
@@ -35,7 +35,14 @@ from lookupstore.spark.build.task import (
     write_batches,
 )
 from lookupstore.spark.jobs import parallelism, watched_jobs
-from lookupstore.spark.paths import PATTERN, check_files, check_unseen, is_table
+from lookupstore.spark.paths import (
+    PATTERN,
+    Reading,
+    check_files,
+    check_unseen,
+    plan_reading,
+    uri_of,
+)
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.sessions import session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
@@ -131,18 +138,19 @@ def build_store(
     """
     location = located(path, storage_options)
     if isinstance(df_or_path, DataFrame):
-        df, source, paths = df_or_path, DATAFRAME, []
+        df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
         spark = df.sparkSession
     else:
         paths = _paths(df_or_path)
         spark = spark or session()
         first = shown_uri(paths[0])
-        if is_table(paths):
+        told = plan_reading(paths)
+        if told.table:
             df, source, paths = _read_rows(spark, paths[0]), f"{first} (Hudi table)", []
         else:
             check_unseen(paths, spark)
             with naming_files():
-                df = _read(spark, paths)
+                df = _read(spark, paths, told)
             check_files(paths, df)
             source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     buckets = parallelism(spark) if buckets is None else buckets
@@ -157,10 +165,10 @@ def build_store(
         nullable_keys=nullable_keys,
     )
     options = file_options(location, compression, level, block_size, bloom_fpp)
-    found = _found(paths)
+    found = told.local
     splits = plan_splits(df, found, plan.columns) if paths else ()
     in_order = plan.keep != "error" and not splits
-    files_in_order = _files_in_order(spark, paths) if in_order else ()
+    files_in_order = _files_in_order(spark, paths, told) if in_order else ()
     try:
         with (
             naming_files(),
@@ -306,20 +314,13 @@ def _paths(given: Paths) -> list[str]:
     return paths
 
 
-def _found(paths: Sequence[str]) -> list[FoundFiles]:
-    """Return the local files of paths in the order of `build`; none: only Spark can tell."""
-    if not paths or any("://" in path and not path.startswith("file:") for path in paths):
-        return []
+def _read(spark: SparkSession, paths: Sequence[str], told: Reading) -> DataFrame:
+    reader = spark.read.format(told.file_format or _format(paths[0])).options(**told.options)
     try:
-        found = find_source(paths)
-    except (OSError, ValueError):  # a pattern that means something else to Spark
-        return []
-    return [] if isinstance(found, FoundTable) else found
-
-
-def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    try:
-        return spark.read.format(_format(paths[0])).load([_uri(path) for path in paths])
+        df = reader.load([uri_of(path) for path in paths])
+        for name in told.texts:
+            df = df.withColumn(name, column_named(name).cast("string"))
+        return df
     except AnalysisException as error:
         shown = ", ".join(paths)
         if "PATH_NOT_FOUND" in str(error):
@@ -368,22 +369,16 @@ def _not_for_spark_error(paths: Sequence[str]) -> TypeError:
 
 
 def _format(path: str) -> str:
-    """Return the format of a file, or of the first file in a local folder; else Parquet."""
-    inside = sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]
-    found = (FORMATS.get(one.suffix.lower()) for one in inside)
-    return next((name for name in found if name is not None), "parquet")
+    """Return the format that the name of a file says; else Parquet."""
+    return FORMATS.get(posixpath.splitext(path.lower())[1], "parquet")
 
 
-def _uri(path: str) -> str:
-    """Return a local path as an absolute URI: Spark's default file system may be another."""
-    return path if "://" in path else f"file://{os.path.abspath(path)}"
-
-
-def _files_in_order(spark: SparkSession, paths: Sequence[str]) -> tuple[str, ...]:
+def _files_in_order(spark: SparkSession, paths: Sequence[str], told: Reading) -> tuple[str, ...]:
     """Return the files that Spark finds at the paths, in the order in which their rows count."""
     files: dict[str, None] = {}
     for path in paths:
-        found = [re.sub("^([^:]+):/+", r"\1:/", file) for file in _read(spark, [path]).inputFiles()]
+        df = _read(spark, [path], told)
+        found = [re.sub("^([^:]+):/+", r"\1:/", file) for file in df.inputFiles()]
         files.update(dict.fromkeys(sorted(found, key=unquote)))
     return tuple(files)
 

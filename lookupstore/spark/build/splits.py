@@ -28,7 +28,7 @@ from lookupstore.errors import LookupStoreError
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import read_footer
 from lookupstore.source.reading import check_names, read_file
-from lookupstore.source.search import FoundFiles, format_of
+from lookupstore.source.search import FoundFiles
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import spark_type
 from lookupstore.storage.file_address import FileAddress
@@ -179,7 +179,7 @@ def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
     if not found:
         raise _ForSparkError("only Spark finds them")
     files = [os.path.abspath(file) for one in found for file in one.files]
-    if any(format_of(file) != "parquet" for file in files):
+    if any(kind != "parquet" for one in found for kind in one.formats):
         raise _ForSparkError("they are not Parquet")
     uris = [urlsplit(uri) for uri in df.inputFiles()]
     # Spark reads a file twice that is listed twice, and says so nowhere.

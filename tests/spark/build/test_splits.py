@@ -335,15 +335,6 @@ def of_numbers(folder: Path) -> None:
     pq.write_table(rows(1), folder / "1.parquet")
 
 
-def without_an_ending(folder: Path) -> None:
-    pq.write_table(rows(1), folder / "part-0")
-
-
-def empty_beside_others(folder: Path) -> None:
-    pq.write_table(rows(1), folder / "1.parquet")
-    (folder / "2.parquet").write_bytes(b"")
-
-
 def twice_but_for_case(folder: Path) -> None:
     pq.write_table(rows(1, v=["x"]), folder / "1.parquet")
     pq.write_table(rows(2, v=["y"], V=["z"]), folder / "2.parquet")
@@ -372,12 +363,6 @@ def of_a_version(version: str) -> Callable[[Path], None]:
         pq.write_table(rows(1, d=DAYS).replace_schema_metadata(said), folder / "1.parquet")
 
     return write
-
-
-def in_folders_below(folder: Path) -> None:
-    (folder / "sub").mkdir()
-    pq.write_table(rows(1), folder / "1.parquet")
-    pq.write_table(rows(2), folder / "sub" / "2.parquet")
 
 
 BY_NUMBER = "spark.sql.parquet.fieldId.read.enabled"
@@ -411,9 +396,6 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
         ),
         (of_other_names, {BY_NUMBER: "true"}, f"{BY_NUMBER} is set"),
         (of_96_bits, {CONVERTED: "true", ZONE: "Asia/Tokyo"}, f"{CONVERTED} is set"),
-        (without_an_ending, {}, "only Spark finds them"),
-        (in_folders_below, {}, "Spark finds others, or one is listed twice"),
-        (empty_beside_others, {}, "in/2.parquet: offset 0: expected a Parquet file"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
@@ -444,6 +426,27 @@ def test_what_is_left_to_spark(
     assert ours == by_spark
     assert planned == [()]
     assert reason in caplog.text
+
+
+def test_files_of_any_name_in_folders_below(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    """Spark alone passes over the folder, which is none of a partition."""
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    pq.write_table(rows(1), tmp_path / "in" / "part-0")
+    pq.write_table(rows(2), tmp_path / "in" / "sub" / "000001_0")
+    read = spark.read.option("recursiveFileLookup", True).parquet(f"{tmp_path}/in")
+    by_spark = content(build_store(read, tmp_path / "a", key="id"))
+    assert content(build_store(tmp_path / "in", tmp_path / "b", key="id", spark=spark)) == by_spark
+    assert planned != [()]
+
+
+def test_an_empty_file_beside_others_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark leaves it out; it may be what is left of one that was cut."""
+    pq.write_table(rows(1), tmp_path / "1.parquet")
+    (tmp_path / "2.parquet").write_bytes(b"")
+    with pytest.raises(CorruptionError, match=r"2\.parquet: offset 0.* no bytes"):
+        build_store(tmp_path, tmp_path / "store", key="id", spark=spark)
 
 
 def test_names_that_differ_by_case_in_a_later_file(

@@ -26,6 +26,7 @@ from lookupstore.quantities import Duration, Size
 from lookupstore.source.search import FORMATS
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
+from lookupstore.spark.build.clocks import check_clocks
 from lookupstore.spark.build.splits import Splits, plan_splits
 from lookupstore.spark.build.task import (
     ENTRY,
@@ -164,6 +165,8 @@ def build_store(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
+    if paths and _kind_of(paths, told) == "orc":
+        check_clocks(df, plan.columns)
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = told.local
     splits = plan_splits(df, found, plan.columns) if paths else ()
@@ -314,8 +317,13 @@ def _paths(given: Paths) -> list[str]:
     return paths
 
 
+def _kind_of(paths: Sequence[str], told: Reading) -> str:
+    """Return the format that files are read in, by Spark's name."""
+    return told.file_format or _format(paths[0])
+
+
 def _read(spark: SparkSession, paths: Sequence[str], told: Reading) -> DataFrame:
-    reader = spark.read.format(told.file_format or _format(paths[0])).options(**told.options)
+    reader = spark.read.format(_kind_of(paths, told)).options(**told.options)
     try:
         df = reader.load([uri_of(path) for path in paths])
         for name in told.texts:

@@ -170,6 +170,20 @@ def test_orc_unique_keys_and_default_buckets(spark, tmp_path, seed):
     assert store.info().source == str(source)
 
 
+def test_times_of_orc_are_those_of_its_clock(spark, tmp_path, monkeypatch):
+    source = Path(__file__).parents[2] / "golden" / "sources" / "writer-in-shanghai.orc"
+    with build_store(source, tmp_path / "spark", key="ts") as store:
+        (found,) = store.to_arrow()["ts"].cast(pa.timestamp("us")).to_pylist()
+    with lookupstore.build(source, tmp_path / "one", key="ts") as store:
+        (wanted,) = store.to_arrow()["ts"].cast(pa.timestamp("us")).to_pylist()
+    assert found == wanted
+    # In a JVM of another zone Spark has other instants.
+    monkeypatch.setattr("lookupstore.spark.build.clocks._UTC", {"Asia/Shanghai"})
+    with pytest.raises(ValueError, match=r"the ORC column 'ts' .* -Duser\.timezone=UTC"):
+        build_store(source, tmp_path / "other", key="ts")
+    build_store(spark.read.orc(str(source)), tmp_path / "other", key="ts").close()
+
+
 def test_dataframe_order_decides(spark, tmp_path):
     df = spark.range(1000, numPartitions=4).selectExpr("id % 100 AS `the.id`", "id AS `v``x`")
     for rule, expected in [("first", 7), ("last", 907), (("max", "v`x"), 907)]:

@@ -1,0 +1,430 @@
+"""Build, verify and look up one file or table, and compare what comes back with other readers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import lookupstore
+from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
+from zoo import finding
+from zoo.comparing import difference, other_types, shown
+from zoo.finding import Specimen
+from zoo.meaning import meaning
+from zoo.references import READERS, iceberg_metadata, int96_columns
+from zoo.values import Rows, rows_of
+
+#: The verdicts, the worst first.
+VERDICTS = ("crash", "different", "suspicious", "damaged", "unchecked", "refused", "same")
+#: Verdicts that fail a run.
+FAILURES = ("crash", "different", "suspicious")
+# How many leading columns may make up a key.
+MOST_KEY_COLUMNS = 4
+KEY_FAMILIES = (
+    "int text decimal date local instant binary time bool float duration untyped"
+).split()
+REFUSALS = (lookupstore.FormatError, ValueError, TypeError, KeyError, ImportError)
+NAMES = {
+    finding.PARQUET: ".parquet",
+    finding.ORC: ".orc",
+    finding.IPC: ".arrow",
+}
+
+
+@dataclass
+class Outcome:
+    """What came of one file or table.
+
+    Attributes:
+        name: Path below the folder that was searched.
+        kind: Format.
+        verdict: One of `VERDICTS`.
+        says: Message of the error, or the first difference.
+        notes: What else is worth knowing, such as readers that disagree.
+        key: Columns that were the key.
+        rows: Number of rows; None if no reader reads it.
+        readers: For each reference reader, empty if it reads the file, else its error.
+        lacks: What the message of a refusal does not name: file, column, remedy.
+        seconds: Time of the examination.
+    """
+
+    name: str
+    kind: str
+    verdict: str = "same"
+    says: str = ""
+    notes: list[str] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+    rows: int | None = None
+    readers: dict[str, str] = field(default_factory=dict)
+    lacks: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def found(self, verdict: str, says: str) -> None:
+        """Keep a verdict if it is worse than the one there is."""
+        if VERDICTS.index(verdict) < VERDICTS.index(self.verdict):
+            self.verdict, self.says = verdict, says
+
+
+@dataclass(frozen=True)
+class Key:
+    """A choice of key columns, and what is done with repeated keys."""
+
+    columns: tuple[str, ...]
+    is_unique: bool
+
+
+class Examination:
+    """The examination of one file or table.
+
+    Args:
+        specimen: File or table.
+        scratch: Folder for stores and links.
+        stage: Called with what is done next, so that a crash has a place.
+        skipped: Reference readers that ended their process.
+    """
+
+    def __init__(
+        self,
+        specimen: Specimen,
+        scratch: Path,
+        stage: Callable[[str], None],
+        skipped: dict[str, str],
+    ) -> None:
+        self.specimen = specimen
+        self.scratch = scratch
+        self.stage = stage
+        self.outcome = Outcome(specimen.name, specimen.kind, readers=dict(skipped))
+        self.read: dict[str, Rows] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Examine it, and return the attributes of its `Outcome`."""
+        for name, reader in READERS[self.specimen.kind].items():
+            if name not in self.outcome.readers:
+                self._reference(name, reader)
+        if self.read:
+            self.outcome.rows = self._leader.count
+        self._compare_references()
+        for what, source in self._sources():
+            with self._judged(what):
+                self._try_source(what, source)
+        return asdict(self.outcome)
+
+    # ---- other readers ----
+
+    @property
+    def _leader(self) -> Rows:
+        return next(iter(self.read.values()))
+
+    @property
+    def _leader_name(self) -> str:
+        return next(iter(self.read))
+
+    def _reference(self, name: str, reader: Callable[[str], Rows]) -> None:
+        self.stage(f"reader {name}")
+        try:
+            self.read[name] = reader(self.specimen.path)
+            self.outcome.readers[name] = ""
+        except BaseException as error:  # panics of Rust are not of Exception
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            self.outcome.readers[name] = one_line(error)
+
+    def _compare_references(self) -> None:
+        for name, rows in list(self.read.items())[1:]:
+            told = difference(self._leader, rows, self._leader_name, name, families=False)
+            if told is not None:
+                self.outcome.notes.append(f"{name} disagrees with {self._leader_name}: {told}")
+
+    # ---- lookupstore ----
+
+    def _sources(self) -> Iterator[tuple[str, Any]]:
+        path, kind = self.specimen.path, self.specimen.kind
+        yield "build", self._named(path)
+        if kind == finding.DELTA:
+            from deltalake import DeltaTable
+
+            with contextlib.suppress(Exception):
+                yield "build(DeltaTable)", DeltaTable(path)
+        if kind == finding.ICEBERG:
+            from pyiceberg.table import StaticTable
+
+            with contextlib.suppress(Exception):
+                yield "build(scan)", StaticTable.from_metadata(iceberg_metadata(path)).scan()
+
+    def _named(self, path: str) -> str:
+        """Return a path of the file by which its format is known."""
+        extension = NAMES.get(self.specimen.kind)
+        parts = [one.lower() for one in Path(path).suffixes]
+        last = parts[-1] if parts else ""
+        if extension is None or last in FORMATS or last in STREAM_FORMATS:
+            return path
+        if last in COMPRESSIONS and len(parts) > 1 and parts[-2] in STREAM_FORMATS:
+            return path
+        link = self.scratch / f"link{extension}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path)
+        self.outcome.notes.append(f"read through a link whose name ends in {extension}")
+        return str(link)
+
+    @contextlib.contextmanager
+    def _judged(self, what: str) -> Iterator[None]:
+        self.stage(what)
+        before = "" if what == "build" else f"{what}: "
+        try:
+            yield
+        except lookupstore.CorruptionError as error:
+            by = [name for name, said in self.outcome.readers.items() if not said]
+            verdict = "suspicious" if by else "damaged"
+            read_by = f" (read by {' and '.join(by)})" if by else ""
+            self.outcome.found(verdict, f"{before}{one_line(error)}{read_by}")
+        except REFUSALS as error:
+            if isinstance(error, (pa.ArrowException, UnicodeError)):
+                self._crashed(before, error)
+                return
+            said = f"{before}{one_line(error)}"
+            is_table = self.specimen.kind in (finding.DELTA, finding.ICEBERG)
+            if is_table and what == "build" and "is the folder of" in said:
+                self.outcome.notes.append(f"the folder is refused: {said}")
+                return  # the object of the remedy is tried next
+            if self.outcome.verdict in ("same", "unchecked"):
+                self.outcome.lacks = self._lacks(str(error))
+            self.outcome.found("refused", said)
+        except Exception as error:
+            self._crashed(before, error)
+
+    def _crashed(self, before: str, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)
+        ours = [one for one in place if "lookupstore" in one.filename and "zoo" not in one.name]
+        ours = [one for one in ours if f"{Path(__file__).parent}" not in one.filename]
+        where = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+        self.outcome.found("crash", f"{before}{one_line(error)}{where}")
+
+    def _lacks(self, message: str) -> list[str]:
+        """Return what a message of refusal does not name."""
+        lacks = []
+        path = Path(self.specimen.path)
+        if path.name not in message and "link." not in message:
+            lacks.append("file")
+        names = {name for rows in self.read.values() for name in rows.names}
+        if not any(repr(name) in message for name in names):
+            lacks.append("column")
+        if not re.search(r"[;,:] (or )?[a-z]+ |\bgive\b|\bread\b|\bwrite\b|\bpass\b", message):
+            lacks.append("remedy")
+        return lacks
+
+    def _try_source(self, what: str, source: Any) -> None:
+        store, key = self._built(source)
+        with store:
+            self.outcome.key = list(key.columns)
+            self.stage(f"{what}: verify")
+            store.verify()
+            self.stage(f"{what}: scan")
+            self._compare(what, store.to_arrow(), key)
+            self.stage(f"{what}: lookup")
+            if store.num_rows:
+                self._look_up(what, store, store, key)
+            if self.specimen.kind not in (finding.PARQUET, finding.ORC):
+                return
+            for build in ("never", "always"):
+                named = f"ColumnarFiles(build={build!r})"
+                with self._judged(named):
+                    rule = "error" if key.is_unique else "last"
+                    with lookupstore.ColumnarFiles(
+                        source, key=list(key.columns), on_duplicate=rule, build=build
+                    ) as files:
+                        self._look_up(named, files, store, key)
+
+    def _built(self, source: Any) -> tuple[lookupstore.LookupStore, Key]:
+        """Return a store, with the first key that the rows have."""
+        keys = list(self._keys())
+        for at, key in enumerate(keys):
+            folder = self.scratch / "store"
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                store = lookupstore.build(
+                    source,
+                    folder,
+                    key=list(key.columns),
+                    on_duplicate="error" if key.is_unique else "last",
+                    nullable_keys=list(key.columns),
+                    threads=1,
+                    memory="256MB",
+                    progress=False,
+                )
+                return store, key
+            except lookupstore.CorruptionError:
+                raise
+            except (lookupstore.DuplicateKeyError, TypeError) as error:
+                passes = isinstance(error, lookupstore.DuplicateKeyError)
+                if at + 1 == len(keys) or not (passes or "cannot be a key" in str(error)):
+                    raise
+        raise AssertionError("there is always a key to try")
+
+    def _keys(self) -> Iterator[Key]:
+        """Yield keys to try: a short unique column, few leading ones, the last row of repeated."""
+        if not self.read:
+            for name in self._names_without_readers():
+                yield Key((name,), False)
+            return
+        rows = self._leader
+        able = [
+            (name, column)
+            for name, kind, column in zip(rows.names, rows.families, rows.columns, strict=True)
+            if kind in KEY_FAMILIES
+            and rows.names.count(name) == 1
+            and not any(isinstance(value, (list, dict)) for value in column)
+        ]
+        if not able:
+            raise ValueError("no column can be a key")
+        unique = [one for one in able if None not in one[1] and is_unique([one[1]])]
+        # Text whose type is guessed may repeat as numbers; floats have two zeros.
+        unique.sort(key=lambda one: sum(len(str(value)) for value in one[1][:100]))
+        for name, _ in unique[:2]:
+            yield Key((name,), True)
+        for count in range(2, min(len(able), MOST_KEY_COLUMNS) + 1):
+            if not unique and is_unique([column for _, column in able[:count]]):
+                yield Key(tuple(name for name, _ in able[:count]), True)
+                break
+        for name, _ in able:
+            yield Key((name,), False)
+
+    def _names_without_readers(self) -> list[str]:
+        from lookupstore.source.source import open_source
+
+        return list(dict.fromkeys(open_source(self._named(self.specimen.path)).schema.names))
+
+    # ---- comparing ----
+
+    def _compare(self, what: str, table: pa.Table, key: Key) -> None:
+        """Compare the rows of a store or an answer with those of the first reader, by key."""
+        got = rows_of(table)
+        if self.specimen.kind == finding.CSV:  # readers of CSV take an empty text for a null
+            got = replace(got, columns=[[v if v != "" else None for v in c] for c in got.columns])
+        if not self.read:
+            self.outcome.found("unchecked", "no other reader reads it")
+            return
+        right = self._right(table.schema, got)
+        for verdict, told in self._differences(right, got, key):
+            agree = [
+                name
+                for name, rows in list(self.read.items())[1:]
+                if "untyped" not in rows.families
+                and not any(v == "different" for v, _ in self._differences(rows, got, key))
+            ]
+            also = f"; {' and '.join(agree)} read it so, too" if agree else ""
+            if verdict == "note":
+                if told not in self.outcome.notes:
+                    self.outcome.notes.append(told)
+            else:
+                self.outcome.found(verdict, f"{what}: {told}{also}")
+
+    def _differences(self, right: Rows, got: Rows, key: Key) -> Iterator[tuple[str, str]]:
+        if sorted(right.names) != sorted(got.names):
+            yield (
+                "different",
+                f"columns {', '.join(got.names)}; {self._leader_name} has {', '.join(right.names)}",
+            )
+            return
+        right = right.select(got.names)
+        places: dict[tuple[Any, ...], int] = {}
+        for row, value in enumerate(key_values(right, key)):
+            places[value] = row
+        rows = [places.get(value) for value in key_values(got, key)]
+        missing = next((i for i, row in enumerate(rows) if row is None), None)
+        if missing is not None:
+            shown = key_values(got, key)[missing]
+            yield "different", f"the key {shown!r}, which {self._leader_name} does not read"
+            return
+        if len(set(rows)) != len(places):
+            lost = next(value for value, row in places.items() if row not in set(rows))
+            yield (
+                "different",
+                f"{len(set(rows))} keys, {self._leader_name} reads {len(places)}; "
+                f"the first that is not there: {lost!r}",
+            )
+            return
+        expected = right.take([row for row in rows if row is not None])
+        told = difference(
+            expected,
+            got,
+            self._leader_name,
+            "lookupstore",
+            keys=key.columns,
+            zones=self._zones(),
+        )
+        if told is not None:
+            yield "different", told
+        else:
+            for note in other_types(expected, got, self._leader_name):
+                yield "note", note
+
+    def _zones(self) -> set[str]:
+        """Return the columns of which a reader decides whether timestamps have a zone."""
+        if self.specimen.kind == finding.ORC:
+            return set(self._leader.names)
+        if self.specimen.kind == finding.PARQUET and self._leader_name == "pyarrow":
+            return int96_columns(self.specimen.path)
+        return set()
+
+    def _right(self, schema: pa.Schema, got: Rows) -> Rows:
+        """Return the first reader's rows in the types of the store, if they are text."""
+        rows = self._leader
+        if "untyped" not in rows.families or sorted(rows.names) != sorted(got.names):
+            return rows
+        types = {one.name: one.type for one in schema}
+        columns = [
+            [meaning(value, types[name]) for value in column]
+            for name, column in zip(rows.names, rows.columns, strict=True)
+        ]
+        families = [got.families[got.names.index(name)] for name in rows.names]
+        return Rows(rows.names, families, [""] * len(families), columns)
+
+    def _look_up(self, what: str, lookups: Any, store: lookupstore.LookupStore, key: Key) -> None:
+        """Look up every key of a store, in a random order, and compare the answers."""
+        stored = store.to_arrow()
+        keys = stored.select(list(key.columns))
+        order = list(range(keys.num_rows))
+        if lookups is not store:  # keys with nulls never match in files
+            columns = rows_of(keys).columns
+            order = [row for row in order if None not in [column[row] for column in columns]]
+        random.Random(43).shuffle(order)
+        keys = keys.take(pa.array(order, pa.int64()))
+        answer = lookups.lookup(keys, found="found in the zoo")
+        found = answer["found in the zoo"].to_pylist()
+        if not all(found):
+            one = keys.slice(found.index(False), 1).to_pylist()[0]
+            lost = f"{found.count(False)} keys are not found, such as {shown(one)}"
+            self.outcome.found("different", f"{what}: {lost}")
+            return
+        right = rows_of(stored.drop_columns(list(key.columns))).take(order)
+        got = rows_of(answer.drop_columns(["found in the zoo"]))
+        told = difference(right, got, "the scan", "the lookup")
+        if told is not None:
+            self.outcome.found("different", f"{what}: {told}")
+
+
+def key_values(rows: Rows, key: Key) -> list[tuple[Any, ...]]:
+    """Return the keys of rows; both zeros are one key."""
+    columns = rows.select(key.columns).columns
+    return [tuple(0.0 if v == "-0.0" else v for v in row) for row in zip(*columns, strict=True)]
+
+
+def is_unique(columns: list[list[Any]]) -> bool:
+    """Whether no row of some columns comes twice."""
+    rows = list(zip(*columns, strict=True))
+    return len(set(rows)) == len(rows)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as its type and the beginning of its message, in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:600]}"

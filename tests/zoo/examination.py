@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import lookupstore
 from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
+from lookupstore.source.source import open_source
 from zoo import finding
 from zoo.comparing import difference, other_types, shown
 from zoo.finding import Specimen
@@ -202,9 +203,9 @@ class Examination:
             self._crashed(before, error)
 
     def _crashed(self, before: str, error: Exception) -> None:
+        package = str(Path(lookupstore.__file__).parent)
         place = traceback.extract_tb(error.__traceback__)
-        ours = [one for one in place if "lookupstore" in one.filename and "zoo" not in one.name]
-        ours = [one for one in ours if f"{Path(__file__).parent}" not in one.filename]
+        ours = [one for one in place if one.filename.startswith(package)]
         where = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
         self.outcome.found("crash", f"{before}{one_line(error)}{where}")
 
@@ -222,13 +223,18 @@ class Examination:
         return lacks
 
     def _try_source(self, what: str, source: Any) -> None:
+        if self.read and not any(True for _ in self._keys()):
+            self._try_without_key(what, source)
+            return
         store, key = self._built(source)
         with store:
             self.outcome.key = list(key.columns)
             self.stage(f"{what}: verify")
             store.verify()
             self.stage(f"{what}: scan")
-            self._compare(what, store.to_arrow(), key)
+            stored = store.to_arrow()
+            with self._own():
+                self._compare(what, stored, key)
             self.stage(f"{what}: lookup")
             if store.num_rows:
                 self._look_up(what, store, store, key)
@@ -242,6 +248,15 @@ class Examination:
                         source, key=list(key.columns), on_duplicate=rule, build=build
                     ) as files:
                         self._look_up(named, files, store, key)
+
+    def _try_without_key(self, what: str, source: Any) -> None:
+        """Compare the rows that a build would read, in their order, of columns that are no key."""
+        self.outcome.notes.append("no column can be a key: compared as a build would read it")
+        opened = open_source(source)
+        if self._leader.names:
+            rows = pa.Table.from_batches(opened.batches(opened.schema.names), opened.schema)
+            with self._own():
+                self._compare(what, rows, None)
 
     def _built(self, source: Any) -> tuple[lookupstore.LookupStore, Key]:
         """Return a store, with the first key that the rows have."""
@@ -283,8 +298,6 @@ class Examination:
             and rows.names.count(name) == 1
             and not any(isinstance(value, (list, dict)) for value in column)
         ]
-        if not able:
-            raise ValueError("no column can be a key")
         unique = [one for one in able if None not in one[1] and is_unique([one[1]])]
         # Text whose type is guessed may repeat as numbers; floats have two zeros.
         unique.sort(key=lambda one: sum(len(str(value)) for value in one[1][:100]))
@@ -298,13 +311,19 @@ class Examination:
             yield Key((name,), False)
 
     def _names_without_readers(self) -> list[str]:
-        from lookupstore.source.source import open_source
-
         return list(dict.fromkeys(open_source(self._named(self.specimen.path)).schema.names))
 
     # ---- comparing ----
 
-    def _compare(self, what: str, table: pa.Table, key: Key) -> None:
+    @contextlib.contextmanager
+    def _own(self) -> Iterator[None]:
+        """Turn an error of the comparison into one that is not taken for a refusal."""
+        try:
+            yield
+        except Exception as error:
+            raise RuntimeError(f"the comparison failed: {one_line(error)}") from error
+
+    def _compare(self, what: str, table: pa.Table, key: Key | None) -> None:
         """Compare the rows of a store or an answer with those of the first reader, by key."""
         got = rows_of(table)
         if self.specimen.kind == finding.CSV:  # readers of CSV take an empty text for a null
@@ -327,44 +346,37 @@ class Examination:
             else:
                 self.outcome.found(verdict, f"{what}: {told}{also}")
 
-    def _differences(self, right: Rows, got: Rows, key: Key) -> Iterator[tuple[str, str]]:
+    def _differences(self, right: Rows, got: Rows, key: Key | None) -> Iterator[tuple[str, str]]:
+        """Yield a difference, or notes on types; rows are matched by key, or by their order."""
+        by = self._leader_name
         if sorted(right.names) != sorted(got.names):
-            yield (
-                "different",
-                f"columns {', '.join(got.names)}; {self._leader_name} has {', '.join(right.names)}",
-            )
+            yield "different", f"columns {got.names}, by {by} {right.names}"
             return
-        right = right.select(got.names)
-        places: dict[tuple[Any, ...], int] = {}
-        for row, value in enumerate(key_values(right, key)):
-            places[value] = row
-        rows = [places.get(value) for value in key_values(got, key)]
-        missing = next((i for i, row in enumerate(rows) if row is None), None)
-        if missing is not None:
-            shown = key_values(got, key)[missing]
-            yield "different", f"the key {shown!r}, which {self._leader_name} does not read"
-            return
-        if len(set(rows)) != len(places):
-            lost = next(value for value, row in places.items() if row not in set(rows))
-            yield (
-                "different",
-                f"{len(set(rows))} keys, {self._leader_name} reads {len(places)}; "
-                f"the first that is not there: {lost!r}",
-            )
-            return
-        expected = right.take([row for row in rows if row is not None])
+        if key is not None:
+            right = right.select(got.names)
+            places = {value: row for row, value in enumerate(key_values(right, key))}
+            keys = key_values(got, key)
+            for value in keys:
+                if value not in places:
+                    yield "different", f"the key {shown(value)}, which {by} does not read"
+                    return
+            lost = next(iter(set(places).difference(keys)), None)
+            if lost is not None:
+                yield "different", f"{by} reads the key {shown(lost)}, which is not there"
+                return
+            right = right.take([places[value] for value in keys])
         told = difference(
-            expected,
+            right,
             got,
-            self._leader_name,
+            by,
             "lookupstore",
-            keys=key.columns,
+            keys=key.columns if key is not None else (),
             zones=self._zones(),
         )
         if told is not None:
             yield "different", told
         else:
-            for note in other_types(expected, got, self._leader_name):
+            for note in other_types(right, got, by):
                 yield "note", note
 
     def _zones(self) -> set[str]:

@@ -21,6 +21,8 @@ MAGIC = {
 }
 TEXTS = {".csv": CSV, ".tsv": CSV, ".jsonl": JSON, ".ndjson": JSON, ".json": JSON}
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+# What some writers of Parquet keep beside files: footers without rows.
+SUMMARIES = ("_metadata", "_common_metadata")
 # What a table of each format has in its folder.
 MARKS = (
     (HUDI, ".hoodie"),
@@ -53,7 +55,7 @@ def specimens(folder: Path, scratch: Path) -> list[Specimen]:
         folder: Folder to search.
         scratch: Folder for unpacked archives.
     """
-    return sorted(_below(folder, "", scratch), key=lambda one: one.name)
+    return sorted(_below(folder.resolve(), "", scratch), key=lambda one: one.name)
 
 
 def _below(folder: Path, name: str, scratch: Path) -> Iterator[Specimen]:
@@ -66,7 +68,7 @@ def _below(folder: Path, name: str, scratch: Path) -> Iterator[Specimen]:
         if entry.is_dir(follow_symlinks=False):
             if entry.name != ".git":
                 yield from _below(path, below, scratch)
-        elif not entry.is_file():
+        elif not entry.is_file() or entry.name in SUMMARIES:
             continue
         elif path.suffix == ".zip" and zipfile.is_zipfile(path):
             unpacked = scratch / "unpacked" / below

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from zoo.values import family, float_value, is_list, plain_type
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
-TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?")
+TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)"
+    r"(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,17 @@ def _time(text: str, kind: str) -> Any:
     if match is None:
         return Unlike(text)
     day, clock, fraction, zone = match.groups()
+    try:
+        days = int(np.datetime64(day, "D").astype(int))  # of the year 0, too
+    except ValueError:
+        return Unlike(text)
     if kind == "date":
-        if clock is not None:
-            return Unlike(text)
-        return (datetime.fromisoformat(day) - datetime(1970, 1, 1)).days
+        return days if clock is None else Unlike(text)
     if (kind == "instant") != (zone is not None):
         return Unlike(text)
-    written = f"{day}T{clock or '00:00'}{'+00:00' if zone in (None, 'Z') else zone}"
-    since = datetime.fromisoformat(written) - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    seconds = since.days * 86_400 + since.seconds
-    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+    hours, minutes, seconds = [int(part) for part in f"{clock or '00:00'}:00".split(":")[:3]]
+    since = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    if zone not in (None, "Z"):
+        ahead = int(zone[1:3]) * 3600 + int(zone[3:].lstrip(":") or 0) * 60
+        since -= -ahead if zone[0] == "-" else ahead
+    return since * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))

@@ -167,7 +167,8 @@ def _of_array(array: pa.Array) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return _of_array(array.storage)
     if test.is_dictionary(one):
-        return _of_array(array.dictionary_decode())
+        known = _of_array(array.dictionary)
+        return [None if at is None else known[at] for at in array.indices.to_pylist()]
     if test.is_run_end_encoded(one):
         return _of_array(pc.run_end_decode(array))
     if test.is_floating(one):
@@ -185,11 +186,16 @@ def _of_array(array: pa.Array) -> list[Any]:
         return [None if value is None else value * unit for value in integers.to_pylist()]
     if test.is_interval(one):
         return [None if value is None else tuple(value) for value in array.to_pylist()]
-    if test.is_map(one) or is_list(one):
-        inner, sizes = iter(_of_array(array.flatten())), _sizes(array)
-        if test.is_map(one):  # entries without their names
-            inner = iter([None if v is None else tuple(p[1] for p in v) for v in inner])
-        return [None if n is None else tuple(itertools.islice(inner, n)) for n in sizes]
+    if test.is_map(one):
+        entries = list(zip(_of_array(array.keys), _of_array(array.items), strict=True))
+        ends, there = array.offsets.to_pylist(), array.is_valid().to_pylist()
+        return [
+            tuple(entries[begin:end]) if valid else None
+            for begin, end, valid in zip(ends, ends[1:], there, strict=False)
+        ]
+    if is_list(one):
+        inner = iter(_of_array(array.flatten()))
+        return [None if n is None else tuple(itertools.islice(inner, n)) for n in _sizes(array)]
     if test.is_struct(one):
         parts = [_of_array(part) for part in array.flatten()]
         names = [part.name for part in one]

@@ -114,11 +114,13 @@ def make(made: Made) -> None:
     for name, options in PARQUET_OPTIONS.items():
         write("parquet", name, rows, options)
     without_intervals = rows.drop("days", "months")
+    of_hive = without_intervals.drop("local")
     for implementation in ("native", "hive"):
         spark.conf.set("spark.sql.orc.impl", implementation)
         for name, options in ORC_OPTIONS.items():
-            write("orc", f"{implementation}-{name}", without_intervals, options)
-        write("orc", f"{implementation}-near", rows.select("id", "timestamp", "local"), {})
+            frame = without_intervals if implementation == "native" else of_hive
+            write("orc", f"{implementation}-{name}", frame, options)
+    spark.conf.set("spark.sql.orc.impl", "native")
     for zone in ("America/New_York", "Asia/Shanghai"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         write("orc", f"zone-{zone.partition('/')[2]}", rows.select("id", "timestamp", "local"), {})

@@ -39,7 +39,7 @@ def difference(
     if right.count != got.count:
         return f"{right.count} rows by {right_by}, {got.count} by {got_by}"
     for name, one, other in zip(right.names, right.columns, got.columns, strict=True):
-        if one == other and not (name in keys):
+        if one == other and name not in keys:
             continue
         for row, (expected, found) in enumerate(zip(one, other, strict=True)):
             if not same_value(expected, found, zeros=name in keys):

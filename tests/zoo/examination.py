@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
-import lookupstore
-from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
-from lookupstore.source.source import open_source
+import pyarrow.compute as pc
 from zoo import finding
 from zoo.comparing import difference, other_types, shown
 from zoo.finding import Specimen
@@ -24,15 +21,34 @@ from zoo.meaning import meaning
 from zoo.references import READERS, iceberg_metadata, int96_columns
 from zoo.values import Rows, rows_of
 
+import lookupstore
+from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
+from lookupstore.source.source import open_source
+
 #: The verdicts, the worst first.
 VERDICTS = ("crash", "different", "suspicious", "damaged", "unchecked", "refused", "same")
 #: Verdicts that fail a run.
 FAILURES = ("crash", "different", "suspicious")
 # How many leading columns may make up a key.
 MOST_KEY_COLUMNS = 4
-KEY_FAMILIES = (
-    "int text decimal date local instant binary time bool float duration untyped"
-).split()
+KEY_FAMILIES = [
+    "int",
+    "text",
+    "decimal",
+    "date",
+    "local",
+    "instant",
+    "binary",
+    "time",
+    "bool",
+    "float",
+    "duration",
+    "untyped",
+]
+# How a file itself is looked up: as it is, and by a lookup file.
+BUILDS = ("never", "always")
+# How many columns besides the key are keys of lookups, too.
+OTHER_KEYS = 3
 REFUSALS = (lookupstore.FormatError, ValueError, TypeError, KeyError, ImportError)
 NAMES = {
     finding.PARQUET: ".parquet",
@@ -191,6 +207,8 @@ class Examination:
             if isinstance(error, (pa.ArrowException, UnicodeError)):
                 self._crashed(before, error)
                 return
+            if what.startswith("key ") and "cannot be a key" in str(error):
+                return
             said = f"{before}{one_line(error)}"
             is_table = self.specimen.kind in (finding.DELTA, finding.ICEBERG)
             if is_table and what == "build" and "is the folder of" in said:
@@ -240,7 +258,7 @@ class Examination:
                 self._look_up(what, store, store, key)
             if self.specimen.kind not in (finding.PARQUET, finding.ORC):
                 return
-            for build in ("never", "always"):
+            for build in BUILDS:
                 named = f"ColumnarFiles(build={build!r})"
                 with self._judged(named):
                     rule = "error" if key.is_unique else "last"
@@ -248,6 +266,59 @@ class Examination:
                         source, key=list(key.columns), on_duplicate=rule, build=build
                     ) as files:
                         self._look_up(named, files, store, key)
+            if self.read and key.is_unique and self.outcome.verdict == "same":
+                self._try_other_keys(source, stored, key)
+
+    def _try_other_keys(self, source: Any, stored: pa.Table, key: Key) -> None:
+        """Look up by other columns, drawn by the name of the file: the last row of each key."""
+        able = [
+            name
+            for name, kind in zip(self._leader.names, self._leader.families, strict=True)
+            if kind in KEY_FAMILIES and name not in key.columns
+        ]
+        own = key_values(self._leader, key)
+        drawn = random.Random(self.specimen.name)
+        for name in drawn.sample(able, min(OTHER_KEYS, len(able))):
+            other = Key((name,), False)
+            last = dict(zip(key_values(self._leader, other), own, strict=True))
+            keys = stored.select([name]).filter(pc.is_valid(stored[name]))
+            expected = [last[value] for value in key_values(rows_of(keys), other)]
+            for build in ("store", *BUILDS):
+                named = f"key {name!r} by {build}"
+                with self._judged(named), self._lookups(source, build, name, key) as lookups:
+                    self.stage(named)
+                    answer = lookups.lookup(keys, found="found in the zoo")
+                    found = answer["found in the zoo"].to_pylist()
+                    if not all(found):
+                        one = keys.slice(found.index(False), 1).to_pylist()[0]
+                        lost = f"{found.count(False)} keys are not found, such as {shown(one)}"
+                        self.outcome.found("different", f"{named}: {lost}")
+                        continue
+                    got = key_values(rows_of(answer), key)
+                    for value, right, one in zip(keys[name], expected, got, strict=True):
+                        if right != one:
+                            told = f"{value!r} has the row {shown(one)}, not {shown(right)}"
+                            self.outcome.found("different", f"{named}: {told}")
+                            break
+
+    def _lookups(self, source: Any, build: str, name: str, key: Key) -> Any:
+        columns = list(key.columns)
+        if build != "store":
+            return lookupstore.ColumnarFiles(
+                source, key=name, columns=columns, on_duplicate="last", build=build
+            )
+        folder = self.scratch / "other"
+        shutil.rmtree(folder, ignore_errors=True)
+        return lookupstore.build(
+            source,
+            folder,
+            key=name,
+            columns=columns,
+            on_duplicate="last",
+            nullable_keys=name,
+            threads=1,
+            progress=False,
+        )
 
     def _try_without_key(self, what: str, source: Any) -> None:
         """Compare the rows that a build would read, in their order, of columns that are no key."""

@@ -1,7 +1,7 @@
 """Make files and tables for `make zoo` by as many programs and settings as there are.
 
-Each program has a folder of its own, which is made anew. What a program refuses to write is counted,
-and `--refused` lists it.
+Each program has a folder of its own, which is made anew. What a program
+refuses to write is counted, and `--refused` lists it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=MAKERS, action="append", help="only this program")
-    parser.add_argument("--spark", action="store_true", help="with files by Spark, which takes minutes")
+    parser.add_argument(
+        "--spark", action="store_true", help="with files by Spark, which takes minutes"
+    )
     parser.add_argument("--refused", action="store_true", help="list what programs do not write")
     given = parser.parse_args(arguments)
     names = given.only or [name for name in MAKERS if name != "spark" or given.spark]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from zoo.values import family, float_value, is_list, plain_type
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from zoo import finding
 from zoo.values import Rows, float_value, rows_of
 
@@ -98,9 +97,7 @@ def orc_by_pyorc(path: str) -> Rows:
             raise UnreadableError("the root is not a struct")
         fields = list(reader.schema.fields.items())
         rows = list(reader)
-    columns = [
-        [_of_orc(row[i], kind) for row in rows] for i, (_, kind) in enumerate(fields)
-    ]
+    columns = [[_of_orc(row[i], kind) for row in rows] for i, (_, kind) in enumerate(fields)]
     families = [_orc_family(kind) for _, kind in fields]
     return Rows([name for name, _ in fields], families, ["" for _ in fields], columns)
 
@@ -258,7 +255,7 @@ def delta_by_deltalake(path: str) -> Rows:
 def iceberg_metadata(path: str) -> str:
     """Return the newest metadata file of an Iceberg table."""
     files = Path(path, "metadata").glob("*.metadata.json*")
-    return str(max(files, key=lambda one: (int(one.name.lstrip("v").split(".")[0].split("-")[0]))))
+    return str(max(files, key=lambda one: int(one.name.lstrip("v").split(".")[0].split("-")[0])))
 
 
 def iceberg_by_pyiceberg(path: str) -> Rows:

@@ -17,7 +17,7 @@ Values are compared exactly: floats by their bits, timestamps by the instant, de
 | verdict | meaning |
 |---|---|
 | same | every row and type is that of the reader that decides |
-| refused | an error that names the cause; the table says which of file, column and remedy it lacks |
+| refused | an error that names the cause; if it lacks file, column or remedy, the table says so |
 | damaged | CorruptionError, and no other reader reads the file |
 | unchecked | built and verified, but no other reader reads the file |
 | suspicious | CorruptionError, but another reader reads the file |
@@ -95,9 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{given.folder} is not a folder; give one with files or tables below it")
     console = Console() if sys.stdout.isatty() else Console(width=160)
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
-        found = [
-            one for one in specimens(given.folder, Path(scratch)) if given.only in one.name
-        ]
+        found = [one for one in specimens(given.folder, Path(scratch)) if given.only in one.name]
         if not found:
             parser.error(f"{given.folder} has no file or table of a format that is known")
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

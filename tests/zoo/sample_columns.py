@@ -12,7 +12,20 @@ import pyarrow as pa
 
 ROWS = 12
 UTC = dt.timezone.utc
-TEXTS = ["", "a", "Zoë", "007", "NULL", 'inch " mark', "a,b;c\td", "two\nlines", "\0", "𝄞", " x ", None]
+TEXTS = [
+    "",
+    "a",
+    "Zoë",
+    "007",
+    "NULL",
+    'inch " mark',
+    "a,b;c\td",
+    "two\nlines",
+    "\0",
+    "𝄞",
+    " x ",
+    None,
+]
 
 
 def cycled(values: list[Any]) -> list[Any]:
@@ -66,7 +79,13 @@ def columns() -> dict[str, Callable[[], pa.Array]]:
     for name in ("binary", "large_binary", "binary_view"):
         add(name, getattr(pa, name)(), blobs)
     add("fixed_binary", pa.binary(5), [b"\0" * 5, b"\xff" * 5, b"abcde", None])
-    days = [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1582, 10, 4), None]
+    days = [
+        dt.date(1970, 1, 1),
+        dt.date(1, 1, 1),
+        dt.date(9999, 12, 31),
+        dt.date(1582, 10, 4),
+        None,
+    ]
     add("date32", pa.date32(), days)
     add("date64", pa.date64(), days)
     for unit in ("s", "ms", "us", "ns"):

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from pyarrow import feather, orc
-
 from zoo.makers.made import Made
 from zoo.sample_columns import columns, table_of, wide_table
 
@@ -23,7 +22,11 @@ NOT_IN_CSV = ("list", "large_list", "struct", "map", "union", "fixed_list", "run
 PARQUET: dict[str, dict[str, Any]] = {
     "default": {},
     **{
-        f"version-{v}": {"version": v, "coerce_timestamps": "us", "allow_truncated_timestamps": True}
+        f"version-{v}": {
+            "version": v,
+            "coerce_timestamps": "us",
+            "allow_truncated_timestamps": True,
+        }
         for v in ("1.0", "2.4")
     },
     "version-2.6": {"version": "2.6"},
@@ -142,9 +145,14 @@ def orcs(made: Made) -> None:
         "bloom": {"bloom_filter_columns": [0, 1, 5], "bloom_filter_fpp": 0.01},
         "padding": {"padding_tolerance": 0.5},
     }
+    far = [
+        name for name in table.schema.names if name.startswith("timestamp_") and "ns" not in name
+    ]
     for name, setting in settings.items():
         with made.file(f"orc/settings/{name}.orc") as path:
             orc.write_table(table, path, **setting)
+        with made.file(f"orc/settings-near/{name}.orc") as path:
+            orc.write_table(table.drop_columns(far), path, **setting)
 
 
 def ipc(made: Made) -> None:
@@ -152,7 +160,7 @@ def ipc(made: Made) -> None:
     for name in columns():
         with made.file(f"ipc/types/{name}.arrow") as path:
             write_ipc(table_of(name), path)
-    table = wide_table(("union",), 20)
+    table = wide_table(("union", "run_end"), 20)
     for codec in (None, "lz4", "zstd"):
         for extension in ("arrow", "arrows", "ipc"):
             with made.file(f"ipc/settings/{codec}.{extension}") as path:
@@ -169,14 +177,18 @@ def ipc(made: Made) -> None:
     for name in ("deltas", "replaced"):  # dictionaries that grow, or change from batch to batch
         parts = [["a", "b"], ["a", "b", "c"] if name == "deltas" else ["c", "a"]]
         batches = [
-            pa.table({"id": range(2 * i, 2 * i + 2), "value": pa.DictionaryArray.from_arrays([1, 0], p)})
+            pa.table(
+                {"id": range(2 * i, 2 * i + 2), "value": pa.DictionaryArray.from_arrays([1, 0], p)}
+            )
             for i, p in enumerate(parts)
         ]
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-        with made.file(f"ipc/settings/dictionaries-{name}.arrows") as path:
-            with pa.ipc.new_stream(path, batches[0].schema, options=options) as writer:
-                for batch in batches:
-                    writer.write_table(batch)
+        with (
+            made.file(f"ipc/settings/dictionaries-{name}.arrows") as path,
+            pa.ipc.new_stream(path, batches[0].schema, options=options) as writer,
+        ):
+            for batch in batches:
+                writer.write_table(batch)
 
 
 def write_ipc(table: pa.Table, path: str, is_stream: bool = False, options: Any = None) -> None:
@@ -199,9 +211,11 @@ def csvs(made: Made) -> None:
             with made.file(f"csv/settings/{style}-{name}.{extension}") as path:
                 pa_csv.write_csv(table.select(["id", "string", "int8", "bool"]), path, options)
     for codec, extension in (("gzip", "gz"), ("bz2", "bz2"), ("zstd", "zst"), ("lz4", "lz4")):
-        with made.file(f"csv/compressed/users.csv.{extension}") as path:
-            with pa.CompressedOutputStream(path, codec) as stream:
-                pa_csv.write_csv(table_of("string"), stream)
+        with (
+            made.file(f"csv/compressed/users.csv.{extension}") as path,
+            pa.CompressedOutputStream(path, codec) as stream,
+        ):
+            pa_csv.write_csv(table_of("string"), stream)
     for name, content in ODD_TEXTS.items():
         with made.file(f"csv/odd/{name}") as path, open(path, "wb") as file:
             file.write(content)
@@ -220,9 +234,11 @@ ODD_TEXTS = {
     "no-newline.csv": b"id,name\n1,a\n2,b",
     "leading-zeros.csv": b"id,zip\n1,02134\n2,10001\n",
     "mixed.csv": b"id,code\n1,7\n2,x7\n",
-    "late-text.csv": b"id,code\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(200_000)) + b"x,y\n",
+    "late-text.csv": b"id,code\n"
+    + b"".join(b"%d,%d\n" % (i, i) for i in range(200_000))
+    + b"x,y\n",
     "big-integers.csv": b"id,n\n1,18446744073709551616\n2,1\n",
-    "nulls.csv": b"id,a,b\n1,,\n2,NA,null\n3,\"\",x\n",
+    "nulls.csv": b'id,a,b\n1,,\n2,NA,null\n3,"",x\n',
     "header-only.csv": b"id,name\n",
     "empty.csv": b"",
     "numbers-of-lines.csv": b'id,name\n1,"a\nb"\n2,"c\r\nd"\n',
@@ -242,16 +258,17 @@ ODD_TEXTS = {
     "mixed.jsonl": b'{"id": 1, "n": 1}\n{"id": 2, "n": "x"}\n',
     "missing.jsonl": b'{"id": 1, "n": 1}\n{"id": 2}\n{"id": 3, "m": null}\n',
     "repeated-names.jsonl": b'{"id": 1, "n": 1, "n": 2}\n',
-    "times.jsonl": b'{"id": 1, "t": "2020-01-01 00:00:00"}\n{"id": 2, "t": "2020-01-01T10:00:00Z"}\n',
+    "times.jsonl": b'{"id": 1, "t": "2020-01-01 00:00:00"}\n{"id": 2, "t": "2020-01-01T10:00Z"}\n',
     "dates.jsonl": b'{"id": 1, "t": "2020-01-01"}\n{"id": 2, "t": "0001-01-01"}\n',
-    "far-times.jsonl": b'{"id": 1, "t": "9999-12-31 23:59:59"}\n{"id": 2, "t": "1500-01-01 00:00:00"}\n',
+    "far-times.jsonl": b'{"id": 1, "t": "9999-12-31 23:59:59"}\n{"id": 2, "t": "1500-01-01"}\n',
     "escapes.jsonl": b'{"id": 1, "t": "\\u0000\\ud834\\udd1e\\n"}\n{"id": 2, "t": "\\ud834"}\n',
     "lists.jsonl": b'{"id": 1, "l": [1, null, 2.5]}\n{"id": 2, "l": []}\n{"id": 3, "l": null}\n',
     "list-of-lists.jsonl": b'{"id": 1, "l": [[1], [], null]}\n{"id": 2, "l": [[{"a": 1}]]}\n',
     "array.json": b'[{"id": 1}, {"id": 2}]\n',
     "pretty.json": b'{\n  "id": 1\n}\n{\n  "id": 2\n}\n',
     "digits.jsonl": b'{"id": 1, "x": 0.1234567890123456789}\n{"id": 2, "x": 1e400}\n',
-    "late-field.jsonl": b"".join(b'{"id": %d}\n' % i for i in range(150_000)) + b'{"id": -1, "n": 5}\n',
+    "late-field.jsonl": b"".join(b'{"id": %d}\n' % i for i in range(150_000))
+    + b'{"id": -1, "n": 5}\n',
     "nan.jsonl": b'{"id": 1, "x": NaN}\n{"id": 2, "x": Infinity}\n',
     "not-utf-8.jsonl": b'{"id": 1, "x": "\xff"}\n{"id": 2, "x": "a"}\n',
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import duckdb
-
 from zoo.makers.made import Made
 
 PARQUET = {
@@ -39,7 +38,9 @@ def make(made: Made) -> None:
     """Write all files."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        connection.execute("create table every as select row_number() over ()::int as id, * from test_all_types()")
+        connection.execute(
+            "create table every as select row_number() over ()::int as id, * from test_all_types()"
+        )
         described = connection.execute("describe every").fetchall()
         kinds = {name: kind for name, kind, *_ in described if name != "id"}
         for name in kinds:
@@ -57,7 +58,7 @@ def make(made: Made) -> None:
             "timestamp '2020-01-01' + interval (range) second as moment, "
             "case when range % 3 = 0 then null else range * 1.25::decimal(18,2) end as price, "
             "[range, null] as list, {'a': range, 'b': [range::varchar]} as record, "
-            "map {range: 'x'} as entries, uuid() as guid "
+            "map {range: 'x'} as entries "
             "from range(5000))"
         )
         for name, options in PARQUET.items():
@@ -71,7 +72,9 @@ def make(made: Made) -> None:
                 connection.execute(f"copy {flat} to '{path}' (format csv, {options})")
         for codec, extension in (("gzip", "gz"), ("zstd", "zst")):
             with made.file(f"csv/users.csv.{extension}") as path:
-                connection.execute(f"copy {flat} to '{path}' (format csv, header, compression {codec})")
+                connection.execute(
+                    f"copy {flat} to '{path}' (format csv, header, compression {codec})"
+                )
             with made.file(f"json/users.jsonl.{extension}") as path:
                 connection.execute(f"copy {wide} to '{path}' (format json, compression {codec})")
         for name, options in {"lines": "array false", "array": "array true"}.items():

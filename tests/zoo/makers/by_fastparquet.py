@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-
 from zoo.makers.made import Made
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import polars as pl
-
 from zoo.makers.made import Made
 
 ROWS = 8
@@ -67,7 +66,11 @@ def make(made: Made) -> None:
         with made.file(f"types/{name}.jsonl") as path:
             frame.write_ndjson(path)
     wide = pl.concat(
-        [frame.select(pl.col("value").alias(name)) for name, frame in all_frames.items()],
+        [
+            frame.select(pl.col("value").alias(name))
+            for name, frame in all_frames.items()
+            if name != "int128"
+        ],
         how="horizontal",
     ).with_row_index("id")
     parquet: dict[str, dict[str, Any]] = {
@@ -112,5 +115,5 @@ def make(made: Made) -> None:
     for name, settings in csv.items():
         with made.file(f"csv/{name}.csv") as path:
             flat.write_csv(path, **settings)
-    with made.file("delta/first") as path:
+    with made.file("delta") as path:
         wide.select("id", "string", "float64", "date", "list").write_delta(path)

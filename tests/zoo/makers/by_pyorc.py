@@ -49,10 +49,10 @@ def make(made: Made) -> None:
     from pyorc.enums import CompressionKind, CompressionStrategy
 
     def write(path: str, kind: str, values: list[Any], rows: int, **settings: Any) -> None:
-        with open(path, "wb") as file:
-            with pyorc.Writer(file, f"struct<id:int,value:{kind}>", **settings) as writer:
-                for row in range(rows):
-                    writer.write((row, values[row % len(values)]))
+        schema = f"struct<id:int,value:{kind}>"
+        with open(path, "wb") as file, pyorc.Writer(file, schema, **settings) as writer:
+            for row in range(rows):
+                writer.write((row, values[row % len(values)]))
 
     for name, (kind, values) in TYPES.items():
         with made.file(f"types/{name}.orc") as path:
@@ -73,6 +73,9 @@ def make(made: Made) -> None:
         for kind in ("string", "timestamp", "decimal_38", "nested"):
             with made.file(f"settings/{name}-{kind}.orc") as path:
                 write(path, *TYPES[kind], 5000, **setting)
-    with made.file("roots/int.orc") as path, open(path, "wb") as file:
-        with pyorc.Writer(file, "int") as writer:
-            writer.writerows([1, 2, 3])
+    with (
+        made.file("roots/int.orc") as path,
+        open(path, "wb") as file,
+        pyorc.Writer(file, "int") as writer,
+    ):
+        writer.writerows([1, 2, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,4 +34,6 @@ class Made:
                 raise
             if path.is_file():
                 path.unlink()
+            for folder in (path, Path(f"{path}.folder")):  # what is half written
+                shutil.rmtree(folder, ignore_errors=True)
             self.refused[name] = " ".join(str(error).split())[:200]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-
 from zoo.makers.made import Made
 from zoo.sample_columns import ROWS, table_of
 
-TYPES = "int64 string date32 timestamp_us_utc timestamp_us_local decimal_38_10 list struct map binary"
+TYPES = (
+    "int64 string date32 timestamp_us_utc timestamp_us_local decimal_38_10 list struct map binary"
+)
 
 
 def make(made: Made) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,86 +17,29 @@ import pyarrow.compute as pc
 from zoo import finding
 from zoo.comparing import difference, other_types, shown
 from zoo.finding import Specimen
+from zoo.key_choice import KEY_FAMILIES, Key, key_values, keys_to_try
 from zoo.meaning import meaning
+from zoo.outcome import Outcome, one_line
 from zoo.references import READERS, iceberg_metadata, int96_columns
-from zoo.values import Rows, rows_of
+from zoo.values import Rows, family, rows_of
 
 import lookupstore
 from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
 from lookupstore.source.source import open_source
 
-#: The verdicts, the worst first.
-VERDICTS = ("crash", "different", "suspicious", "damaged", "unchecked", "refused", "same")
-#: Verdicts that fail a run.
-FAILURES = ("crash", "different", "suspicious")
-# How many leading columns may make up a key.
-MOST_KEY_COLUMNS = 4
-KEY_FAMILIES = [
-    "int",
-    "text",
-    "decimal",
-    "date",
-    "local",
-    "instant",
-    "binary",
-    "time",
-    "bool",
-    "float",
-    "duration",
-    "untyped",
-]
 # How a file itself is looked up: as it is, and by a lookup file.
 BUILDS = ("never", "always")
 # How many columns besides the key are keys of lookups, too.
 OTHER_KEYS = 3
+# How many keys are also looked up one by one, and kinds of key that Python holds exactly.
+KEYS_ALONE = 8
+EXACT_IN_PYTHON = ("int", "text", "binary", "bool", "date", "decimal")
 REFUSALS = (lookupstore.FormatError, ValueError, TypeError, KeyError, ImportError)
 NAMES = {
     finding.PARQUET: ".parquet",
     finding.ORC: ".orc",
     finding.IPC: ".arrow",
 }
-
-
-@dataclass
-class Outcome:
-    """What came of one file or table.
-
-    Attributes:
-        name: Path below the folder that was searched.
-        kind: Format.
-        verdict: One of `VERDICTS`.
-        says: Message of the error, or the first difference.
-        notes: What else is worth knowing, such as readers that disagree.
-        key: Columns that were the key.
-        rows: Number of rows; None if no reader reads it.
-        readers: For each reference reader, empty if it reads the file, else its error.
-        lacks: What the message of a refusal does not name: file, column, remedy.
-        seconds: Time of the examination.
-    """
-
-    name: str
-    kind: str
-    verdict: str = "same"
-    says: str = ""
-    notes: list[str] = field(default_factory=list)
-    key: list[str] = field(default_factory=list)
-    rows: int | None = None
-    readers: dict[str, str] = field(default_factory=dict)
-    lacks: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def found(self, verdict: str, says: str) -> None:
-        """Keep a verdict if it is worse than the one there is."""
-        if VERDICTS.index(verdict) < VERDICTS.index(self.verdict):
-            self.verdict, self.says = verdict, says
-
-
-@dataclass(frozen=True)
-class Key:
-    """A choice of key columns, and what is done with repeated keys."""
-
-    columns: tuple[str, ...]
-    is_unique: bool
 
 
 class Examination:
@@ -241,7 +184,7 @@ class Examination:
         return lacks
 
     def _try_source(self, what: str, source: Any) -> None:
-        if self.read and not any(True for _ in self._keys()):
+        if self.read and not any(True for _ in keys_to_try(self._leader)):
             self._try_without_key(what, source)
             return
         store, key = self._built(source)
@@ -288,12 +231,9 @@ class Examination:
                 with self._judged(named), self._lookups(source, build, name, key) as lookups:
                     self.stage(named)
                     answer = lookups.lookup(keys, found="found in the zoo")
-                    found = answer["found in the zoo"].to_pylist()
-                    if not all(found):
-                        one = keys.slice(found.index(False), 1).to_pylist()[0]
-                        lost = f"{found.count(False)} keys are not found, such as {shown(one)}"
-                        self.outcome.found("different", f"{named}: {lost}")
+                    if not self._all_found(named, keys, answer["found in the zoo"].to_pylist()):
                         continue
+                    self._look_up_each(named, lookups, keys, answer)
                     got = key_values(rows_of(answer), key)
                     for value, right, one in zip(keys[name], expected, got, strict=True):
                         if right != one:
@@ -331,7 +271,10 @@ class Examination:
 
     def _built(self, source: Any) -> tuple[lookupstore.LookupStore, Key]:
         """Return a store, with the first key that the rows have."""
-        keys = list(self._keys())
+        if self.read:
+            keys = list(keys_to_try(self._leader))
+        else:
+            keys = [Key((name,), False) for name in self._names_without_readers()]
         for at, key in enumerate(keys):
             folder = self.scratch / "store"
             shutil.rmtree(folder, ignore_errors=True)
@@ -354,32 +297,6 @@ class Examination:
                 if at + 1 == len(keys) or not (passes or "cannot be a key" in str(error)):
                     raise
         raise AssertionError("there is always a key to try")
-
-    def _keys(self) -> Iterator[Key]:
-        """Yield keys to try: a short unique column, few leading ones, the last row of repeated."""
-        if not self.read:
-            for name in self._names_without_readers():
-                yield Key((name,), False)
-            return
-        rows = self._leader
-        able = [
-            (name, column)
-            for name, kind, column in zip(rows.names, rows.families, rows.columns, strict=True)
-            if kind in KEY_FAMILIES
-            and rows.names.count(name) == 1
-            and not any(isinstance(value, (list, dict)) for value in column)
-        ]
-        unique = [one for one in able if None not in one[1] and is_unique([one[1]])]
-        # Text whose type is guessed may repeat as numbers; floats have two zeros.
-        unique.sort(key=lambda one: sum(len(str(value)) for value in one[1][:100]))
-        for name, _ in unique[:2]:
-            yield Key((name,), True)
-        for count in range(2, min(len(able), MOST_KEY_COLUMNS) + 1):
-            if not unique and is_unique([column for _, column in able[:count]]):
-                yield Key(tuple(name for name, _ in able[:count]), True)
-                break
-        for name, _ in able:
-            yield Key((name,), False)
 
     def _names_without_readers(self) -> list[str]:
         return list(dict.fromkeys(open_source(self._named(self.specimen.path)).schema.names))
@@ -482,32 +399,38 @@ class Examination:
         random.Random(43).shuffle(order)
         keys = keys.take(pa.array(order, pa.int64()))
         answer = lookups.lookup(keys, found="found in the zoo")
-        found = answer["found in the zoo"].to_pylist()
-        if not all(found):
-            one = keys.slice(found.index(False), 1).to_pylist()[0]
-            lost = f"{found.count(False)} keys are not found, such as {shown(one)}"
-            self.outcome.found("different", f"{what}: {lost}")
+        if not self._all_found(what, keys, answer["found in the zoo"].to_pylist()):
             return
+        self._look_up_each(what, lookups, keys, answer)
         right = rows_of(stored.drop_columns(list(key.columns))).take(order)
         got = rows_of(answer.drop_columns(["found in the zoo"]))
         told = difference(right, got, "the scan", "the lookup")
         if told is not None:
             self.outcome.found("different", f"{what}: {told}")
 
+    def _look_up_each(self, what: str, lookups: Any, keys: pa.Table, answer: pa.Table) -> None:
+        """Look up a few keys one by one, as filters are used for few keys only."""
+        right = rows_of(answer.slice(0, KEYS_ALONE))
+        for row in range(min(keys.num_rows, KEYS_ALONE)):
+            one = keys.slice(row, 1)
+            got = lookups.lookup(one, found="found in the zoo")
+            if not self._all_found(what, one, got["found in the zoo"].to_pylist()):
+                return
+            told = difference(right.take([row]), rows_of(got), "many keys", "one key")
+            if told is not None:
+                self.outcome.found("different", f"{what}: {told}")
+                return
+            if all(family(kind) in EXACT_IN_PYTHON for kind in one.schema.types):
+                values = tuple(column[0].as_py() for column in one.columns)
+                if lookups.get(values if len(values) > 1 else values[0]) is None:
+                    lost = f"get does not find {shown(values)}"
+                    self.outcome.found("different", f"{what}: {lost}")
+                    return
 
-def key_values(rows: Rows, key: Key) -> list[tuple[Any, ...]]:
-    """Return the keys of rows; both zeros are one key."""
-    columns = rows.select(key.columns).columns
-    return [tuple(0.0 if v == "-0.0" else v for v in row) for row in zip(*columns, strict=True)]
-
-
-def is_unique(columns: list[list[Any]]) -> bool:
-    """Whether no row of some columns comes twice."""
-    rows = list(zip(*columns, strict=True))
-    return len(set(rows)) == len(rows)
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error as its type and the beginning of its message, in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:600]}"
+    def _all_found(self, what: str, keys: pa.Table, found: list[bool]) -> bool:
+        if all(found):
+            return True
+        one = keys.slice(found.index(False), 1).to_pylist()[0]
+        lost = f"{found.count(False)} of {len(found)} keys are not found, such as {shown(one)}"
+        self.outcome.found("different", f"{what}: {lost}")
+        return False

@@ -43,8 +43,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-from zoo.examination import FAILURES, VERDICTS
 from zoo.finding import specimens
+from zoo.outcome import FAILURES, VERDICTS
 from zoo.workers import examine_all
 
 COLOURS = {"crash": "bold red", "different": "red", "suspicious": "red", "same": "green"}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from zoo import examination, finding, run, workers
+from zoo import examination, finding, make, run, workers
 from zoo.comparing import difference
 from zoo.examination import Examination
 from zoo.finding import Specimen, specimens
@@ -62,6 +65,8 @@ def verdict(specimen: Specimen, scratch: Path) -> dict[str, Any]:
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", SOURCES)
 def test_files_of_other_programs(name: str, tmp_path: Path) -> None:
+    if name.endswith(".orc"):
+        pytest.importorskip("pyorc")  # in the extra `zoo`; it decides what is right in ORC
     path = GOLDEN / "sources" / name
     kind = finding.file_kind(path)
     assert kind is not None
@@ -246,6 +251,22 @@ def test_the_report(
     assert told == {"fine.csv": "same", "wrong.jsonl": "suspicious"}
     with pytest.raises(SystemExit):
         run.main([str(folder), "--only", "no such file"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in make.MAKERS if name != "spark"])
+def test_makers(name: str, tmp_path: Path) -> None:
+    if name in ("fastparquet", "pyorc"):
+        pytest.importorskip(name)
+    # In a process of its own: what writers warn of is theirs.
+    line = [sys.executable, Path(make.__file__), tmp_path, "--only", name]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    printed = subprocess.run(line, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found = specimens(tmp_path, tmp_path / "scratch")
+    made = re.match(rf"{name}: (\d+) files and tables, (\d+) not written", printed.stdout)
+    assert made is not None
+    assert len(found) >= int(made[1]) > 30
+    assert int(made[2]) < int(made[1]) / 4
 
 
 def test_values_of_all_types() -> None:

@@ -52,14 +52,12 @@ def make(made: Made) -> None:
     import fastparquet
 
     for name, values in columns().items():
+        frame = pd.DataFrame({"id": range(10), "value": values})
         with made.file(f"types/{name}.parquet") as path:
-            frame = pd.DataFrame({"id": range(10), "value": values})
             fastparquet.write(path, frame)
-        with made.file(f"types/{name}-int96.parquet") as path:
-            if not name.startswith("datetime"):
-                continue
-            frame = pd.DataFrame({"id": range(10), "value": values})
-            fastparquet.write(path, frame, times="int96")
+        if name.startswith("datetime"):
+            with made.file(f"types/{name}-int96.parquet") as path:
+                fastparquet.write(path, frame, times="int96")
     plain = {n: v for n, v in columns().items() if n not in ("bytes", "json", "text_nulls")}
     frame = pd.DataFrame({"id": range(10), **plain})
     for name, settings in SETTINGS.items():

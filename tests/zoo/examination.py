@@ -21,7 +21,7 @@ from zoo.key_choice import KEY_FAMILIES, Key, key_values, keys_to_try
 from zoo.meaning import meaning
 from zoo.outcome import Outcome, one_line
 from zoo.references import READERS, iceberg_metadata, int96_columns
-from zoo.values import Rows, family, rows_of
+from zoo.values import Rows, family, rows_of, without_views
 
 import lookupstore
 from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
@@ -61,7 +61,8 @@ class Examination:
     ) -> None:
         self.specimen = specimen
         self.scratch = scratch
-        self.stage = stage
+        self._now = ""
+        self._report = stage
         self.outcome = Outcome(specimen.name, specimen.kind, readers=dict(skipped))
         self.read: dict[str, Rows] = {}
 
@@ -77,6 +78,11 @@ class Examination:
             with self._judged(what):
                 self._try_source(what, source)
         return asdict(self.outcome)
+
+    def stage(self, name: str) -> None:
+        """Keep and report what is done next."""
+        self._now = name
+        self._report(name)
 
     # ---- other readers ----
 
@@ -148,7 +154,7 @@ class Examination:
             self.outcome.found(verdict, f"{before}{one_line(error)}{read_by}")
         except REFUSALS as error:
             if isinstance(error, (pa.ArrowException, UnicodeError)):
-                self._crashed(before, error)
+                self._crashed(error)
                 return
             if what.startswith("key ") and "cannot be a key" in str(error):
                 return
@@ -161,14 +167,15 @@ class Examination:
                 self.outcome.lacks = self._lacks(str(error))
             self.outcome.found("refused", said)
         except Exception as error:
-            self._crashed(before, error)
+            self._crashed(error)
 
-    def _crashed(self, before: str, error: Exception) -> None:
+    def _crashed(self, error: Exception) -> None:
         package = str(Path(lookupstore.__file__).parent)
         place = traceback.extract_tb(error.__traceback__)
-        ours = [one for one in place if one.filename.startswith(package)]
+        # Files of Cython are named as they were compiled.
+        ours = [one for one in place if one.filename.startswith((package, "lookupstore/"))]
         where = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
-        self.outcome.found("crash", f"{before}{one_line(error)}{where}")
+        self.outcome.found("crash", f"{self._now}: {one_line(error)}{where}")
 
     def _lacks(self, message: str) -> list[str]:
         """Return what a message of refusal does not name."""
@@ -224,7 +231,7 @@ class Examination:
         for name in drawn.sample(able, min(OTHER_KEYS, len(able))):
             other = Key((name,), False)
             last = dict(zip(key_values(self._leader, other), own, strict=True))
-            keys = stored.select([name]).filter(pc.is_valid(stored[name]))
+            keys = without_views(stored.select([name])).filter(pc.is_valid(stored[name]))
             expected = [last[value] for value in key_values(rows_of(keys), other)]
             for build in ("store", *BUILDS):
                 named = f"key {name!r} by {build}"
@@ -391,7 +398,7 @@ class Examination:
     def _look_up(self, what: str, lookups: Any, store: lookupstore.LookupStore, key: Key) -> None:
         """Look up every key of a store, in a random order, and compare the answers."""
         stored = store.to_arrow()
-        keys = stored.select(list(key.columns))
+        keys = without_views(stored.select(list(key.columns)))
         order = list(range(keys.num_rows))
         if lookups is not store:  # keys with nulls never match in files
             columns = rows_of(keys).columns
@@ -421,9 +428,10 @@ class Examination:
                 self.outcome.found("different", f"{what}: {told}")
                 return
             if all(family(kind) in EXACT_IN_PYTHON for kind in one.schema.types):
+                self.stage(f"{what}: get")
                 values = tuple(column[0].as_py() for column in one.columns)
                 if lookups.get(values if len(values) > 1 else values[0]) is None:
-                    lost = f"get does not find {shown(values)}"
+                    lost = f"`get` does not find {shown(values)}"
                     self.outcome.found("different", f"{what}: {lost}")
                     return
 

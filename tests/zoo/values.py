@@ -72,6 +72,13 @@ def rows_of(table: pa.Table) -> Rows:
     )
 
 
+def without_views(table: pa.Table) -> pa.Table:
+    """Return a table with views of text and binary as texts and binaries, which Arrow can take."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
 def plain_type(one: pa.DataType) -> pa.DataType:
     """Return the type of the values of a type that only stores them in another way."""
     if isinstance(one, pa.BaseExtensionType):

@@ -146,7 +146,9 @@ def orcs(made: Made) -> None:
         "padding": {"padding_tolerance": 0.5},
     }
     far = [
-        name for name in table.schema.names if name.startswith("timestamp_") and "ns" not in name
+        name
+        for name in table.schema.names
+        if name.startswith(("timestamp_", "date64")) and "_ns_" not in name
     ]
     for name, setting in settings.items():
         with made.file(f"orc/settings/{name}.orc") as path:

@@ -58,7 +58,7 @@ def make(made: Made) -> None:
             "timestamp '2020-01-01' + interval (range) second as moment, "
             "case when range % 3 = 0 then null else range * 1.25::decimal(18,2) end as price, "
             "[range, null] as list, {'a': range, 'b': [range::varchar]} as record, "
-            "map {range: 'x'} as entries "
+            "map {range % 3: 'x'} as entries "
             "from range(5000))"
         )
         for name, options in PARQUET.items():

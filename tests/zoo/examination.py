@@ -20,7 +20,7 @@ from zoo.finding import Specimen
 from zoo.key_choice import KEY_FAMILIES, Key, key_values, keys_to_try
 from zoo.meaning import meaning
 from zoo.outcome import Outcome, one_line
-from zoo.references import READERS, iceberg_metadata, int96_columns
+from zoo.references import READERS, iceberg_metadata, int96_columns, is_of_old_calendar
 from zoo.values import Rows, family, rows_of, without_views
 
 import lookupstore
@@ -105,6 +105,11 @@ class Examination:
             self.outcome.readers[name] = one_line(error)
 
     def _compare_references(self) -> None:
+        if "pyarrow" in self.read and self.specimen.kind == finding.PARQUET:
+            with contextlib.suppress(Exception):
+                if is_of_old_calendar(self.specimen.path):
+                    told = "of Spark's old calendar: only Spark reads its dates before 1582 right"
+                    self.outcome.notes.append(told)
         for name, rows in list(self.read.items())[1:]:
             told = difference(self._leader, rows, self._leader_name, name, families=False)
             if told is not None:

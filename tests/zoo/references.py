@@ -52,6 +52,14 @@ def int96_columns(path: str) -> set[str]:
     return {one.path.split(".")[0] for one in columns if one.physical_type == "INT96"}
 
 
+def is_of_old_calendar(path: str) -> bool:
+    """Whether Spark wrote the dates of a Parquet file in the calendar before 1582, as it notes."""
+    import pyarrow.parquet as pq
+
+    noted = pq.read_metadata(path).metadata or {}
+    return b"org.apache.spark.legacyDateTime" in noted or b"org.apache.spark.legacyINT96" in noted
+
+
 # ---- ORC ----
 
 

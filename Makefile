@@ -22,6 +22,9 @@ MUTANTS ?= 300
 MUTANTS_SEED ?=
 MUTANTS_ONLY ?=
 MUTANTS_ARGS ?=
+ZOO ?=
+ZOO_ARGS ?=
+ZOO_DATA_ARGS ?=
 
 # Hundreds of processes of the suite import the package: not each is to compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -298,6 +301,15 @@ mutants: $(VENV)/.built  ## Try 300 small changes of the code, each against its 
 	PYTHONPATH=tests $(BIN)/python tests/mutants/run.py --count $(MUTANTS) \
 	    $(if $(MUTANTS_SEED),--seed $(MUTANTS_SEED)) $(if $(MUTANTS_ONLY),--only $(MUTANTS_ONLY)) \
 	    $(MUTANTS_ARGS)
+
+# ZOO_ARGS: --json FILE writes a report, --all shows files that are the same, --only TEXT tries some.
+.PHONY: zoo zoo-data
+zoo: $(if $(ZOO),$(VENV)/.built,zoo-data)  ## Compare what is read of the files and tables below ZOO with other readers
+	PYTHONPATH=tests $(BIN)/python tests/zoo/run.py $(or $(ZOO),build/zoo) $(ZOO_ARGS)
+
+# ZOO_DATA_ARGS: --spark for files by Spark, too, --only duckdb for those of one program.
+zoo-data: $(VENV)/.built  ## Make files for the zoo in build/zoo, by as many programs as there are
+	PYTHONPATH=tests $(BIN)/python tests/zoo/make.py build/zoo $(ZOO_DATA_ARGS)
 
 BENCH_SIZES := --records 1000000 --queries 100000 --rounds 5
 .PHONY: bench

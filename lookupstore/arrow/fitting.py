@@ -105,7 +105,10 @@ def shown_value(value: pa.Scalar) -> str:
     try:
         text = repr(value.as_py())
     except (ValueError, OverflowError, ImportError):  # Python has no such time
-        text = str(value)
+        try:
+            text = value.cast(pa.string()).as_py()
+        except pa.ArrowException:
+            text = f"a {value.type} that Python does not have"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

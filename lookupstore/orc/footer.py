@@ -184,6 +184,8 @@ def read_footer(stream: Any, path: str) -> Footer:
         )
     except ValueError as error:
         raise CorruptionError(path, start, "the footer of an ORC file", error) from None
+    if types[0].kind != STRUCT:
+        raise FormatError(f"{path}: an ORC file whose rows are no structs, and have no columns")
     if any(one.kind > _LAST_KIND for one in types):
         raise FormatError(f"{path}: a column of a type of ORC that is not known")
     return Footer(compression, types, stripes, rows, writer, encrypted)

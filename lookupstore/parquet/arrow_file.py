@@ -4,11 +4,16 @@ INT96 has a day and nanoseconds of it. Spark, Hive and Delta write instants like
 that nanoseconds since 1970 do not hold, before 1677 and after 2262, of which Arrow makes others.
 Here they are microseconds in UTC, as Spark has them.
 
-Source: parquet-format, LogicalTypes.md (TIMESTAMP); Spark, ParquetRowConverter.
+Spark before 3.0, and later ones that are told so, count days before 1582 by the Julian calendar,
+and hours before 1900 by the clocks of those days; the footer says so. Both are refused.
+
+Source: parquet-format, LogicalTypes.md (TIMESTAMP); Spark, ParquetRowConverter, DataSourceUtils
+(datetimeRebaseSpec, int96RebaseSpec) and RebaseDateTime.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,11 +21,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lookupstore.arrow.fitting import shown_value
 from lookupstore.errors import FormatError
 
 _UNIT = "us"
+# What Spark writes into a footer: its version, that days and times are of the old calendar, and the
+# same of INT96. Versions are compared as texts, as by Spark.
+_VERSION, _OLD_TIMES, _OLD_INT96 = (
+    b"org.apache.spark.version",
+    b"org.apache.spark.legacyDateTime",
+    b"org.apache.spark.legacyINT96",
+)
+_TODAYS_TIMES, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
+# The first day, and the first time, that both calendars have in common.
+_COMMON = {
+    "date": pa.scalar(dt.date(1582, 10, 15)),
+    "timestamp": pa.scalar(dt.datetime(1900, 1, 1)),
+}
 
 
 class ParquetRows:
@@ -89,10 +109,46 @@ class ParquetRows:
         changed = [
             name for name in names if self.schema.field(name).type != stored.field(name).type
         ]
-        if not changed:
-            return found
-        exact = self._opened("ns", self.metadata)
-        return self._as_instants(found, self._iterate(exact, changed, parts, rows), changed)
+        if changed:
+            exact = self._opened("ns", self.metadata)
+            found = self._as_instants(found, self._iterate(exact, changed, parts, rows), changed)
+        old = [name for name in names if self._may_be_old(name, name in changed)]
+        return self._of_today(found, old) if old else found
+
+    def _may_be_old(self, name: str, has_int96: bool) -> bool:
+        """Return whether days or times of a column may be of the old calendar."""
+        if not _has_time(self.schema.field(name).type):
+            return False
+        said = self.metadata.metadata or {}
+        version = said.get(_VERSION)
+        flag, today = (_OLD_INT96, _TODAYS_INT96) if has_int96 else (_OLD_TIMES, _TODAYS_TIMES)
+        return flag in said or (version is not None and version < today)
+
+    def _of_today(
+        self, batches: Iterable[pa.RecordBatch], names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches whose days and times are the same in both calendars.
+
+        Raises:
+            FormatError: one is not.
+        """
+        first = 0
+        for batch in batches:
+            for name in names:
+                column = batch.column(name)
+                for leaf in _times(column):
+                    row = _first_before(leaf)
+                    if row is None:
+                        continue
+                    where = f"row {first + row + 1}" if len(leaf) == len(column) else "a row"
+                    shown = shown_value(leaf[row])
+                    raise FormatError(
+                        f"{self._path}: {where} of the column {name!r} has {shown}, which an old "
+                        "Spark wrote by another calendar; choose other columns, or give the rows "
+                        "as Spark reads them"
+                    )
+            first += batch.num_rows
+            yield batch
 
     def _iterate(
         self, parquet: pq.ParquetFile, names: Sequence[str], parts: list[list[int]], rows: int
@@ -123,7 +179,9 @@ class ParquetRows:
 
         Of a day beyond those of nanoseconds Arrow keeps the low 64 bits, in which it shows, too.
         """
-        for found, wanted in zip(_leaves(column), _leaves(exact), strict=True):
+        for found, wanted in zip(_times(column), _times(exact), strict=True):
+            if not pa.types.is_timestamp(found.type):
+                continue
             microseconds, nanoseconds = (
                 one.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
                 for one in (found, wanted)
@@ -221,17 +279,34 @@ def _with_instants(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.list_(fields[0])
 
 
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the timestamps inside of an array, those below nulls left out."""
+def _has_time(kind: pa.DataType) -> bool:
+    """Return whether a type is, or has inside, days or timestamps."""
+    if pa.types.is_nested(kind):
+        return any(_has_time(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _first_before(times: pa.Array) -> int | None:
+    """Return the place of the first day or time that the old calendar has at another one."""
+    if pa.types.is_date(times.type):
+        common = _COMMON["date"].cast(times.type)
+    else:
+        common = _COMMON["timestamp"].cast(pa.timestamp(times.type.unit)).cast(times.type)
+    found = pc.index(pc.less(times, common), True).as_py()
+    return None if found < 0 else int(found)
+
+
+def _times(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield the days and timestamps inside of an array, those below nulls left out."""
     kind = array.type
     if pa.types.is_struct(kind):
         for one in array.flatten():
-            yield from _leaves(one)
+            yield from _times(one)
     elif pa.types.is_map(kind):
         there = array.filter(array.is_valid())
         for one in (there.keys, there.items):
-            yield from _leaves(one)
+            yield from _times(one)
     elif pa.types.is_nested(kind):
-        yield from _leaves(array.flatten())
-    elif pa.types.is_timestamp(kind):
+        yield from _times(array.flatten())
+    elif _has_time(kind):
         yield array

@@ -21,6 +21,11 @@ from lookupstore.storage.uris import hide_urls
 READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
 
 
+# What Arrow says of healthy files that it does not read, as of wrong ones: arrays of DuckDB and
+# polars, lists of one length, where a row is null.
+_NOT_READ = ("Length spanned by list offsets",)
+
+
 @contextmanager
 def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> Iterator[None]:
     """Let errors of reading one file name it, and say what is wrong with it.
@@ -59,7 +64,9 @@ def read_error(
     """Return what one of `READ_ERRORS` means, `error` itself if it says so; see `reading`."""
     if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # of Arrow's kind, and of no file
         return error
-    if isinstance(error, pa.ArrowNotImplementedError):
+    if isinstance(error, pa.ArrowNotImplementedError) or any(
+        said in str(error) for said in _NOT_READ
+    ):
         return FormatError(
             f"{where}: {what} that Arrow does not read: {hide_urls(str(error))}; choose other "
             "columns, or give its rows as another program reads them"

@@ -221,7 +221,17 @@ cdef class PointLookups:
         except FormatError as error:
             self.buckets.refuse_row(self.keys.encode_slowly(key), error)
         columns = {
-            name: column[0].as_py()
+            name: in_python(column[0], name)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         }
         return columns if found is None else found | columns
+
+
+cdef object in_python(value, str name):
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"the column {name!r} has a {value.type} that Python does not have: {error}; take it "
+            "from lookup([key]), which gives an Arrow table"
+        ) from None

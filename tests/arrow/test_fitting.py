@@ -11,7 +11,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from lookupstore.arrow.fitting import UnfitValueError, fit, is_kindred
+from lookupstore.arrow.fitting import UnfitValueError, fit, is_kindred, shown_value
 
 NUMBERS = [
     pa.int8(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(),
@@ -142,3 +142,9 @@ def test_what_wraps_values_is_no_other_meaning():
         found.validate(full=True)
     assert fit(pa.array([b"x" * 16], pa.binary(16)), pa.uuid())[0].as_py().bytes == b"x" * 16
     assert fit(pa.nulls(2), POINT).to_pylist() == [None, None]
+
+
+def test_values_that_python_does_not_have_are_shown() -> None:
+    days = pa.array([2**31 - 2], pa.int32()).cast(pa.date32())
+    assert "5881580" in shown_value(days[0]) or "date32" in shown_value(days[0])
+    assert shown_value(pa.array([days])[0]) == "a list<item: date32[day]> that Python does not have"

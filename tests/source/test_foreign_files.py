@@ -211,3 +211,55 @@ def test_two_columns_of_one_name_that_nobody_asks_for(tmp_path: Path, suffix: st
     for action in actions(path, tmp_path / "s", "id"):
         with pytest.raises(ValueError, match=r"'x'.*columns="):
             action()
+
+
+@pytest.mark.parametrize(
+    ("said", "column", "last_common"),
+    [
+        ({"org.apache.spark.legacyDateTime": ""}, "day", dt.date(1582, 10, 15)),
+        ({"org.apache.spark.version": "2.4.8"}, "day", dt.date(1582, 10, 15)),
+        ({"org.apache.spark.legacyDateTime": ""}, "time", dt.datetime(1900, 1, 1)),
+        ({"org.apache.spark.version": "3.0.3"}, "int96", dt.datetime(1900, 1, 1)),
+        ({"org.apache.spark.legacyINT96": ""}, "int96", dt.datetime(1900, 1, 1)),
+        ({"org.apache.spark.version": "3.5.0"}, "day", None),
+        ({"org.apache.spark.legacyINT96": ""}, "time", None),
+        ({"org.apache.spark.legacyDateTime": ""}, "int96", None),
+        ({}, "day", None),
+    ],
+)
+def test_days_of_sparks_old_calendar(
+    tmp_path: Path, said: dict[str, str], column: str, last_common: Any
+) -> None:
+    path = tmp_path / "f.parquet"
+    kind = pa.date32() if column == "day" else pa.timestamp("us")
+    old = dt.date(1582, 10, 4) if column == "day" else dt.datetime(1899, 12, 31, 23)
+
+    def write(value: Any) -> None:
+        rows = pa.table({"id": [1, 2], "v": pa.array([None, value], kind)})
+        table = rows.replace_schema_metadata(said).append_column(
+            "l", pa.array([[], [value]], pa.list_(kind))
+        )
+        pq.write_table(table, path, use_deprecated_int96_timestamps=column == "int96")
+
+    if last_common is None:
+        write(old)
+        assert stored(path, tmp_path / "s", "id", columns=["v"]).num_rows == 2
+        return
+    write(last_common)
+    assert stored(path, tmp_path / "s", "id").num_rows == 2
+    write(old)
+    with pytest.raises(FormatError, match=r"row 2 of the column 'v' has .* by another calendar"):
+        stored(path, tmp_path / "s", "id", columns=["v"])
+    with pytest.raises(FormatError, match=r"of the column 'l' has .* by another calendar"):
+        stored(path, tmp_path / "s", "id", columns=["l"])
+    assert stored(path, tmp_path / "s", "id", columns=[]).num_rows == 2
+
+
+def test_what_arrow_does_not_read_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    duckdb.sql(
+        f"COPY (SELECT 1 AS id, [1, 2, 3]::INT[3] AS v UNION ALL SELECT 2, NULL) TO '{path}'"
+    )
+    with pytest.raises(FormatError, match=r"f\.parquet.* that Arrow does not read: .*choose other"):
+        stored(path, tmp_path / "s", "id")
+    assert stored(path, tmp_path / "s", "id", columns=[]).num_rows == 2

@@ -978,3 +978,12 @@ def test_nulls_misses_and_sizes_that_begin_or_end_later(tmp_path, compression, s
             found.validate(full=True)
             for key, row in zip(keys, found.to_pylist(), strict=True):
                 assert row == {**model.get(key, nothing), "found": key in model}, key
+
+
+def test_get_of_a_time_that_python_does_not_have(tmp_path: Path) -> None:
+    far = pa.array([2**31 - 2], pa.int32()).cast(pa.date32())
+    table = pa.table({"id": [1], "day": far, "days": pa.array([[far[0]]], pa.list_(pa.date32()))})
+    with lookupstore.build(table, tmp_path / "s", key="id") as store:
+        with pytest.raises(ValueError, match=r"the column 'days?' has a .*; take it from lookup"):
+            store.get(1)
+        assert store.lookup([1]).equals(table.select(["day", "days"]))

@@ -1,8 +1,8 @@
 """ORC files as Arrow reads them, a few megabytes at a time.
 
-Arrow has timestamps in nanoseconds, from 1677 to 2262: later ones are refused by name. Java writes
-seconds and a fraction apart, and cuts the seconds towards 1970 in UTC; Arrow, which has to undo it,
-looks at the writer's clock. Between the two the seconds are put right here.
+Arrow has timestamps in nanoseconds, from 1677 to 2262: later ones are refused by name. Seconds and
+a fraction are stored apart, and the seconds are cut towards 1970 in UTC; Arrow, which has to undo
+it, looks at the writer's clock instead. Between the two the seconds are put right here.
 
 Source: ORC, TreeReaderFactory.TimestampTreeReader (Java) and ColumnReader.cc (C++).
 """
@@ -19,7 +19,7 @@ from pyarrow import orc
 from lookupstore.errors import FormatError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc.claims import claims_of, in_memory
-from lookupstore.orc.footer import JAVA, UTC, Footer, read_footer, read_stripe_footer
+from lookupstore.orc.footer import UTC, Footer, read_footer, read_stripe_footer
 
 _SECOND = 1_000_000_000
 # A fraction that Java takes for one: it looks at what is left behind milliseconds, too.
@@ -91,14 +91,14 @@ def _few_rows(file: pa.NativeFile, names: Sequence[str], rows: int) -> Iterator[
 def _as_written(
     batches: Iterable[pa.RecordBatch], footer: Footer, zones: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the timestamps that a writer in Java meant.
+    """Yield batches with the timestamps that writers meant.
 
     Args:
         batches: of each stripe that has rows one, or any if there is one zone.
         footer: of the file.
         zones: in which stripes were written, those without rows as well.
     """
-    if footer.writer != JAVA or set(zones) <= {UTC}:
+    if set(zones) <= {UTC}:
         yield from batches
         return
     of_rows = [

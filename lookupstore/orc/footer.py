@@ -35,7 +35,7 @@ MOST_PRECISION = 38
 _FOOTER_BYTES, _COMPRESSION, _BLOCK, _METADATA_BYTES = 1, 2, 3, 5
 _DEFAULT_BLOCK, _BROTLI = 256 << 10, 6
 # Fields of Footer, of its Encryption, and of the variants of columns in this.
-_STRIPES, _TYPES, _ROWS, _WRITER, _ENCRYPTION = 3, 4, 6, 9, 10
+_STRIPES, _TYPES, _ROWS, _ENCRYPTION = 3, 4, 6, 10
 _VARIANTS, _ENCRYPTED_TYPE = 3, 1
 # Fields of Type.
 _KIND, _SUBTYPES, _NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
@@ -49,8 +49,8 @@ _ENCODINGS_KNOWN = range(4)
 
 STRING, BINARY, TIMESTAMP, LIST, MAP, STRUCT, UNION, DECIMAL = 7, 8, 9, 10, 11, 12, 13, 14
 VARCHAR, CHAR, INSTANT = 16, 17, 18
-#: The writer in Java, as ORC numbers them; the zone of stripes that name none, or this one.
-JAVA, UTC = 0, "UTC"
+#: The zone of stripes that name none, or another name of it.
+UTC = "UTC"
 _NAMES_OF_UTC = {b"", b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Z"}
 _LAST_KIND = 18
 _NESTED = {LIST: 1, MAP: 2, STRUCT: None, UNION: None}
@@ -109,7 +109,6 @@ class Footer:
         types: as a tree walked through in order, the root first.
         stripes: in the order of rows.
         rows: number of them.
-        writer: as ORC numbers programs.
         encrypted: numbers of the types whose values are there for who has a key; others see masks.
     """
 
@@ -117,7 +116,6 @@ class Footer:
     types: list[Kind]
     stripes: list[Stripe]
     rows: int
-    writer: int
     encrypted: frozenset[int]
 
     def below(self, names: Collection[bytes]) -> list[int]:
@@ -176,7 +174,6 @@ def read_footer(stream: Any, path: str) -> Footer:
             raise ValueError(f"stripes of {at} bytes before a footer at {start}")
         if sum(one.rows for one in stripes) != rows:
             raise ValueError(f"{rows} rows, and others in its stripes")
-        writer = number(footer, _WRITER)
         encrypted = frozenset(
             number(variant, _ENCRYPTED_TYPE)
             for one in messages(footer, _ENCRYPTION)
@@ -188,7 +185,7 @@ def read_footer(stream: Any, path: str) -> Footer:
         raise FormatError(f"{path}: an ORC file whose rows are no structs, and have no columns")
     if any(one.kind > _LAST_KIND for one in types):
         raise FormatError(f"{path}: a column of a type of ORC that is not known")
-    return Footer(compression, types, stripes, rows, writer, encrypted)
+    return Footer(compression, types, stripes, rows, encrypted)
 
 
 def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -> StripeFooter:

@@ -164,11 +164,11 @@ class ParquetRows:
         changed: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         row = 0
-        for batch, nanoseconds in zip(batches, exact, strict=True):
+        for batch, nanoseconds in _side_by_side(batches, exact):
             for name in changed:
                 at = batch.schema.get_field_index(name)
                 column = batch.column(at)
-                self._check_whole(column, nanoseconds.column(name), name, row)
+                self._check_whole(column, nanoseconds.column(name).combine_chunks(), name, row)
                 field = batch.schema.field(at).with_type(self.schema.field(name).type)
                 batch = batch.set_column(at, field, column.cast(field.type))
             row += batch.num_rows
@@ -207,6 +207,22 @@ class ParquetRows:
             page_checksum_verification=True,
             coerce_int96_timestamp_unit=unit,
         )
+
+
+def _side_by_side(
+    batches: Iterable[pa.RecordBatch], others: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, pa.Table]]:
+    """Yield batches, each with the same rows of other columns, whose batches may end elsewhere."""
+    coming = iter(others)
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        while sum(one.num_rows for one in held) < batch.num_rows:
+            held.append(next(coming))
+        if not held:
+            continue  # a batch without rows
+        rows = pa.Table.from_batches(held)
+        yield batch, rows.slice(0, batch.num_rows)
+        held = rows.slice(batch.num_rows).to_batches()
 
 
 def _with_values(schema: pa.Schema) -> pa.Schema:
@@ -253,10 +269,10 @@ def _has_local_time(kind: pa.DataType) -> bool:
 def _with_instants(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return a type with instants where it has another unit than the same type, asked for again."""
     types = pa.types
-    if types.is_timestamp(kind):
-        return kind if kind == other else pa.timestamp(_UNIT, kind.tz or "UTC")
-    if not types.is_nested(kind):
+    if kind == other:
         return kind
+    if types.is_timestamp(kind):
+        return pa.timestamp(_UNIT, kind.tz or "UTC")
     if types.is_map(kind):
         key, item = (
             one.with_type(_with_instants(one.type, another.type))

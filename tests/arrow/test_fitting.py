@@ -147,4 +147,5 @@ def test_what_wraps_values_is_no_other_meaning():
 def test_values_that_python_does_not_have_are_shown() -> None:
     days = pa.array([2**31 - 2], pa.int32()).cast(pa.date32())
     assert shown_value(days[0]) == "<value out of range: 2147483646>"
-    assert shown_value(pa.array([days])[0]) == "a list<item: date32[day]> that Python does not have"
+    lists = pa.ListArray.from_arrays([0, 1], days)
+    assert shown_value(lists[0]) == "a list<item: date32[day]> that Python does not have"

@@ -108,6 +108,18 @@ def test_int96_inside_of_other_types(tmp_path: Path) -> None:
     assert stored(path, tmp_path / "s", "id").to_pylist() == table.to_pylist()
 
 
+def test_int96_beside_columns_whose_batches_end_elsewhere(tmp_path: Path) -> None:
+    when = [dt.datetime(2020, 1, 1, hour) for hour in range(12)]
+    lists = pa.array([[hour] * hour for hour in range(12)], pa.list_view(pa.int32()))
+    table = pa.table({"id": range(12), "t": when, "l": lists, "text": list("abababababab")})
+    path = tmp_path / "f.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True, row_group_size=5)
+    found = stored(path, tmp_path / "s", "id")
+    assert found.schema.field("l").type == lists.type
+    assert found["t"].to_pylist() == [one.replace(tzinfo=UTC) for one in when]
+    assert found["l"].to_pylist() == lists.to_pylist()
+
+
 def test_int96_with_nanoseconds_is_refused_by_row(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     micros = rng.integers(-(1 << 60), 1 << 60, 200_000) // 1000 * 1000

@@ -13,7 +13,6 @@ Source: parquet-format, LogicalTypes.md (TIMESTAMP); Spark, ParquetRowConverter,
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -36,11 +35,10 @@ _VERSION, _OLD_TIMES, _OLD_INT96 = (
     b"org.apache.spark.legacyINT96",
 )
 _TODAYS_TIMES, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
-# The first day, and the first time, that both calendars have in common.
-_COMMON = {
-    "date": pa.scalar(dt.date(1582, 10, 15)),
-    "timestamp": pa.scalar(dt.datetime(1900, 1, 1)),
-}
+# The first day, 1582-10-15, and the first second, of 1900, that both calendars have in common, as
+# they are counted since 1970; and in a second how many there are of a unit.
+_COMMON_DAY, _COMMON_SECOND = -141_427, -2_208_988_800
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ParquetRows:
@@ -305,10 +303,10 @@ def _has_time(kind: pa.DataType) -> bool:
 def _first_before(times: pa.Array) -> int | None:
     """Return the place of the first day or time that the old calendar has at another one."""
     if pa.types.is_date(times.type):
-        common = _COMMON["date"].cast(times.type)
+        common, numbers = _COMMON_DAY, times.cast(pa.date32()).cast(pa.int32())
     else:
-        common = _COMMON["timestamp"].cast(pa.timestamp(times.type.unit)).cast(times.type)
-    found = pc.index(pc.less(times, common), True).as_py()
+        common, numbers = _COMMON_SECOND * _UNITS[times.type.unit], times.cast(pa.int64())
+    found = pc.index(pc.less(numbers, common), True).as_py()
     return None if found < 0 else int(found)
 
 

@@ -30,8 +30,8 @@ keys              | arrow                                          | numpy pyarr
 compacted         | arrow                                          | pyarrow
 sst               | arrow compacted storage               | crc32c isal lzallright pyarrow zstandard
 rows              | sst                                            | numpy pyarrow
-parquet           | arrow                                          | isal pyarrow
-orc               | parquet                                        | pyarrow zstandard
+parquet           | arrow                                          | isal numpy pyarrow
+orc               | parquet                                        | numpy pyarrow zstandard
 hostcache         | sst                                            | pyarrow xxhash
 source            | orc storage                                    | pyarrow xxhash
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash

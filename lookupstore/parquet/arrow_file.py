@@ -75,7 +75,7 @@ class ParquetRows:
 
         Groups of no columns are left out, of which a file has nothing.
         """
-        found = _with_values(self._parquet.schema_arrow)
+        found = self._stored
         if not any(_has_local_time(field.type) for field in found):
             return found
         # The unit is asked for of INT96 alone: what differs in another one is that.
@@ -88,6 +88,11 @@ class ParquetRows:
             found.metadata,
         )
 
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        """Return the columns, in the types that Arrow gives."""
+        return _with_values(self._parquet.schema_arrow)
+
     def batches(
         self, names: Sequence[str], groups: Iterable[Sequence[int]], rows: int
     ) -> Iterator[pa.RecordBatch]:
@@ -99,13 +104,13 @@ class ParquetRows:
             rows: of a batch, at most.
 
         Raises:
-            FormatError: a timestamp of 96 bits has nanoseconds that are not whole microseconds.
+            FormatError: a timestamp of 96 bits has nanoseconds that are not whole microseconds; or
+                a day or time is of the old calendar.
         """
         parts = [list(part) for part in groups]
         found = self._iterate(self._parquet, names, parts, rows)
-        stored = _with_values(self._parquet.schema_arrow)
         changed = [
-            name for name in names if self.schema.field(name).type != stored.field(name).type
+            name for name in names if self.schema.field(name).type != self._stored.field(name).type
         ]
         if changed:
             exact = self._opened("ns", self.metadata)
@@ -187,7 +192,9 @@ class ParquetRows:
             with np.errstate(over="ignore"):
                 lost = microseconds * np.int64(1000) != nanoseconds
             if lost.any():
-                where = f"row {row + int(lost.argmax()) + 1}" if len(found) == len(column) else "a"
+                where = (
+                    f"row {row + int(lost.argmax()) + 1}" if len(found) == len(column) else "a row"
+                )
                 raise FormatError(
                     f"{self._path}: {where} of the column {name!r} has a timestamp of 96 bits with "
                     "nanoseconds, of which Spark's microseconds lose digits; write the column as "

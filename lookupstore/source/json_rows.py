@@ -105,7 +105,7 @@ class JsonRows:
                 columns = [self._fitted(parts[one.name], one) for one in wanted]
                 mask = column.is_null()
                 return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)
-        return fitted(column, field, self._name, "where it goes")
+        return fitted(column, field, self._name, "where it goes", rows_before=self._rows)
 
     def _parsed(self, piece: bytes, schema: pa.Schema | None) -> pa.Table:
         try:

@@ -143,7 +143,12 @@ def check_once(names: Sequence[str], path: str) -> None:
 
 
 def fitted(
-    column: pa.Array, field: pa.Field, path: str, where: str = "in the first file"
+    column: pa.Array,
+    field: pa.Field,
+    path: str,
+    where: str = "in the first file",
+    *,
+    rows_before: int | None = None,
 ) -> pa.Array:
     """Return a column of a file in the type that it has in the whole source.
 
@@ -152,6 +157,7 @@ def fitted(
         field: as it should be.
         path: of the file, for errors.
         where: it is so, for errors.
+        rows_before: rows of the file before those of the column, for errors; None: nobody knows.
 
     Raises:
         ValueError: the types have other meanings, or a value does not fit.
@@ -162,7 +168,8 @@ def fitted(
     except TypeError:
         raise ValueError(f"{wrong}{field.type}; give files whose types agree") from None
     except UnfitValueError as error:
-        raise ValueError(f"{wrong}{field.type}: {error}") from None
+        row = "" if rows_before is None else f" of row {rows_before + error.row + 1}"
+        raise ValueError(f"{wrong}{field.type}: {error}{row}") from None
 
 
 def _parquet_batches(

@@ -586,6 +586,7 @@ def _read_file(
     """
     names = [name for name in schema.names if name not in constants]
     shown, page_bytes = address.shown, address.page_bytes
+    rows = 0
     with ExitStack() as stack:
         with _reading(address, file_format):
             file = stack.enter_context(address.open())
@@ -602,9 +603,11 @@ def _read_file(
                     value = pa.scalar(constants[field.name], field.type)
                     columns.append(pa.repeat(value, batch.num_rows))
                 elif field.name in batch.schema.names:
-                    columns.append(fitted(batch.column(field.name), field, shown))
+                    column = batch.column(field.name)
+                    columns.append(fitted(column, field, shown, rows_before=rows))
                 else:
                     raise ValueError(
                         f"source: {shown} lacks the column {field.name!r}, which the first file has"
                     )
+            rows += batch.num_rows
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

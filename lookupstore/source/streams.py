@@ -149,8 +149,8 @@ def _of_ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
                 check_there(batch.schema.names, wanted, name)
                 batch = batch.select(wanted.names)
                 _check_batch(batch, name, row)
+                yield _as_known(batch, wanted, name, row)
                 row += batch.num_rows
-                yield _as_known(batch, wanted, name)
         except MemoryError:  # sizes in a damaged file are any number
             raise pa.ArrowInvalid("a batch that takes more memory than there is") from None
 
@@ -167,9 +167,9 @@ def _check_batch(batch: pa.RecordBatch, name: str, row: int) -> None:
         raise
 
 
-def _as_known(batch: pa.RecordBatch, known: pa.Schema, name: str) -> pa.RecordBatch:
-    """Return a batch with columns as they are known."""
-    columns = [fitted(batch.column(field.name), field, name) for field in known]
+def _as_known(batch: pa.RecordBatch, known: pa.Schema, name: str, rows: int) -> pa.RecordBatch:
+    """Return a batch, behind so many rows, with columns as they are known."""
+    columns = [fitted(batch.column(field.name), field, name, rows_before=rows) for field in known]
     return pa.RecordBatch.from_arrays(columns, schema=known)
 
 

@@ -312,6 +312,18 @@ def test_a_later_file_of_another_type(tmp_path, first, later, value, stored):
         assert store.get("a") == {"v": None}
 
 
+def test_a_value_of_a_later_file_is_named_with_its_row(tmp_path):
+    pq.write_table(
+        pa.table({"id": [-1], "v": pa.array([1.0], pa.float32())}), tmp_path / "a.parquet"
+    )
+    values = np.zeros(200_000)
+    values[150_000] = 0.1
+    later = pa.table({"id": range(len(values)), "v": values})
+    pq.write_table(later, tmp_path / "b.parquet", row_group_size=70_000)
+    with pytest.raises(ValueError, match=r"b\.parquet: .* cannot hold 0\.1 of row 150001$"):
+        build([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "s", key="id")
+
+
 def test_columns_are_chosen_and_ordered(tmp_path):
     with build(TABLE, tmp_path / "s", key=["id"], columns=["price", "id", "name"]) as store:
         assert store.schema.names == ["id", "price", "name"]

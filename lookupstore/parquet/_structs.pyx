@@ -129,6 +129,9 @@ cdef class _Reader:
         cdef double number
         if depth == MOST_DEPTH:
             raise ValueError(f"structs and lists nested more than {MOST_DEPTH} deep")
+        if is_of_no_footer(kind):  # an element of a list of these
+            self.check(ls_footer_skip(&self.cursor, self.end, kind, depth, MOST_DEPTH))
+            return None
         if kind == LS_COMPACT_STRUCT:
             return self.struct(depth)
         if kind == LS_COMPACT_BINARY:

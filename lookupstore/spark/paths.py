@@ -24,7 +24,6 @@ from lookupstore.source.table_folders import (
     table_error,
     tables_among,
 )
-from lookupstore.storage.file_address import is_local
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
@@ -42,17 +41,18 @@ class Reading:
         files: as they were found, by path that was given; None: only Spark can tell.
         base: URI of the folder below which the names of folders are columns; None: no such name.
         table: whether the paths are the folder of one Hudi table.
+        on_this_host: whether all paths are local.
     """
 
     files: tuple[FoundFiles, ...] | None = None
     base: str | None = None
     table: bool = False
+    on_this_host: bool = False
 
     @property
     def local(self) -> Sequence[FoundFiles]:
         """Return the files if all of them are on this host; else nothing."""
-        files = self.files or ()
-        return files if all(is_local(one.filesystem) for one in files) else ()
+        return (self.files or ()) if self.on_this_host else ()
 
     @property
     def file_format(self) -> str | None:
@@ -67,8 +67,9 @@ class Reading:
         if self.base is not None:
             # Of a glob, Spark begins to look for columns where the glob ends.
             options["basePath"] = self.base
-        elif self.files is not None:
-            # Spark reads what is in folders below only if these have columns.
+        elif any(one.base is not None for one in self.files or ()):
+            # Spark reads what is in folders below only if these have columns. A file that is listed
+            # twice it would read once then.
             options["recursiveFileLookup"] = "true"
         return options
 
@@ -121,7 +122,8 @@ def plan_reading(paths: Sequence[str]) -> Reading:
             "df_or_path: Spark reads columns of folders below one folder at a time; give one path, "
             "or a DataFrame"
         )
-    return Reading(tuple(found), next(iter(bases), None))
+    here = all("://" not in path or path.startswith("file:") for path in paths)
+    return Reading(tuple(found), next(iter(bases), None), on_this_host=here)
 
 
 def _check_readable(found: Sequence[FoundFiles]) -> None:

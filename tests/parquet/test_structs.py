@@ -332,6 +332,11 @@ def test_what_no_version_of_parquet_has_is_passed_over(value: bytes) -> None:
             read_struct((b"\x15\x02" + value)[:short], "f", 0)
 
 
+def test_lists_of_what_parquet_does_not_have() -> None:
+    sets = b"\x19\x2a\x25\x02\x04\x00\x15\x02\x00"  # two sets, of two numbers and of none
+    assert read_struct(sets, "f", 0) == {1: (LIST, (10, [None, None])), 2: (I32, 1)}
+
+
 def test_a_list_of_booleans_by_either_type() -> None:
     for kind in (b"\x21", b"\x22"):
         struct = read_struct(b"\x19" + kind + b"\x01\x02\x00", "f", 0)

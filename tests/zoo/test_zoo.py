@@ -217,10 +217,10 @@ def test_aborts_and_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "Examination", crash)
     names = ["abort", "fine", "hang", "fine"]
     found = [Specimen(name, name, finding.CSV) for name in names]
-    outcomes = workers.examine_all(found, 1, 0.3, lambda _: None)
+    outcomes = workers.examine_all(found, 1, 3, lambda _: None)
     assert [one["verdict"] for one in outcomes] == ["crash", "same", "crash", "same"]
     assert outcomes[0]["says"] == "build: the process ended with SIGABRT"
-    assert outcomes[2]["says"] == "build: 0.3 s and no end"
+    assert outcomes[2]["says"] == "build: 3 s and no end"
 
 
 def start_by_fork(worker: Any) -> None:

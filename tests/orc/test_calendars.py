@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyarrow import orc
 from support.orc_files import DATA, DIRECT, LIST, LONG, STRUCT, Kind, OrcFile, Stripe, varint

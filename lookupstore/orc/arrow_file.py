@@ -64,7 +64,7 @@ def orc_batches(
     else:
         batches = _stripes(reader, footer, wanted)
     batches = _in_range(_as_written(batches, footer, zones), file, footer, wanted, path)
-    return _of_today(batches, footer, path), footer.rows
+    return _of_today(batches, footer, names, path), footer.rows
 
 
 def _check_not_encrypted(footer: Footer, names: Sequence[str], path: str) -> None:
@@ -168,9 +168,9 @@ def _in_range(
 
 
 def _of_today(
-    batches: Iterator[pa.RecordBatch], footer: Footer, path: str
+    batches: Iterator[pa.RecordBatch], footer: Footer, names: Sequence[str], path: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches whose days are the same in the calendar of the file and in today's.
+    """Yield batches with the days of some columns, the same in the file's calendar and in today's.
 
     Raises:
         FormatError: one is not.
@@ -179,7 +179,8 @@ def _of_today(
     for batch in batches:
         if footer.has_old_days:
             columns = zip(batch.schema.names, batch.columns, strict=True)
-            check_common(columns, row, path, "Java", times=False)
+            asked = (one for one in columns if one[0] in names)
+            check_common(asked, row, path, "Java", times=False)
         row += batch.num_rows
         yield batch
 

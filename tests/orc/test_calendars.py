@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import orc
 from support.orc_files import DATA, DIRECT, LIST, LONG, STRUCT, Kind, OrcFile, Stripe, varint
@@ -12,6 +13,7 @@ from support.orc_files import DATA, DIRECT, LIST, LONG, STRUCT, Kind, OrcFile, S
 import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.errors import FormatError
+from lookupstore.source.reading import read_file
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sources" / "old-days-of-spark.orc"
 DATE, LENGTH = 15, 2
@@ -30,11 +32,11 @@ def file_of(day: dt.date, footer: dict[int, int], path: Path) -> None:
     """Write a row with a number, a day, and a list of this day."""
     days = one((day - dt.date(1970, 1, 1)).days)
     types = [
-        Kind(STRUCT, [1, 2, 3], ["id", "d", "l"]), Kind(LONG), Kind(DATE), Kind(LIST, [4]),
-        Kind(DATE),
+        Kind(STRUCT, [1, 2, 4], ["d", "l", "id"]), Kind(DATE), Kind(LIST, [3]), Kind(DATE),
+        Kind(LONG),
     ]  # fmt: skip
     streams = [
-        (DATA, 1, one(1)), (DATA, 2, days), (LENGTH, 3, one(1, signed=False)), (DATA, 4, days),
+        (DATA, 1, days), (LENGTH, 2, one(1, signed=False)), (DATA, 3, days), (DATA, 4, one(1)),
     ]  # fmt: skip
     stripe = Stripe(1, streams, [(DIRECT, 0)] * len(types))
     path.write_bytes(OrcFile(types, [stripe], footer=list(footer.items())).to_bytes())
@@ -51,6 +53,15 @@ def test_days_that_spark_writes_are_refused_by_row_and_column(tmp_path: Path) ->
             ColumnarFiles(GOLDEN, key="id", build=how).lookup([1])
     with ColumnarFiles(GOLDEN, key="id", columns=[]) as files:
         assert 1 in files
+
+
+def test_rows_are_counted_by_a_column_that_is_not_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "f.orc"
+    file_of(OLD, {}, path)
+    with pa.OSFile(str(path)) as file:
+        assert [batch.num_rows for batch in read_file(file, "orc", ["other"], str(path))] == [1]
+        with pytest.raises(FormatError, match="row 1 of the column 'd'"):
+            list(read_file(file, "orc", ["d"], str(path)))
 
 
 @pytest.mark.parametrize(

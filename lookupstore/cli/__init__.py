@@ -40,6 +40,7 @@ _COMMANDS = {
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
     "dump": ("lookupstore.cli.dump", "Print every region of a file, or of all files of a store."),
     "doctor": ("lookupstore.cli.doctor", "Tell what this machine has of what is needed."),
+    "formats": ("lookupstore.cli.formats", "List what each kind of source may lose."),
     "verify": ("lookupstore.cli.reports", "Read every byte of a store or file and check it."),
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),
     "demo": ("lookupstore.cli.demo", "Enrich 336,776 flights with three lookup joins."),

@@ -4,7 +4,11 @@ Arrow has timestamps in nanoseconds, from 1677 to 2262: later ones are refused b
 a fraction are stored apart, and the seconds are cut towards 1970 in UTC; Arrow, which has to undo
 it, looks at the writer's clock instead. Between the two the seconds are put right here.
 
-Source: ORC, TreeReaderFactory.TimestampTreeReader (Java) and ColumnReader.cc (C++).
+Java counts days before 1582-10-15 by the Julian calendar unless the footer says otherwise, and so
+does Spark of any version. Arrow makes other days of these, and they are refused.
+
+Source: ORC, TreeReaderFactory (TimestampTreeReader, DateTreeReader) in Java, ColumnReader.cc in
+C++, orc_proto.proto (CalendarKind).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from lookupstore.arrow.calendars import check_common
 from lookupstore.errors import FormatError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc.claims import claims_of, in_memory
@@ -58,7 +63,8 @@ def orc_batches(
         zones = [UTC] if len(set(zones)) > 1 else zones[:1]
     else:
         batches = _stripes(reader, footer, wanted)
-    return _in_range(_as_written(batches, footer, zones), file, footer, wanted, path), footer.rows
+    batches = _in_range(_as_written(batches, footer, zones), file, footer, wanted, path)
+    return _of_today(batches, footer, names, path), footer.rows
 
 
 def _check_not_encrypted(footer: Footer, names: Sequence[str], path: str) -> None:
@@ -159,6 +165,24 @@ def _in_range(
                         "write the file as Parquet, or give its rows as Spark reads them"
                     ) from None
         raise
+
+
+def _of_today(
+    batches: Iterator[pa.RecordBatch], footer: Footer, names: Sequence[str], path: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the days of some columns, the same in the file's calendar and in today's.
+
+    Raises:
+        FormatError: one is not.
+    """
+    row = 0
+    for batch in batches:
+        if footer.has_old_days:
+            columns = zip(batch.schema.names, batch.columns, strict=True)
+            asked = (one for one in columns if one[0] in names)
+            check_common(asked, row, path, "Java", times=False)
+        row += batch.num_rows
+        yield batch
 
 
 def _first_unread(file: pa.NativeFile, name: str) -> int | None:

@@ -35,8 +35,10 @@ MOST_PRECISION = 38
 _FOOTER_BYTES, _COMPRESSION, _BLOCK, _METADATA_BYTES = 1, 2, 3, 5
 _DEFAULT_BLOCK, _BROTLI = 256 << 10, 6
 # Fields of Footer, of its Encryption, and of the variants of columns in this.
-_STRIPES, _TYPES, _ROWS, _ENCRYPTION = 3, 4, 6, 10
+_STRIPES, _TYPES, _ROWS, _WRITER, _ENCRYPTION, _CALENDAR = 3, 4, 6, 9, 10, 11
 _VARIANTS, _ENCRYPTED_TYPE = 3, 1
+# Writers and calendars: Java has an old calendar where it does not say that it is today's.
+_JAVA, _UNKNOWN, _OLD = 0, 0, 1
 # Fields of Type.
 _KIND, _SUBTYPES, _NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
 # Fields of StripeInformation.
@@ -110,6 +112,7 @@ class Footer:
         stripes: in the order of rows.
         rows: number of them.
         encrypted: numbers of the types whose values are there for who has a key; others see masks.
+        has_old_days: whether days before 1582-10-15 are of the Julian calendar.
     """
 
     compression: Compression
@@ -117,6 +120,7 @@ class Footer:
     stripes: list[Stripe]
     rows: int
     encrypted: frozenset[int]
+    has_old_days: bool
 
     def below(self, names: Collection[bytes]) -> list[int]:
         """Return the numbers of the types of some columns, in their order."""
@@ -179,13 +183,16 @@ def read_footer(stream: Any, path: str) -> Footer:
             for one in messages(footer, _ENCRYPTION)
             for variant in messages(one, _VARIANTS)
         )
+        calendar = number(footer, _CALENDAR, bits=32)
+        by_java = number(footer, _WRITER, bits=32) == _JAVA
+        is_old = calendar == _OLD or (calendar == _UNKNOWN and by_java)
     except ValueError as error:
         raise CorruptionError(path, start, "the footer of an ORC file", error) from None
     if types[0].kind != STRUCT:
         raise FormatError(f"{path}: an ORC file whose rows are no structs, and have no columns")
     if any(one.kind > _LAST_KIND for one in types):
         raise FormatError(f"{path}: a column of a type of ORC that is not known")
-    return Footer(compression, types, stripes, rows, encrypted)
+    return Footer(compression, types, stripes, rows, encrypted, is_old)
 
 
 def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -> StripeFooter:

@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lookupstore.arrow.fitting import shown_value
+from lookupstore.arrow.calendars import check_common, days_and_times, has_time
 from lookupstore.errors import FormatError
 
 _UNIT = "us"
@@ -35,10 +34,6 @@ _VERSION, _OLD_TIMES, _OLD_INT96 = (
     b"org.apache.spark.legacyINT96",
 )
 _TODAYS_TIMES, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
-# The first day, 1582-10-15, and the first second, of 1900, that both calendars have in common, as
-# they are counted since 1970; and in a second how many there are of a unit.
-_COMMON_DAY, _COMMON_SECOND = -141_427, -2_208_988_800
-_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ParquetRows:
@@ -120,7 +115,7 @@ class ParquetRows:
 
     def _may_be_old(self, name: str, has_int96: bool) -> bool:
         """Return whether days or times of a column may be of the old calendar."""
-        if not _has_time(self.schema.field(name).type):
+        if not has_time(self.schema.field(name).type):
             return False
         said = self.metadata.metadata or {}
         version = said.get(_VERSION)
@@ -137,19 +132,8 @@ class ParquetRows:
         """
         first = 0
         for batch in batches:
-            for name in names:
-                column = batch.column(name)
-                for leaf in _times(column):
-                    row = _first_before(leaf)
-                    if row is None:
-                        continue
-                    where = f"row {first + row + 1}" if len(leaf) == len(column) else "a row"
-                    shown = shown_value(leaf[row])
-                    raise FormatError(
-                        f"{self._path}: {where} of the column {name!r} has {shown}, which an old "
-                        "Spark wrote by another calendar; choose other columns, or give the rows "
-                        "as Spark reads them"
-                    )
+            columns = ((name, batch.column(name)) for name in names)
+            check_common(columns, first, self._path, "an old Spark")
             first += batch.num_rows
             yield batch
 
@@ -182,7 +166,7 @@ class ParquetRows:
 
         Of a day beyond those of nanoseconds Arrow keeps the low 64 bits, in which it shows, too.
         """
-        for found, wanted in zip(_times(column), _times(exact), strict=True):
+        for found, wanted in zip(days_and_times(column), days_and_times(exact), strict=True):
             if not pa.types.is_timestamp(found.type):
                 continue
             microseconds, nanoseconds = (
@@ -298,36 +282,3 @@ def _with_instants(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     if types.is_fixed_size_list(kind):
         return pa.list_(fields[0], kind.list_size)
     return pa.list_(fields[0])
-
-
-def _has_time(kind: pa.DataType) -> bool:
-    """Return whether a type is, or has inside, days or timestamps."""
-    if pa.types.is_nested(kind):
-        return any(_has_time(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def _first_before(times: pa.Array) -> int | None:
-    """Return the place of the first day or time that the old calendar has at another one."""
-    if pa.types.is_date(times.type):
-        common, numbers = _COMMON_DAY, times.cast(pa.date32()).cast(pa.int32())
-    else:
-        common, numbers = _COMMON_SECOND * _UNITS[times.type.unit], times.cast(pa.int64())
-    found = pc.index(pc.less(numbers, common), True).as_py()
-    return None if found < 0 else int(found)
-
-
-def _times(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the days and timestamps inside of an array, those below nulls left out."""
-    kind = array.type
-    if pa.types.is_struct(kind):
-        for one in array.flatten():
-            yield from _times(one)
-    elif pa.types.is_map(kind):
-        there = array.filter(array.is_valid())
-        for one in (there.keys, there.items):
-            yield from _times(one)
-    elif pa.types.is_nested(kind):
-        yield from _times(array.flatten())
-    elif _has_time(kind):
-        yield array

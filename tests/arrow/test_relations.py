@@ -50,6 +50,7 @@ def test_types_that_arrow_does_not_have(tmp_path: Path, value: str, message: str
         ("sum(1)", decimal.Decimal(1)),
         ("18446744073709551615::UBIGINT", 2**64 - 1),
         ("'a'::ENUM('a', 'b')", "a"),
+        ("'{\"a\": 1}'::JSON", '{"a": 1}'),
         ("'12345678-1234-5678-1234-567812345678'::UUID", "12345678-1234-5678-1234-567812345678"),
         ("INTERVAL 13 MONTH", pa.MonthDayNano([13, 0, 0])),
         ("MAP{'a': 1}", [("a", 1)]),

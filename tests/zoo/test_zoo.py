@@ -37,6 +37,7 @@ SOURCES = {
     "encrypted.parquet": "refused",
     "far-timestamps.orc": "refused",
     "int96-of-spark.parquet": "same",
+    "old-days-of-spark.orc": "refused",
     "parquet-mr-1.2.5.parquet": "same",
     "photon-footer-extension.parquet": "same",
     "spark-encoding-minus-1.orc": "same",

@@ -1,0 +1,165 @@
+"""What each kind of source may lose on its way into a store or a lookup, and what happens instead.
+
+The command `lookupstore formats` prints the list, and `docs/sources.md` has it as a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: What happens to something that may be lost.
+EXACT, REFUSED, NOTED = "exact", "refused", "noted"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One thing that a source may lose.
+
+    Attributes:
+        source: kind of the source.
+        what: the values, rows or columns that may be lost.
+        outcome: `exact`: it is read as it is; `refused`: an error names it; `noted`: it may change,
+            and nothing in the input shows it.
+        how: the reading, or the remedy.
+    """
+
+    source: str
+    what: str
+    outcome: str
+    how: str
+
+
+_AS_SPARK = "pass the rows as Spark reads them"
+_OTHERS = "choose other columns"
+_KEYS = "decrypt it, or pass the table that pyarrow reads with the keys"
+
+LOSSES = (
+    Loss("every source", "text that is not UTF-8", REFUSED,
+         "recode it, or cast the column to binary to store the bytes"),
+    Loss("every source", "unions and run-end encoded columns", REFUSED, f"cast them, or {_OTHERS}"),
+    Loss("every source", "metadata of the schema", NOTED, "left out"),
+    # ---- files with types
+    Loss("Parquet", "INT96 timestamps", EXACT,
+         "timestamp[us, UTC], also before 1677 and after 2262"),
+    Loss("Parquet", "nanoseconds in INT96", REFUSED,
+         "write the column as TIMESTAMP(NANOS), or pass the table that pyarrow reads"),
+    Loss("Parquet", "Spark's old calendar: dates before 1582-10-15, times before 1900", REFUSED,
+         _AS_SPARK),
+    Loss("Parquet", "UUID and JSON", EXACT, "Arrow's types of these names"),
+    Loss("Parquet", "INTERVAL", EXACT, "its 12 bytes"),
+    Loss("Parquet", "groups without fields", EXACT, "left out, because they have no values"),
+    Loss("Parquet", "unknown fields of the footer", EXACT, "skipped, as the format requires"),
+    Loss("Parquet", "keys behind a Bloom filter that contradicts the footer", EXACT,
+         "found in the pages"),
+    Loss("Parquet", "encrypted files and columns", REFUSED, _KEYS),
+    Loss("Parquet", "summary files (`_metadata`)", REFUSED, "give the files that they list"),
+    Loss("Parquet", "null arrays as DuckDB writes them", REFUSED,
+         f"{_OTHERS}, or pass the DuckDB relation"),
+    Loss("ORC", "timestamps before 1677 and after 2262", REFUSED,
+         f"write Parquet, or {_AS_SPARK}"),
+    Loss("ORC", "Java's old calendar: dates before 1582-10-15", REFUSED, _AS_SPARK),
+    Loss("ORC", "Spark's TIMESTAMP_NTZ", NOTED,
+         f"int64, which counts microseconds; {_AS_SPARK} to have timestamps"),
+    Loss("ORC", "timestamps of writers in other zones", EXACT, "the time on the writer's clock"),
+    Loss("ORC", "encodings that are not known", EXACT,
+         "the default encoding, as Protobuf requires"),
+    Loss("ORC", "encrypted columns", REFUSED,
+         f"{_OTHERS}, or pass the rows that a program with the key reads"),
+    Loss("ORC", "files compressed with LZO or Brotli", REFUSED, "write them with zstd"),
+    Loss("ORC", "types that are not known", REFUSED, "pass the rows that another program reads"),
+    Loss("Parquet, ORC", "two columns of one name", REFUSED, "choose columns with `columns=`"),
+    Loss("Parquet, ORC", "files below 1 MiB with hundreds of MiB of rows", REFUSED,
+         "read the file yourself, and pass its rows"),
+    Loss("Arrow IPC", "Feather of version 1", REFUSED, "write it as version 2"),
+    # ---- text
+    Loss("CSV", "codes such as 02134, +49, 0x1f and 12E3", EXACT, "text"),
+    Loss("CSV", "integers beyond int64", EXACT, "text"),
+    Loss("CSV", "fractions with more digits than a float64", NOTED,
+         "the nearest float64; pass a table with decimals to keep all digits"),
+    Loss("CSV", "offsets of timestamps, such as +01:00", NOTED, "the instant, in UTC"),
+    Loss("CSV", "later values of another type than in the first megabyte", REFUSED,
+         "pass `pyarrow.csv.open_csv(...)` with `convert_options`"),
+    Loss("CSV", "rows with more or fewer fields than names", REFUSED,
+         "quote the separator, or pass `pyarrow.csv.read_csv(...)`"),
+    Loss("CSV", "quotes that are never closed, or closed before the end of a field", REFUSED,
+         "double quotes within quotes, or parse with `quote_char=False`"),
+    Loss("CSV", 'quotes inside a field, such as 5" pipe', EXACT, "text"),
+    Loss("CSV", "fields separated by semicolons", REFUSED,
+         "pass `pyarrow.csv.open_csv(...)` with `parse_options`"),
+    Loss("CSV", "empty lines", NOTED, "skipped, also where the file has one column"),
+    Loss("JSON lines", "integers beyond int64", EXACT,
+         "uint64 or decimal, also in lists and structs"),
+    Loss("JSON lines", "integers next to floats that no float64 is equal to", REFUSED,
+         "pass `pyarrow.json.read_json(...)` with an `explicit_schema`"),
+    Loss("JSON lines", "fractions with more digits than a float64", NOTED,
+         "the nearest float64; write the numbers as text to keep all digits"),
+    Loss("JSON lines", "times", EXACT, "text"),
+    Loss("JSON lines", "fields that no row of the first megabyte has", REFUSED,
+         "pass `pyarrow.json.read_json(...)` with an `explicit_schema`"),
+    Loss("JSON lines", "rows that are arrays, or one array of all rows", REFUSED,
+         "write an object in each line"),
+    Loss("CSV, JSON lines", "text in Latin-1 or UTF-16", REFUSED, "recode it with `iconv`"),
+    # ---- frames and relations
+    Loss("pandas", "NaN in columns of floats", NOTED,
+         "null, as pandas means it; pass NumPy arrays to keep NaN"),
+    Loss("pandas", "an index without a name", NOTED, "left out; name the index to store it"),
+    Loss("pandas", "integers beyond 64 bits", REFUSED, "make them `decimal.Decimal` or text"),
+    Loss("pandas", "objects of several types", REFUSED, "give the column one type"),
+    Loss("pandas, dict", "times of datetimes in a column that begins with a date", NOTED,
+         "the day; give the column one type"),
+    Loss("polars", "Int128, UInt128, Object", REFUSED, "cast the column, or drop it"),
+    Loss("DuckDB relation", "BIT, TIMETZ, UHUGEINT, BIGNUM, VARIANT", REFUSED,
+         "cast the column in SQL: `v::VARCHAR`"),
+    Loss("DuckDB relation", "numbers of 39 digits in HUGEINT, the time 24:00", REFUSED,
+         "cast the column in SQL: `v::VARCHAR`"),
+    Loss("DuckDB relation", "HUGEINT, UUID, JSON", EXACT, "decimal128(38, 0), text, text"),
+    Loss("DuckDB relation", "INTERVAL with more than 292 years of microseconds", NOTED,
+         "DuckDB overflows without an error; cast the column in SQL: `v::VARCHAR`"),
+    Loss("DuckDB relation", "these types after `.arrow()`", NOTED,
+         "what DuckDB made of them; pass the relation"),
+    # ---- several files
+    Loss("folders", "values of `name=value` folders such as 007", NOTED, "the number, as in Spark"),
+    Loss("folders", "columns of files with the names of folder columns", NOTED,
+         "the value of the folder, as in Spark"),
+    Loss("folders", "files next to `name=value` folders, `Day=` next to `day=`", REFUSED,
+         "give one folder or glob for the files of each"),
+    Loss("folders", "files that are neither Parquet nor ORC", REFUSED,
+         "begin their names with `_`, or give a glob"),
+    Loss("folders", "values that the type in the first file cannot hold", REFUSED,
+         "give files whose types agree"),
+    Loss("folders", "columns that a later file lacks", REFUSED,
+         "choose columns that all files have; `ColumnarFiles` returns nulls"),
+    Loss("folders", "columns that the first file lacks", NOTED,
+         "not read by `build`; `ColumnarFiles` returns them"),
+    Loss("folders", "structs with other fields than in the first file", REFUSED,
+         "give files whose types agree"),
+    # ---- tables
+    Loss("Delta", "a path to a table or into one", REFUSED, "pass `deltalake.DeltaTable(path)`"),
+    Loss("Delta", "column mapping and deletion vectors", EXACT, "read by `DeltaTable.scan()`"),
+    Loss("Delta", "the order of rows that `scan()` returns", REFUSED,
+         '`on_duplicate=("max", column)` chooses between repeated keys'),
+    Loss("Iceberg", "a path to a table or into one", REFUSED,
+         "pass a `pyiceberg` table or scan"),
+    Loss("Hudi", "a path into a table, or with others", REFUSED, "give the table's folder alone"),
+    Loss("Hudi", "log files of merge-on-read tables", REFUSED, "pass the rows of a reader of Hudi"),
+    Loss("Paimon", "a path to a table or into one", REFUSED,
+         "pass the rows that pypaimon or Spark reads"),
+    Loss("sink of a Spark stream", "a path to a sink or into one", REFUSED, _AS_SPARK),
+    # ---- Spark and stores
+    Loss("Spark", "text of a collation, as a key or a stored column", REFUSED,
+         '`F.collate(column, "UTF8_BINARY")`'),
+    Loss("Spark", "the collation of an argument of `register_lookup`", NOTED,
+         "compared as bytes; use `lookup_join`"),
+    Loss("Spark", "VARIANT, intervals of years or of the calendar", REFUSED,
+         "cast the column, or leave it out"),
+    Loss("Spark", "ORC timestamps, where the zone of the JVM is not UTC", REFUSED,
+         "start Spark with `-Duser.timezone=UTC`, or pass `spark.read.orc(...)`"),
+    Loss("Spark", "stored times finer than a microsecond", REFUSED,
+         "leave the column out, or store it in microseconds"),
+    Loss("upsert", "values that the type of the store cannot hold", REFUSED,
+         "change the value, or build the store with another type"),
+    Loss("upsert", "columns of another kind, such as text for numbers", REFUSED,
+         "cast the column to the type of the store"),
+    Loss("upsert", "columns that the store lacks", REFUSED,
+         "rename them, or choose with `columns=`"),
+)  # fmt: skip

@@ -99,8 +99,8 @@ cdef class _Reader:
             self.check(ls_compact_field(&self.cursor, self.end, &field, &kind))
             if kind == LS_COMPACT_STOP:
                 return found
-            # What no version of Parquet has is passed over. An extension may repeat what the rest says,
-            # which would be wrong in another file.
+            # What no version of Parquet has is passed over. An extension may repeat what the rest
+            # says, which would be wrong in another file.
             if field <= 0 or field == EXTENSION or is_of_no_footer(kind):
                 if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
                     self.check(

@@ -45,7 +45,7 @@ class LookupStoreError(Exception):
 
 
 class FormatError(LookupStoreError):
-    """A file or folder is not what it was opened as, or needs a codec that is missing."""
+    """A file or folder has something that is not read, or is not what it was opened as."""
 
 
 class CorruptionError(LookupStoreError):

@@ -68,6 +68,8 @@ class JsonRows:
             raise ValueError(
                 f"source: {name}: the name {error.object!r} is not UTF-8; {RECODE}"
             ) from None
+        #: Columns of which the first rows have nothing but nulls: what they are is not known.
+        self._unknown = {one.name for one in found.schema if pa.types.is_null(one.type)}
         lost = self._numbers(self._first, found)
         fields = [(one.name, _of_texts(one.type)) for one in found.schema]
         self.schema = pa.schema(
@@ -80,10 +82,11 @@ class JsonRows:
         Raises:
             ValueError: a column is missing, or a value is not UTF-8 or not of its type.
         """
+        schema = pa.schema(self._known(field, wanted) for field in self.schema)
         for piece in chain([self._first], self._pieces):
             if not piece.strip():
                 continue
-            rows = self._parsed(piece, self.schema)
+            rows = self._parsed(piece, schema)
             self._check_texts(rows)
             for name, places in self._numbers(piece, rows).items():
                 for place, numbers in places.items():
@@ -93,6 +96,12 @@ class JsonRows:
                 columns = [self._fitted(batch.column(field.name), field) for field in wanted]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
                 self._rows += batch.num_rows
+
+    def _known(self, field: pa.Field, wanted: pa.Schema) -> pa.Field:
+        """Return a column as it is parsed: one of nulls in the first rows is as it is wanted."""
+        if field.name in self._unknown and field.name in wanted.names:
+            return field.with_type(_in_json(wanted.field(field.name).type))
+        return field
 
     def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Return a column in another type: of texts what they say, of all else what it is."""
@@ -290,6 +299,19 @@ def _of_texts(kind: pa.DataType) -> pa.DataType:
         fields = (kind.field(at) for at in range(kind.num_fields))
         return pa.struct([(field.name, _of_texts(field.type)) for field in fields])
     return kind
+
+
+def _in_json(kind: pa.DataType) -> pa.DataType:
+    """Return the type that values of a type have in JSON, as Arrow finds it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _in_json(one.type)) for one in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_in_json(kind.value_type))
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.bool_() if pa.types.is_boolean(kind) else pa.string()
 
 
 def _floats(array: pa.Array) -> Iterator[pa.Array]:

@@ -105,6 +105,12 @@ class ChangeReader:
         if not self.has_images:
             return self.known
         images = [given.field(name) for name in _images_in(given.names)]
+        structs = [one for one in images if pa.types.is_struct(one.type)]
+        # In a snapshot, rows before their changes are all null: they are as those after.
+        images = [
+            structs[0].with_name(one.name) if structs and one not in structs else one
+            for one in images
+        ]
         return pa.schema([one for image in images for one in self._image_in_text(image)])
 
     def _image_in_text(self, image: pa.Field) -> list[pa.Field]:

@@ -306,6 +306,33 @@ def test_texts_in_events_of_text_files_are_read_in_the_types_of_the_store(tmp_pa
         store.upsert(pa.Table.from_pylist([event]), changes_by="debezium")
 
 
+@pytest.mark.parametrize("first", ["r", "d"])
+def test_a_snapshot_of_more_than_the_first_rows(tmp_path, first):
+    """The first megabyte says which types a JSON file has: of columns of nulls alone, none."""
+    kinds = {"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "name": pa.string()}
+    store = build(pa.schema(kinds).empty_table(), tmp_path / "s", key="id", allow_empty=True)
+
+    def row(at: int, name: str) -> dict[str, Any]:
+        return {"id": at, "at": "2026-01-02T03:04:05Z", "name": name}
+
+    if first == "r":
+        events = [{"op": "r", "before": None, "after": row(at, "x" * 100)} for at in range(9000)]
+    else:
+        events = [{"op": "d", "before": row(at, "x" * 100), "after": None} for at in range(9000)]
+    events += [
+        {"op": "u", "before": row(1, "x" * 100), "after": row(1, "new")},
+        {"op": "d", "before": row(2, "x" * 100), "after": None},
+        {"op": "c", "before": None, "after": row(9001, "last")},
+    ]
+    text = "".join(json.dumps(one) + "\n" for one in events).encode()
+    assert len(text) > 1 << 20
+    store = store.upsert(io.BytesIO(text), changes_by="debezium")
+    assert store.get(1)["name"] == "new"
+    assert store.get(2) is None
+    assert store.get(9001)["at"].year == 2026
+    assert len(store) == (9000 if first == "r" else 2)
+
+
 def test_events_of_debezium_that_are_refused(people):
     struct = pa.struct(SCHEMA)
 

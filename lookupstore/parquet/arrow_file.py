@@ -181,8 +181,9 @@ class ParquetRows:
                 )
                 raise FormatError(
                     f"{self._path}: {where} of the column {name!r} has a timestamp of 96 bits with "
-                    "nanoseconds, of which Spark's microseconds lose digits; write the column as "
-                    "TIMESTAMP(NANOS), or read it with pyarrow and give the table"
+                    "nanoseconds, of which Spark's microseconds lose digits; to keep them, write "
+                    "the column as TIMESTAMP(NANOS); to drop them, give "
+                    "pyarrow.parquet.read_table(path, coerce_int96_timestamp_unit='us')"
                 )
 
     def _opened(self, unit: str, metadata: pq.FileMetaData | None) -> pq.ParquetFile:

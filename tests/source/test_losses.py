@@ -43,7 +43,7 @@ Parquet: encrypted files and columns | source/test_foreign_files.py::test_encryp
 Parquet: null arrays as DuckDB writes them | source/test_foreign_files.py::test_what_arrow_does_not_read_is_not_damaged
 ORC: timestamps before 1677 and after 2262 | source/test_foreign_files.py::test_far_timestamps_of_orc_are_refused_by_row_and_column
 ORC: Java's old calendar: dates before 1582-10-15 | orc/test_calendars.py::test_days_that_spark_writes_are_refused_by_row_and_column
-ORC: timestamps of writers in other zones | source/test_foreign_files.py::test_seconds_of_java_near_1970_are_those_of_its_clock
+ORC: timestamps written in another time zone | source/test_foreign_files.py::test_seconds_of_java_near_1970_are_those_of_its_clock
 ORC: encodings that are not known | source/test_foreign_files.py::test_an_unknown_encoding_is_none_as_protobuf_has_it
 ORC: files compressed with LZO or Brotli | orc/test_claims.py::test_lzo_is_refused_by_name
 Parquet, ORC: two columns of one name | source/test_foreign_files.py::test_two_columns_of_one_name_that_nobody_asks_for
@@ -57,7 +57,7 @@ CSV: rows with more or fewer fields than names | source/test_csv_rows.py::test_e
 CSV: quotes that are never closed, or closed before the end of a field | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
 CSV: fields separated by semicolons | source/test_streams.py::test_what_is_refused
 JSON lines: integers beyond int64 | source/test_json_rows.py::test_integers_are_exact
-JSON lines: integers next to floats that no float64 is equal to | source/test_json_rows.py::test_random_integers_are_exact_or_refused
+JSON lines: integers that float64 cannot represent, in a column that also has floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
 JSON lines: rows that are arrays, or one array of all rows | source/test_streams.py::test_what_is_refused
 JSON lines: times | source/test_streams.py::test_times_in_json_are_texts
 CSV, JSON lines: text in Latin-1 or UTF-16 | source/test_csv_rows.py::test_text_that_is_not_read
@@ -72,9 +72,9 @@ folders: files that are neither Parquet nor ORC | source/test_folders.py::test_e
 folders: values that the type in the first file cannot hold | source/test_errors.py::test_the_file_and_column_of_another_type_are_named
 Delta: a path to a table or into one | source/test_tables_as_sources.py::test_a_delta_table_is_refused_with_its_rows
 Delta: column mapping and deletion vectors | source/test_tables_as_sources.py::test_a_delta_table_with_column_mapping_has_its_values
-Delta: the order of rows that `scan()` returns | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
+Delta: `on_duplicate="first"` or `"last"`, where `scan()` is used | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
 Iceberg: a path to a table or into one | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
-Hudi: a path into a table, or with others | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
+Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: log files of merge-on-read tables | source/test_tables_as_sources.py::test_merge_on_read_is_refused_by_name
 Paimon: a path to a table or into one | source/test_tables_as_sources.py::test_a_paimon_table_is_refused
 sink of a Spark stream: a path to a sink or into one | source/test_tables_as_sources.py::test_the_sink_of_a_stream_is_refused
@@ -269,9 +269,9 @@ TRIED: dict[str, Callable[[Path], None]] = {
     "JSON lines: fields that no row of the first megabyte has": json_fields,
     "pandas: NaN in columns of floats": nan,
     "pandas: an index without a name": index,
-    "pandas, dict: times of datetimes in a column that begins with a date": dates,
+    "pandas, dict: datetimes in a column whose first value is a date": dates,
     "DuckDB relation: INTERVAL with more than 292 years of microseconds": overflow,
-    "DuckDB relation: these types after `.arrow()`": after_arrow,
+    "DuckDB relation: the types above, after `.arrow()`": after_arrow,
     "folders: values of `name=value` folders such as 007": numbers,
     "folders: columns of files with the names of folder columns": names,
     "folders: columns that a later file lacks": lacking,

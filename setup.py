@@ -121,7 +121,7 @@ MODULES = {
     "lookupstore.parquet._claims": ["ls_page", "ls_compact"],
     "lookupstore.parquet._pages": ["ls_page", "ls_compact"],
     "lookupstore.parquet._row_groups": ["ls_footer", "ls_compact"],
-    "lookupstore.parquet._structs": ["ls_footer", "ls_compact"],
+    "lookupstore.parquet._structs": ["ls_compact"],
     "lookupstore.hudi.file_group._bloom": ["ls_hadoop_bloom"],
     "lookupstore.hudi.file_group._key_ranges": ["ls_key_ranges"],
     "lookupstore.hudi.index._key_table": ["ls_key_table", "ls_hash"],

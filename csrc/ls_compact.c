@@ -53,9 +53,10 @@ static ls_status skip_map(const uint8_t **cursor, const uint8_t *end, int depth)
 }
 
 ls_status ls_compact_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth) {
-    uint64_t value;
+    uint64_t size;
+    int64_t value;
     ls_status status;
-    if (depth == 0)
+    if (depth <= 0)
         return LS_BAD_HEADER;
     switch (type) {
     case LS_COMPACT_TRUE:
@@ -65,14 +66,14 @@ ls_status ls_compact_skip(const uint8_t **cursor, const uint8_t *end, int type, 
     case LS_COMPACT_I16:
     case LS_COMPACT_I32:
     case LS_COMPACT_I64:
-        return ls_compact_varint(cursor, end, &value);
+        return ls_compact_number(cursor, end, type, &value);
     case LS_COMPACT_DOUBLE:
         return skip_bytes(cursor, end, 8);
     case LS_COMPACT_UUID:
         return skip_bytes(cursor, end, 16);
     case LS_COMPACT_BINARY:
-        status = ls_compact_varint(cursor, end, &value);
-        return status == LS_OK ? skip_bytes(cursor, end, value) : status;
+        status = ls_compact_varint(cursor, end, &size);
+        return status == LS_OK ? skip_bytes(cursor, end, size) : status;
     case LS_COMPACT_LIST:
     case LS_COMPACT_SET:
         return skip_list(cursor, end, depth - 1);

@@ -90,6 +90,19 @@ static inline ls_status ls_compact_list(const uint8_t **cursor, const uint8_t *e
     return *count > (size_t)(end - *cursor) ? LS_TRUNCATED : LS_OK;
 }
 
+/* Reads the number of a field of a type, which has 16, 32 or 64 bits. */
+static inline ls_status ls_compact_number(const uint8_t **cursor, const uint8_t *end, int type,
+                                          int64_t *value) {
+    ls_status status = ls_compact_integer(cursor, end, value);
+    if (status != LS_OK)
+        return status;
+    if (type == LS_COMPACT_I32 && (*value < INT32_MIN || *value > INT32_MAX))
+        return LS_BAD_HEADER;
+    if (type == LS_COMPACT_I16 && (*value < INT16_MIN || *value > INT16_MAX))
+        return LS_BAD_HEADER;
+    return LS_OK;
+}
+
 /* Passes over a value, of any type that Thrift has. `depth`: how deep structs, lists and maps in it
  * may nest, itself included. A boolean here is an element of a list, which has a byte. */
 ls_status ls_compact_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);

@@ -21,6 +21,8 @@ enum {
 };
 enum { OLD_GREATEST = 1, OLD_LEAST = 2, GREATEST = 5, LEAST = 6 };
 enum { SIZES_TEXT = 1, SIZES_REPETITION = 2, SIZES_DEFINITION = 3 };
+/* Where extensions of any writer are; see _structs.pyx. */
+enum { EXTENSION = 32767 };
 /* The physical types whose values are texts, and bytes of the schema's length. */
 enum { BYTE_ARRAY = 6, FIXED_LENGTH = 7 };
 
@@ -34,104 +36,47 @@ typedef struct {
     uint64_t repetition, definition; /* how many levels */
 } column_claims;
 
-static ls_status skip_bytes(const uint8_t **cursor, const uint8_t *end, uint64_t size) {
-    if (size > (size_t)(end - *cursor))
-        return LS_TRUNCATED;
-    *cursor += size;
-    return LS_OK;
-}
-
 static ls_status read_bytes(const uint8_t **cursor, const uint8_t *end, ls_slice *bytes) {
     uint64_t size;
     ls_status status = ls_compact_varint(cursor, end, &size);
     if (status != LS_OK)
         return status;
+    if (size > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
     bytes->data = *cursor;
     bytes->size = (size_t)size;
-    return skip_bytes(cursor, end, size);
-}
-
-static ls_status read_integer(const uint8_t **cursor, const uint8_t *end, int type,
-                              int64_t *value) {
-    ls_status status = ls_compact_integer(cursor, end, value);
-    if (status != LS_OK)
-        return status;
-    if (type == LS_COMPACT_I32 && (*value < INT32_MIN || *value > INT32_MAX))
-        return LS_BAD_HEADER;
-    if (type == LS_COMPACT_I16 && (*value < INT16_MIN || *value > INT16_MAX))
-        return LS_BAD_HEADER;
+    *cursor += size;
     return LS_OK;
-}
-
-static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int depth, int most) {
-    int64_t id = 0;
-    int type;
-    for (;;) {
-        ls_status status = ls_compact_field(cursor, end, &id, &type);
-        if (status != LS_OK || type == LS_COMPACT_STOP)
-            return status;
-        /* Such a field has its value as its type. */
-        if (type == LS_COMPACT_TRUE || type == LS_COMPACT_FALSE)
-            continue;
-        status = ls_footer_skip(cursor, end, type, depth + 1, most);
-        if (status != LS_OK)
-            return status;
-    }
-}
-
-static ls_status skip_list(const uint8_t **cursor, const uint8_t *end, int depth, int most) {
-    int type;
-    uint64_t count;
-    ls_status status = ls_compact_list(cursor, end, &type, &count);
-    for (uint64_t i = 0; status == LS_OK && i < count; i++)
-        status = ls_footer_skip(cursor, end, type, depth + 1, most);
-    return status;
-}
-
-ls_status ls_footer_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth,
-                         int most) {
-    ls_slice bytes;
-    int64_t value;
-    if (depth >= most)
-        return LS_BAD_HEADER;
-    switch (type) {
-    case LS_COMPACT_TRUE: /* in a list, as the next two */
-    case LS_COMPACT_FALSE:
-    case LS_COMPACT_BYTE:
-        return skip_bytes(cursor, end, 1);
-    case LS_COMPACT_I16:
-    case LS_COMPACT_I32:
-    case LS_COMPACT_I64:
-        return read_integer(cursor, end, type, &value);
-    case LS_COMPACT_DOUBLE:
-        return skip_bytes(cursor, end, 8);
-    case LS_COMPACT_BINARY:
-        return read_bytes(cursor, end, &bytes);
-    case LS_COMPACT_LIST:
-        return skip_list(cursor, end, depth, most);
-    case LS_COMPACT_STRUCT:
-        return skip_struct(cursor, end, depth, most);
-    case LS_COMPACT_SET: /* of no field of Parquet, but of extensions */
-    case LS_COMPACT_MAP:
-    case LS_COMPACT_UUID:
-        return ls_compact_skip(cursor, end, type, most - depth);
-    default:
-        return LS_BAD_HEADER;
-    }
 }
 
 /* Moves behind the value of a field of a row group, whose depth was checked before. */
 static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type) {
     if (type == LS_COMPACT_TRUE || type == LS_COMPACT_FALSE)
         return LS_OK;
-    return ls_footer_skip(cursor, end, type, 0, MOST_DEPTH);
+    return ls_compact_skip(cursor, end, type, MOST_DEPTH);
+}
+
+/* Reads the type and the id of the next field that a version of Parquet may have: passes over those of
+ * other types, and over extensions. */
+static ls_status next_field(const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) {
+    for (;;) {
+        ls_status status = ls_compact_field(cursor, end, id, type);
+        if (status != LS_OK || *type == LS_COMPACT_STOP)
+            return status;
+        if (*id > 0 && *id != EXTENSION && *type != LS_COMPACT_SET && *type != LS_COMPACT_MAP &&
+            *type != LS_COMPACT_UUID)
+            return LS_OK;
+        status = skip(cursor, end, *type);
+        if (status != LS_OK)
+            return status;
+    }
 }
 
 /* Reads a number of exactly this type; of another one it becomes LS_NO_NUMBER. */
 static ls_status read_number(const uint8_t **cursor, const uint8_t *end, int type, int wanted,
                              int64_t *value) {
     ls_status status =
-        type == wanted ? read_integer(cursor, end, type, value) : skip(cursor, end, type);
+        type == wanted ? ls_compact_number(cursor, end, type, value) : skip(cursor, end, type);
     if (type != wanted)
         *value = LS_NO_NUMBER;
     else if (*value == LS_NO_NUMBER) /* no less impossible */
@@ -148,7 +93,7 @@ static ls_status read_path(const uint8_t **cursor, const uint8_t *end, int type,
     ls_status status = ls_compact_list(cursor, end, &items, &count);
     for (uint64_t i = 0; status == LS_OK && i < count; i++)
         status = items == LS_COMPACT_BINARY ? read_bytes(cursor, end, name)
-                                            : ls_footer_skip(cursor, end, items, 0, MOST_DEPTH);
+                                            : ls_compact_skip(cursor, end, items, MOST_DEPTH);
     return status;
 }
 
@@ -162,7 +107,7 @@ static ls_status read_statistics(const uint8_t **cursor, const uint8_t *end, int
         return skip(cursor, end, type);
     int64_t id = 0;
     for (;;) {
-        ls_status status = ls_compact_field(cursor, end, &id, &type);
+        ls_status status = next_field(cursor, end, &id, &type);
         if (status != LS_OK)
             return status;
         if (type == LS_COMPACT_STOP)
@@ -189,7 +134,7 @@ static ls_status read_levels(const uint8_t **cursor, const uint8_t *end, int typ
         return skip(cursor, end, type);
     ls_status status = ls_compact_list(cursor, end, &items, count);
     for (uint64_t i = 0; status == LS_OK && i < *count; i++)
-        status = ls_footer_skip(cursor, end, items, 0, MOST_DEPTH);
+        status = ls_compact_skip(cursor, end, items, MOST_DEPTH);
     return status;
 }
 
@@ -201,7 +146,7 @@ static ls_status read_sizes(const uint8_t **cursor, const uint8_t *end, int type
         return skip(cursor, end, type);
     int64_t id = 0;
     for (;;) {
-        ls_status status = ls_compact_field(cursor, end, &id, &type);
+        ls_status status = next_field(cursor, end, &id, &type);
         if (status != LS_OK || type == LS_COMPACT_STOP)
             return status;
         if (id == SIZES_REPETITION)
@@ -234,7 +179,7 @@ static ls_status read_column(const uint8_t **cursor, const uint8_t *end, column_
     claim_nothing(claims);
     claims->at = *cursor;
     for (;;) {
-        ls_status status = ls_compact_field(cursor, end, &id, &type);
+        ls_status status = next_field(cursor, end, &id, &type);
         if (status != LS_OK || type == LS_COMPACT_STOP)
             return status;
         switch (id) {
@@ -287,7 +232,7 @@ static ls_footer_fault read_chunk(const uint8_t **cursor, const uint8_t *end,
     ls_slice file = {NULL, 0};
     claim_nothing(claims);
     for (;;) {
-        if (ls_compact_field(cursor, end, &id, &type) != LS_OK)
+        if (next_field(cursor, end, &id, &type) != LS_OK)
             return LS_FOOTER_BYTES;
         if (type == LS_COMPACT_STOP)
             break;
@@ -397,7 +342,7 @@ ls_footer_fault ls_footer_group_read(const uint8_t *start, const uint8_t **curso
     value_counts counts = {INT64_MAX, INT64_MIN, INT64_MAX};
     *group = (ls_footer_group){.rows = LS_NO_NUMBER};
     for (;;) {
-        if (ls_compact_field(cursor, end, &id, &type) != LS_OK)
+        if (next_field(cursor, end, &id, &type) != LS_OK)
             return LS_FOOTER_BYTES;
         if (type == LS_COMPACT_STOP)
             break;

@@ -33,10 +33,6 @@ typedef enum {
     LS_FOOTER_OUTSIDE, /* a chunk is not between `from` and `to` */
 } ls_footer_fault;
 
-/* Moves behind the value of a field of this type at this depth. Structs and lists are at most
- * `most` deep. */
-ls_status ls_footer_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth, int most);
-
 /* Reads the header of a list of row groups, and moves to the first one. A value that is not a list
  * of structs is a list of none. */
 ls_status ls_footer_groups(const uint8_t **cursor, const uint8_t *end, int type, uint64_t *count);

@@ -33,12 +33,10 @@ cdef extern from "ls_compact.h":
         const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) noexcept nogil
     ls_status ls_compact_list(
         const uint8_t **cursor, const uint8_t *end, int *type, uint64_t *count) noexcept nogil
+    ls_status ls_compact_skip(
+        const uint8_t **cursor, const uint8_t *end, int type, int depth) noexcept nogil
     uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) noexcept nogil
     uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
-
-cdef extern from "ls_footer.h":
-    ls_status ls_footer_skip(
-        const uint8_t **cursor, const uint8_t *end, int type, int depth, int most) noexcept nogil
 
 cdef enum:
     # A footer nests less deep; what goes deeper is none.
@@ -104,7 +102,7 @@ cdef class _Reader:
             if field <= 0 or field == EXTENSION or is_of_no_footer(kind):
                 if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
                     self.check(
-                        ls_footer_skip(&self.cursor, self.end, kind, depth + 1, MOST_DEPTH))
+                        ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth - 1))
                 continue
             # Such a field has its value as its type; here a boolean has one type.
             if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
@@ -119,7 +117,7 @@ cdef class _Reader:
         cdef const uint8_t *begin = self.cursor
         cdef ls_status status
         with nogil:
-            status = ls_footer_skip(&self.cursor, self.end, kind, depth, MOST_DEPTH)
+            status = ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth)
         self.check(status)
         return begin - self.start
 
@@ -130,7 +128,7 @@ cdef class _Reader:
         if depth == MOST_DEPTH:
             raise ValueError(f"structs and lists nested more than {MOST_DEPTH} deep")
         if is_of_no_footer(kind):  # an element of a list of these
-            self.check(ls_footer_skip(&self.cursor, self.end, kind, depth, MOST_DEPTH))
+            self.check(ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth))
             return None
         if kind == LS_COMPACT_STRUCT:
             return self.struct(depth)

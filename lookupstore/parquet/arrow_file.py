@@ -262,7 +262,7 @@ def _with_instants(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     if kind == other:
         return kind
     if types.is_timestamp(kind):
-        return pa.timestamp(_UNIT, kind.tz or "UTC")
+        return pa.timestamp(_UNIT, "UTC")
     if types.is_map(kind):
         key, item = (
             one.with_type(_with_instants(one.type, another.type))

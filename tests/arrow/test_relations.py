@@ -91,3 +91,12 @@ def test_a_union_is_refused_by_its_column(tmp_path: Path) -> None:
         relation = con.sql("SELECT 1 AS id, union_value(n := 1) AS v")
         with pytest.raises(TypeError, match="the column 'v' is sparse_union"):
             lookupstore.build(relation, tmp_path / "s", key="id")
+
+
+@pytest.mark.parametrize("bad", [0, 1, 699, 998, 999, 5000])
+def test_the_row_of_a_number_of_39_digits(bad: int) -> None:
+    relation = duckdb.sql(
+        f"SELECT CASE WHEN i = {bad} THEN {10**38}::HUGEINT ELSE i END AS v FROM range(6000) t(i)"
+    )
+    with pytest.raises(ValueError, match=f"the column 'v' has a HUGEINT in row {bad + 1} that"):
+        list(open_source(relation).batches(["v"]))

@@ -43,21 +43,13 @@ class ParquetRows:
         file: what `pyarrow.parquet.ParquetFile` takes.
         path: of it, for errors.
         page_bytes: how much of a column to read at a time; 0: whole column chunks.
-        metadata: of the file, if it has been read; else None.
     """
 
-    def __init__(
-        self,
-        file: Any,
-        path: str,
-        *,
-        page_bytes: int = 0,
-        metadata: pq.FileMetaData | None = None,
-    ) -> None:
+    def __init__(self, file: Any, path: str, *, page_bytes: int = 0) -> None:
         self._file = file
         self._path = path
         self._page_bytes = page_bytes
-        self._parquet = self._opened(_UNIT, metadata)
+        self._parquet = self._opened(_UNIT, None)
 
     @property
     def metadata(self) -> pq.FileMetaData:

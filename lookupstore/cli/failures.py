@@ -38,7 +38,9 @@ _SPOKEN = {
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
     r"pass options=WriteOptions\(evolve=True\)": "give --evolve",
-    r"pass options=WriteOptions\(metadata='(\w+)'\)": r"give --metadata \1",
+    r"pass metadata='(\w+)', to a write in options=WriteOptions\(metadata='\w+'\)": (
+        r"give --metadata \1"
+    ),
     r"pass lock='external', to a write in options=WriteOptions\(lock='external'\)": (
         "give --lock external"
     ),

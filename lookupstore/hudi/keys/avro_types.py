@@ -1,7 +1,6 @@
 """Arrow schemas <-> the Avro schemas in which Hudi keeps the columns of a table.
 
-Every column may be null. Of Avro's types two are refused, since other readers of Hudi tables fail
-at them: `uuid`, and timestamps without a zone.
+Every column may be null. Avro's `uuid` is refused, since other readers of Hudi tables fail at it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,10 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "time-micros"): pa.time64("us"),
     ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
     ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
-_REFUSED = frozenset({"uuid", "local-timestamp-millis", "local-timestamp-micros"})
+_REFUSED = frozenset({"uuid"})
 _MAX_DIGITS = 38
 # Deeper than any table, and shallow enough for Python's stack; more types than any table has, with
 # those that names stand for; longer than any fixed value.
@@ -206,12 +207,12 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
         inside = {"name": "fixed", "namespace": f"{namespace}.{name}", "size": kind.byte_width}
         return {"type": "fixed", **inside}
     if types.is_timestamp(kind):
-        if kind.tz is None:
-            raise _no_type_error(kind, name, 'timestamp("us", "UTC")')
         if kind.unit == "ns":
-            raise _no_type_error(kind, name, 'timestamp("us", "UTC"), without nanoseconds')
+            instead = pa.timestamp("us", kind.tz and "UTC")
+            raise _no_type_error(kind, name, f"{instead}, without nanoseconds")
         unit = "micros" if kind.unit == "us" else "millis"
-        return {"type": "long", "logicalType": f"timestamp-{unit}"}
+        local = "" if kind.tz else "local-"
+        return {"type": "long", "logicalType": f"{local}timestamp-{unit}"}
     if types.is_date(kind):
         return {"type": "int", "logicalType": "date"}
     if types.is_time(kind) and kind.unit != "ns":

@@ -462,7 +462,7 @@ def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
         room = kind.bit_width - int(types.is_unsigned_integer(given))
         return bool(given.bit_width <= room)
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        return given.tz is not None  # others fail at what has no zone
+        return (given.tz is None) == (kind.tz is None)
     if types.is_decimal(kind) and types.is_decimal(given):
         return is_wider(kind, given)
     if types.is_string(kind):

@@ -34,6 +34,7 @@ from lookupstore.hudi.options import (
     REDUCE,
     check_metadata_table,
     drop_metadata_table,
+    metadata_remedy,
     read_options,
     reduce_metadata_table,
 )
@@ -168,7 +169,7 @@ class MetadataTable:
         for instant in self._compactions(self._folder.load()):
             raise FormatError(
                 f"{self._folder.path(instant)}: a compaction of the metadata table is pending; let "
-                "its writer end it, or pass options=WriteOptions(metadata='drop')"
+                f"its writer end it, or {metadata_remedy(DROP)}"
             )
 
     def add(self, time: str, stats: Iterable[WriteStat], lock: TableLock) -> None:

@@ -58,6 +58,7 @@ from lookupstore.hudi.options.rules import (
     check_query,
     check_same_layout,
     check_writable,
+    metadata_remedy,
 )
 from lookupstore.hudi.options.table_options import (
     TableOptions,
@@ -102,6 +103,7 @@ __all__ = [
     "check_writable",
     "checksum",
     "drop_metadata_table",
+    "metadata_remedy",
     "new_options",
     "parse_options",
     "read_options",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from lookupstore.errors import FormatError
 from lookupstore.hudi.options.names import (
     BASE_FORMAT,
+    DROP,
     FILES,
     LAYOUT,
     META_FOLDER,
@@ -17,7 +18,7 @@ from lookupstore.hudi.options.names import (
     VERSION,
 )
 from lookupstore.hudi.options.refused import either
-from lookupstore.hudi.options.rules import check_writable
+from lookupstore.hudi.options.rules import check_writable, metadata_remedy
 from lookupstore.hudi.options.table_options import TableOptions, layout_of
 from lookupstore.hudi.properties import parse_properties, print_properties
 from lookupstore.storage.location import Location
@@ -95,8 +96,8 @@ def check_metadata_table(location: Location, options: TableOptions) -> None:
         if pairs.get(wanted) != value:
             raise FormatError(
                 f"{shown}: {wanted} is {pairs.get(wanted)!r}, not {value!r} as in a metadata table "
-                f"of version {options.version}; to delete the metadata table, pass "
-                "options=WriteOptions(metadata='drop')"
+                f"of version {options.version}; to delete the metadata table, "
+                f"{metadata_remedy(DROP)}"
             )
 
 

@@ -15,6 +15,7 @@ from lookupstore.hudi.options.names import (
     DROP,
     DROP_COLUMNS,
     ENCODINGS,
+    EXTRACTOR,
     FILES,
     FORMAT,
     FORMATS,
@@ -40,6 +41,7 @@ from lookupstore.hudi.options.names import (
     READ_FORMAT,
     READ_OPTIMIZED,
     RECORD_KEY,
+    REDUCE,
     REFUSE,
     RULES,
     SLASHES,
@@ -69,6 +71,8 @@ _HARMLESS: Mapping[str, frozenset[str] | None] = {
     CDC: _FALSE,
     # Where definitions of indexes are; the indexes are partitions of the metadata table.
     INDEXES: None,
+    # How catalogs, since Hudi 1.2, take the values of partitions from their paths.
+    EXTRACTOR: None,
     PARTIAL: frozenset({"", "none"}),
     MERGE_LIST: frozenset({""}),
     STRATEGY: frozenset(STRATEGIES.values()),
@@ -181,24 +185,34 @@ def _check_metadata(options: TableOptions, path: str, choice: str) -> None:
     if choice == DROP or not (partitions or inflight):
         return
     shown = f"{path}: {METADATA} is {','.join((*partitions, *inflight))!r}"
-    delete = "to delete the metadata table first, pass options=WriteOptions(metadata='drop')"
+    delete = f"to delete the metadata table first, {metadata_remedy(DROP)}"
     if options.version == 6:
         raise FormatError(
             f"{shown}: readers would not see new files, and that of version 6 is not written "
             f"here; {delete}"
         )
-    if choice == REFUSE:
-        raise FormatError(
-            f"{shown}: readers would not see new files; to write these there, too, pass "
-            f"options=WriteOptions(metadata='maintain'); {delete}"
-        )
     if FILES not in partitions or FILES in inflight:
         raise FormatError(f"{shown}: files are not listed there, or not yet; {delete}")
-    if choice == MAINTAIN and (inflight or partitions != (FILES,)):
+    is_files_only = partitions == (FILES,) and not inflight
+    if choice == REFUSE and is_files_only:
         raise FormatError(
-            f"{shown}: only {FILES!r} is written here; to take the others out first, pass "
-            f"options=WriteOptions(metadata='reduce'); {delete}"
+            f"{shown}: readers would not see new files; to list these there, too, "
+            f"{metadata_remedy(MAINTAIN)}; {delete}"
         )
+    if choice in (REFUSE, MAINTAIN) and not is_files_only:
+        raise FormatError(
+            f"{shown}: readers would not see new files, and only {FILES!r} is written here; to "
+            f"remove the other partitions first, {metadata_remedy(REDUCE)}; {delete}"
+        )
+
+
+def metadata_remedy(choice: str) -> str:
+    """Return how a caller chooses what is done with a metadata table, for errors.
+
+    >>> metadata_remedy("drop")
+    "pass metadata='drop', to a write in options=WriteOptions(metadata='drop')"
+    """
+    return f"pass metadata={choice!r}, to a write in options=WriteOptions(metadata={choice!r})"
 
 
 def _check_rules(options: TableOptions, path: str) -> None:

@@ -200,14 +200,18 @@ def _batches(view: TableView, old: Sequence[Instant]) -> Iterator[list[OldInstan
     """Yield instants with what their files hold, as many as go to one file of the archive."""
     batch: list[OldInstant] = []
     nbytes = 0
+    written = view.folder.times_written(view.timeline)
     for instant in old:
-        contents = {}
+        contents, reached = {}, {}
         for state, names in _files(instant):
             for one in names:
                 with suppress(FileNotFoundError):
                     contents[state] = view.folder.read(one)
                     nbytes += len(contents[state])
-        batch.append(OldInstant(instant, contents))
+                    if one.file_name in written:
+                        # A file that was copied back with an older date is no older than its name.
+                        reached[state] = max(instant.time, written[one.file_name])
+        batch.append(OldInstant(instant, contents, reached))
         if len(batch) >= _MOST or nbytes > _MOST_BYTES:
             yield batch
             batch, nbytes = [], 0

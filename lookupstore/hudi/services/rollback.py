@@ -143,7 +143,8 @@ def withdraw(view: TableView, instant: Instant) -> Instant:
 def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
     """Roll back the instant of a request time: one of a dead writer, or the last commit.
 
-    Of an instant of another program nobody but the caller knows that it is dead.
+    Of an instant of another program nobody but the caller knows that it is dead. A rollback of it
+    that another program began, and died on, is finished.
 
     Args:
         view: of the table as it is.
@@ -152,7 +153,7 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
 
     Raises:
         ValueError: there is none, its owner is or may be alive, or it cannot be taken back.
-        CommitConflictError: somebody else rolls it back already.
+        CorruptionError: the plan of a rollback that has begun is damaged.
         LockLostError: the lock was lost; the next writer goes on.
     """
     found = [one for one in view.timeline if one.time == time and one.is_write]
@@ -166,7 +167,18 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
         raise ValueError(
             f"{view.folder.path(found[0])}: {owner.name} is, or may be, still writing it"
         )
-    return roll_back(view, found[0], lock)
+    begun = _begun_rollback(view, time)
+    if begun is None:
+        return roll_back(view, found[0], lock)
+    rollback, plan = begun
+    owner = heartbeats.owner(rollback.time)
+    if owner is not None and not heartbeats.is_dead(rollback.time, lock.now()):
+        raise ValueError(
+            f"{view.folder.path(rollback)}: {owner.name} is, or may be, still rolling it back"
+        )
+    done = end_rollback(view, rollback, plan, lock)
+    heartbeats.delete(rollback.time)
+    return done
 
 
 def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
@@ -264,14 +276,23 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
             f"{view.folder.path(instant)}: gone; another writer rolled it back, or completed it",
             instant=instant.time,
         )
+    begun = _begun_rollback(view, instant.time)
+    if begun is not None:
+        raise CommitConflictError(
+            f"{view.folder.path(instant)}: rollback {begun[0].time} of it has begun",
+            instant=instant.time,
+        )
+
+
+def _begun_rollback(view: TableView, time: str) -> tuple[Instant, RollbackPlan] | None:
+    """Return the pending rollback of an instant, with its plan; None: there is none."""
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK:
-            planned = planned_rollback(view, rollback).instant_to_rollback
-            if planned is not None and planned.commit_time == instant.time:
-                raise CommitConflictError(
-                    f"{view.folder.path(instant)}: rollback {rollback.time} of it has begun",
-                    instant=instant.time,
-                )
+            plan = planned_rollback(view, rollback)
+            target = plan.instant_to_rollback
+            if target is not None and target.commit_time == time:
+                return rollback, plan
+    return None
 
 
 def end_rollback(

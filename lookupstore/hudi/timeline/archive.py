@@ -11,7 +11,7 @@ in it happened; of what is not in it, nothing is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lookupstore.hudi.timeline.commit import CommitMetadata
@@ -24,12 +24,15 @@ class OldInstant:
     """A completed instant that is about to leave the timeline.
 
     Attributes:
-        instant: completed.
-        contents: of its files, by the state that they say.
+        instant: The instant.
+        contents: Contents of its files, by their states.
+        reached: When each state was reached, as the time of an instant; empty since version 8,
+            where the name of the completed file says it.
     """
 
     instant: Instant
     contents: Mapping[State, bytes]
+    reached: Mapping[State, str] = field(default_factory=dict)
 
 
 class Archive(Protocol):

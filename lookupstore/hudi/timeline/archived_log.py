@@ -67,6 +67,7 @@ _BASIC = ("commitTime", "actionType", "actionState")
 _COMMITS = {COMMIT: "hoodieCommitMetadata", REPLACE: "hoodieReplaceCommitMetadata"}
 _INFLIGHT_REPLACE = "HoodieInflightReplaceMetadata"
 _ROLLBACK = "hoodieRollbackMetadata"
+_REACHED = "stateTransitionTime"
 _FIELDS = {
     (CLEAN, State.COMPLETED): ("hoodieCleanMetadata", CleanMetadata),
     (CLEAN, State.INFLIGHT): ("hoodieCleanerPlan", CleanerPlan),
@@ -272,7 +273,7 @@ def _instant(record: dict[str, Any], path: str, offset: int) -> Instant:
 def _block(old: Sequence[OldInstant]) -> bytes:
     """Return a block with the files of some instants."""
     records = [
-        record_bytes(_ENTRY, _record(one.instant, state, content))
+        record_bytes(_ENTRY, _record(one.instant, state, content, one.reached.get(state)))
         for one in old
         for state, content in sorted(one.contents.items(), key=lambda pair: _STATES.index(pair[0]))
     ]
@@ -286,11 +287,13 @@ def _block(old: Sequence[OldInstant]) -> bytes:
     return _MAGIC + _I64.pack(size) + body + _I64.pack(len(_MAGIC) + size)
 
 
-def _record(instant: Instant, state: State, content: bytes) -> dict[str, Any]:
+def _record(instant: Instant, state: State, content: bytes, reached: str | None) -> dict[str, Any]:
     """Return the entry of one file of an instant."""
     record: dict[str, Any] = dict(
         zip(_BASIC, (instant.time, instant.action, state.name), strict=True)
     )
+    # An upgrade by Java takes it for the completion time, and fails on reading where there is none.
+    record[_REACHED] = reached
     if not content:
         return record
     path = instant.file_name

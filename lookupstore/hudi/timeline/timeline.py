@@ -305,6 +305,31 @@ class TimelineFolder:
         """
         return self._location.read(self._name(instant))
 
+    def times_written(self, timeline: Timeline) -> dict[str, str]:
+        """Return when each file was written, by the clock of the instants; empty since version 8.
+
+        Until version 8 nothing else says when an instant was completed.
+
+        Source: InstantFileNameParserV1 and HoodieInstant (stateTransitionTime) of Apache Hudi.
+
+        Args:
+            timeline: The timeline, which shows the zone.
+
+        Raises:
+            FormatError: if the zone is not known.
+        """
+        if self._version != 6:
+            return {}
+        # Where the zone is known as a range, its least offset says no time that has yet to come.
+        offset = self.zone(timeline).least
+        return {
+            file.name.rpartition("/")[2]: print_time(
+                datetime.fromtimestamp(file.modified, timezone.utc) + offset
+            )
+            for file in self._location.files(self._folder)
+            if file.modified is not None
+        }
+
     def request(self, action: str, content: bytes = b"") -> Instant:
         """Request a new instant, whose time is greater than every other.
 

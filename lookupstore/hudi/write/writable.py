@@ -11,6 +11,7 @@ from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.write.abandoned import check_none_abandoned
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.shown_rules import check_partitions, check_shown_rules
 from lookupstore.storage.location import Location
@@ -33,7 +34,8 @@ def writable_view(
 
     Raises:
         FormatError: it cannot be written to; the error names what says so.
-        CommitConflictError: another program restores it to a savepoint.
+        CommitConflictError: another program restores it to a savepoint, or began a write and keeps
+            no heartbeat for it.
     """
     # A table of another kind is not even locked.
     _check_writable(location, read_options(location), options)
@@ -43,6 +45,7 @@ def writable_view(
         check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
+        check_none_abandoned(view)
         return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
@@ -51,6 +54,7 @@ def writable_view(
         check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
+        check_none_abandoned(view)
         view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
         delete_unfinished(view)

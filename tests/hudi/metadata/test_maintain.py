@@ -203,8 +203,18 @@ def test_what_is_chosen_is_done(real_table: Real) -> None:
     table = HudiTable.open(path)
     row = renamed(table.scan(), "new")
     folder = path / ".hoodie" / "metadata"
-    with pytest.raises(FormatError, match=r"metadata='maintain'\); to delete the metadata table"):
-        table.upsert(row)
+    # It has an index of records, which is not written here: no remedy but those that work.
+    for act in (
+        lambda: table.upsert(row),
+        lambda: table.clean(retain_commits=1),
+        lambda: table.rollback(),
+        lambda: table.savepoint(),
+        lambda: table.archive(),
+        lambda: table.collect_statistics(["txn_id"]),
+    ):
+        with pytest.raises(FormatError, match=r"pass metadata='reduce', .*metadata='drop'") as said:
+            act()
+        assert "maintain" not in str(said.value)
     with pytest.raises(FormatError, match=r"only 'files' is written here.*metadata='reduce'"):
         table.upsert(row, options=MAINTAIN)
     with pytest.raises(FormatError, match="metadata='reduce'"):
@@ -214,8 +224,6 @@ def test_what_is_chosen_is_done(real_table: Real) -> None:
     with pytest.raises(ValueError, match="metadata is 'keep'"):
         table.rollback(metadata="keep")
     assert (folder / "record_index").is_dir()
-    with pytest.raises(FormatError, match="metadata='maintain'"):
-        table.savepoint()
     table.upsert(row, options=REDUCE, dry_run=True)
     assert (folder / "record_index").is_dir()
     table.upsert(row, options=REDUCE)

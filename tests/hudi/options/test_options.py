@@ -238,7 +238,11 @@ def test_arguments_of_a_new_table(
 @pytest.mark.parametrize(
     ("field", "error", "message"),
     [
-        (pa.field("x", pa.timestamp("us")), TypeError, r"the column 'x' is timestamp\[us\]; give"),
+        (
+            pa.field("x", pa.timestamp("ns")),
+            TypeError,
+            r"give timestamp\[us\], without nanoseconds",
+        ),
         (pa.field("x", pa.timestamp("ns", "UTC")), TypeError, "nanoseconds"),
         (pa.field("x", pa.uint64()), TypeError, "uint64"),
         (pa.field("x", pa.duration("s")), TypeError, "duration"),
@@ -247,7 +251,7 @@ def test_arguments_of_a_new_table(
         (pa.field("x", pa.fixed_shape_tensor(pa.int8(), [2])), TypeError, "storage type"),
         (pa.field("x", pa.decimal256(50, 2)), TypeError, "38 digits"),
         (pa.field("x", pa.map_(pa.int32(), pa.int32())), TypeError, "keys are strings"),
-        (pa.field("x", pa.struct({"y": pa.timestamp("s")})), TypeError, "the column 'y'"),
+        (pa.field("x", pa.struct({"y": pa.timestamp("ns")})), TypeError, "the column 'y'"),
         (pa.field("x-y", pa.int32()), ValueError, "name that Avro does not allow"),
         (pa.field("_hoodie_record_key", pa.string()), ValueError, "Hudi's own"),
         (pa.field("id", pa.int32()), ValueError, "given twice; rename it, or leave"),
@@ -343,6 +347,7 @@ HARMLESS = {
     "hoodie.table.partial.update.mode": "NONE",
     "hoodie.table.log.file.format": "HOODIE_LOG",
     "hoodie.table.base.file.format": "PARQUET",
+    "hoodie.table.partition_extractor_class": "org.apache.hudi.hive.MultiPartKeysValueExtractor",
     "hoodie.table.index.defs.path": ".hoodie/.index_defs/index.json",
     "hoodie.compaction.record.merger.strategy": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
     "hoodie.bootstrap.index.enable": "true",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,33 @@ def test_every_file_of_an_instant_is_in_a_log(tmp_path: Path) -> None:
         ("clean", "INFLIGHT"): {"hoodieCleanerPlan"},
         ("clean", "COMPLETED"): {"hoodieCleanMetadata"},
     }
+
+
+def test_a_log_says_when_each_state_was_reached(tmp_path: Path) -> None:
+    """Java takes the time for that of completion when it upgrades the table, and needs one."""
+    table, times = many(tmp_path, 6, 4)
+    folder = tmp_path / ".hoodie"
+    moved = datetime(2026, 3, 7, 13, 56, 57, 661000, timezone.utc).timestamp()
+    os.utime(folder / f"{times[0]}.commit.requested", (moved, moved))  # before the instant
+    later = datetime(2036, 3, 7, 13, 56, 57, 661999, timezone.utc).timestamp()
+    os.utime(folder / f"{times[0]}.commit", (later, later))
+    began = {
+        time: datetime.fromtimestamp((folder / f"{time}.inflight").stat().st_mtime, timezone.utc)
+        for time in times
+    }
+    table.archive(min_commits=1, max_commits=1)
+    (file,) = (folder / "archived").glob(".commits_.archive.1_1-0-1")
+    reached = {
+        (one["commitTime"], one["actionState"]): one["stateTransitionTime"]
+        for one in java_archive.records(file.read_bytes())
+    }
+    assert len(reached) == 9
+    assert reached[times[0], "REQUESTED"] == times[0]
+    assert reached[times[0], "COMPLETED"] == "20360307135657661"
+    for time in times[:3]:
+        moment = began[time]
+        shown = f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+        assert reached[time, "INFLIGHT"] == max(time, shown)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.hudi.in_processes import roll_back_often
 from support.hudi.kills import (
@@ -19,7 +20,7 @@ from support.hudi.kills import (
     on_disk,
     rows_of,
 )
-from support.hudi.small_tables import SmallTable, row
+from support.hudi.small_tables import SCHEMA, SmallTable, row
 from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
 from support.synced import synced_folders
@@ -252,15 +253,78 @@ def test_those_at_work_and_those_of_others_are_left_alone(tmp_path: Path) -> Non
     assert {one.time for one in table.folder.load().pending()} == {java.time, theirs}
 
 
-def test_one_instant_is_rolled_back_by_one(tmp_path: Path) -> None:
-    """Java, say, is at it already."""
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize("is_inflight", [False, True])
+def test_a_rollback_that_java_began_is_finished(
+    tmp_path: Path, version: int, is_inflight: bool
+) -> None:
+    """A writer in Java requests one, and fails: it does not go past a later commit."""
+    table = SmallTable(tmp_path / "t", version)
+    table.commit("a-0", [row(1, "one")])
+    foreign = table.begin()
+    table.write(foreign.time, "b-0", [row(2, "two")])
+    info = InstantInfo(foreign.time, "commit")
+    rollback = table.folder.request(ROLLBACK, plan_bytes(RollbackPlan(info, ())))
+    if is_inflight:
+        table.folder.start(rollback)
+    assert table.table.rollback() == []
+    (done,) = table.table.rollback(foreign.time)
+    assert (done.time, done.is_completed) == (rollback.time, True)
+    assert table.folder.load().pending() == []
+    assert leftovers(table.path) == []
+    assert rows_of(table.path) == {1: "one"}
+
+
+def test_a_rollback_at_which_somebody_works_is_left_to_it(tmp_path: Path) -> None:
     table = SmallTable(tmp_path / "t", 9)
     foreign = table.begin()
-    info = InstantInfo(foreign.time, "commit")
-    table.folder.request(ROLLBACK, plan_bytes(RollbackPlan(info, ())))
-    with pytest.raises(CommitConflictError, match="of it has begun"):
-        table.table.rollback(foreign.time)
-    assert len(table.folder.load().pending()) == 2
+    plan = plan_bytes(RollbackPlan(InstantInfo(foreign.time, "commit"), ()))
+    with Heartbeats(table.table.location).request(table.folder, ROLLBACK, plan):
+        with pytest.raises(ValueError, match="may be, still rolling it back"):
+            table.table.rollback(foreign.time)
+        assert len(table.folder.load().pending()) == 2
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_nothing_is_written_past_a_write_without_a_heartbeat(tmp_path: Path, version: int) -> None:
+    """Java's only writer of a table keeps none, and cannot roll back what others wrote past."""
+    table = SmallTable(tmp_path / "t", version)
+    table.commit("a-0", [row(1, "one")])
+    foreign = table.begin()
+    rows = pa.table({"id": [1], "value": ["two"]}, schema=SCHEMA)
+    for verb in (table.table.upsert, table.table.insert_overwrite_table, table.table.delete):
+        with pytest.raises(CommitConflictError, match=rf"rollback\('{foreign.time}'\)") as caught:
+            verb(rows)
+        assert caught.value.instant == foreign.time
+    with pytest.raises(CommitConflictError, match="keeps no heartbeat"):
+        table.table.upsert(rows, dry_run=True)
+    assert table.folder.load().pending() == [foreign]
+    beat = table.path / ".hoodie" / ".heartbeat" / foreign.time
+    beat.parent.mkdir(exist_ok=True)
+    beat.touch()  # as a writer in Java keeps one that has others beside it
+    table.table.upsert(rows)
+    beat.unlink()
+    table.table.rollback(foreign.time)
+    table.table.upsert(rows)
+    assert rows_of(table.path) == {1: "two"}
+
+
+def test_a_write_that_ends_while_heartbeats_are_listed_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeat is gone when the timeline, as it was listed, says that it is pending."""
+    table = SmallTable(tmp_path / "t", 9)
+    pending = table.begin()
+    times = Heartbeats.times
+
+    def late(self: Heartbeats) -> list[str]:
+        if pending in table.folder.load().pending():
+            table.finish(pending, [])
+        return times(self)
+
+    monkeypatch.setattr(Heartbeats, "times", late)
+    table.table.upsert(pa.table({"id": [1], "value": ["two"]}, schema=SCHEMA))
+    assert rows_of(table.path) == {1: "two"}
 
 
 def test_an_instant_of_another_at_the_same_time(

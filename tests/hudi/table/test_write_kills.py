@@ -257,6 +257,9 @@ def test_files_that_were_not_finished_are_deleted(tmp_path: Path, partition_by: 
     assert first is not None
     folder = TimelineFolder(table.location, table.options.timeline, 9)
     alive = folder.start(folder.request("commit"))
+    beat = tmp_path / "t" / ".hoodie" / ".heartbeat" / alive.time
+    beat.parent.mkdir(exist_ok=True)
+    beat.touch()
     names = [
         f".a-0_0-0-0_{time}.parquet.{'0123456789abcdef' * 2}.tmp"
         for time in (first.time, "20200101000000000", alive.time)

@@ -471,7 +471,7 @@ WAYS = [
         "upsert: a table with a metadata table",
         lambda folder: with_metadata_table(folder).upsert(ROWS),
         FormatError,
-        "pass options=WriteOptions(metadata='drop')",
+        "to a write in options=WriteOptions(metadata='drop')",
         lambda folder: with_options(folder, WriteOptions(metadata="drop")),
     ),
     Way(

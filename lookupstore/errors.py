@@ -87,6 +87,7 @@ class CommitConflictError(LookupStoreError):
         writer: the other writer, if it gave its name.
         files: files that both write, or that have keys which both insert.
         keys: some of this writer's keys in these files.
+        is_pending: whether the other writer is not done, so that a retry has to wait for it.
     """
 
     def __init__(
@@ -97,12 +98,14 @@ class CommitConflictError(LookupStoreError):
         writer: str | None = None,
         files: tuple[str, ...] = (),
         keys: tuple[str, ...] = (),
+        is_pending: bool = False,
     ) -> None:
         super().__init__(message)
         self.instant = instant
         self.writer = writer
         self.files = files
         self.keys = keys
+        self.is_pending = is_pending
 
     def __reduce__(self) -> tuple[Any, ...]:
         said = functools.partial(
@@ -111,6 +114,7 @@ class CommitConflictError(LookupStoreError):
             writer=self.writer,
             files=self.files,
             keys=self.keys,
+            is_pending=self.is_pending,
         )
         return said, self.args
 

@@ -23,6 +23,16 @@ metadata_option: Option = click.option(
 )
 
 
+retries_option: Option = click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How often to try again if another writer commits the same files first.",
+)
+
+
 def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command take what follows its write, as the argument `services`."""
 

@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.cli.hudi_options import metadata_option, services_options
+from lookupstore.cli.hudi_options import metadata_option, retries_option, services_options
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
@@ -308,6 +308,7 @@ def tag(
 @services_options
 @metadata_option
 @lock_option
+@retries_option
 @_dry_run
 @output_option("table", "json")
 def upsert(
@@ -325,6 +326,7 @@ def upsert(
     services: TableServices,
     metadata: str,
     lock: str,
+    retries: int,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -348,6 +350,7 @@ def upsert(
         update_partition_path=update_partition_path,
         metadata=metadata,
         lock=lock,
+        retries=retries,
         services=services,
     )
     table = HudiTable.open(path)
@@ -375,6 +378,7 @@ def upsert(
 @services_options
 @metadata_option
 @lock_option
+@retries_option
 @_dry_run
 @output_option("table", "json")
 def delete(
@@ -386,6 +390,7 @@ def delete(
     services: TableServices,
     metadata: str,
     lock: str,
+    retries: int,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -397,7 +402,9 @@ def delete(
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
-    options = WriteOptions(index=index, metadata=metadata, lock=lock, services=services)
+    options = WriteOptions(
+        index=index, metadata=metadata, lock=lock, retries=retries, services=services
+    )
     wanted = _wanted(table, keys, keys_file) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"

@@ -102,10 +102,12 @@ from lookupstore.hudi.write.plan import (
     UPSERT,
 )
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.retries import RETRIED, retried
 from lookupstore.hudi.write.writable import writable_view
 from lookupstore.hudi.write.write import Write
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import bytes_of
+from lookupstore.source.kept import KeptRows, is_read_once
 from lookupstore.storage.location import Location, as_location
 
 Path = str | os.PathLike[str] | Location
@@ -542,7 +544,7 @@ class HudiTable(ArrowRows):
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
         """
-        return self._written(options, dry_run, UPSERT, lambda write: write.upsert(rows))
+        return self._written_rows(options, dry_run, UPSERT, rows, Write.upsert)
 
     def insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -556,7 +558,7 @@ class HudiTable(ArrowRows):
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        return self._written(options, dry_run, INSERT, lambda write: write.insert(rows))
+        return self._written_rows(options, dry_run, INSERT, rows, Write.insert)
 
     def bulk_insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -570,7 +572,7 @@ class HudiTable(ArrowRows):
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        return self._written(options, dry_run, BULK_INSERT, lambda write: write.bulk_insert(rows))
+        return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert)
 
     def delete(
         self,
@@ -617,7 +619,7 @@ class HudiTable(ArrowRows):
                 "where=FILTER for the rows for which it is true"
             )
         if where is None:
-            return self._written(options, dry_run, DELETE, lambda write: write.delete(keys))
+            return self._written_rows(options, dry_run, DELETE, keys, Write.delete)
         delete_matching = partial(_delete_matching, where=where)
         return self._written(options, dry_run, DELETE, delete_matching)
 
@@ -625,23 +627,15 @@ class HudiTable(ArrowRows):
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
-        return self._written(
-            options,
-            dry_run,
-            INSERT_OVERWRITE,
-            lambda write: write.overwrite(rows, whole_table=False),
-        )
+        overwrite = partial(Write.overwrite, whole_table=False)
+        return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite)
 
     def insert_overwrite_table(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
-        return self._written(
-            options,
-            dry_run,
-            INSERT_OVERWRITE_TABLE,
-            lambda write: write.overwrite(rows, whole_table=True),
-        )
+        overwrite = partial(Write.overwrite, whole_table=True)
+        return self._written_rows(options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite)
 
     def delete_partition(
         self,
@@ -914,13 +908,36 @@ class HudiTable(ArrowRows):
         dry_run: bool,
         operation: str,
         work: Callable[[Write], WriteResult],
+        rows: KeptRows | None = None,
     ) -> WriteResult:
         """Write, and do what follows; `operation` is Hudi's name."""
         options = given_options(given, self._options, operation)
         with progress_bars(options.progress, late=True) as bars:
-            view = self.writable(options, dry_run=dry_run)
-            result = work(Write(view, options, dry_run=dry_run, bars=bars))
+
+            def write(attempt: int) -> WriteResult:
+                view = self.writable(options, dry_run=dry_run)
+                done = work(Write(view, options, dry_run=dry_run, bars=bars))
+                return replace(done, retries=attempt)
+
+            again = options.retries if operation in RETRIED else 0
+            result = retried(write, again, rows)
         return self.after_write(result, options)
+
+    def _written_rows(
+        self,
+        given: GivenOptions | None,
+        dry_run: bool,
+        operation: str,
+        rows: Any,
+        work: Callable[[Write, Any], WriteResult],
+    ) -> WriteResult:
+        """Write rows, which are read again if another writer was faster; see `_written`."""
+        options = given_options(given, self._options, operation)
+        if not is_read_once(rows):
+            return self._written(options, dry_run, operation, lambda write: work(write, rows))
+        folder = options.spill_folder or self._location.spill_folder()
+        with KeptRows(rows, folder, keep=operation in RETRIED and not dry_run) as kept:
+            return self._written(options, dry_run, operation, lambda write: work(write, kept), kept)
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the base file and row of their keys.

@@ -30,6 +30,7 @@ from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.folder_columns import Value
+from lookupstore.source.kept import KeptRows
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -126,6 +127,8 @@ def open_source(source: Any) -> Source:
     """
     if isinstance(source, Source):
         return source
+    if isinstance(source, KeptRows):
+        return source.opened(open_source)
     if isinstance(source, (str, os.PathLike, Location)):
         return _files_source([path_of(source)])
     if isinstance(source, pa.RecordBatch):
@@ -182,6 +185,8 @@ def in_types(source: Any, known: pa.Schema) -> Source:
     >>> in_types(io.BytesIO(b"zip,city\\n10001,New York\\n"), zips).schema.field("zip").type
     DataType(string)
     """
+    if isinstance(source, KeptRows):
+        return source.opened(lambda given: in_types(given, known))
     opened = open_source(source)
     return opened if opened.in_types is None else opened.in_types(known)
 

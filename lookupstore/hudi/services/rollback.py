@@ -255,6 +255,7 @@ def check_not_restored(view: TableView) -> None:
                 "or died doing so, and nothing can be written until that is completed: wait, or "
                 "call restore() with the same savepoint, or that of Apache Hudi",
                 instant=instant.time,
+                is_pending=True,
             )
 
 

@@ -4,7 +4,8 @@
 order of steps, wherever rows are; `rows` has those of one process. `placing` says where the rows
 of an upsert go, `plan` and `partitioner` which files there will be; `files` writes them,
 `staged_files` are those of tasks that may run twice. `transaction` begins an instant and completes
-it; `conflict` and `inserted_keys` look at what others committed meanwhile. `options` is what a
+it; `conflict` and `inserted_keys` look at what others committed meanwhile, and `retries` writes
+again. `abandoned` are writes past which nothing may be committed. `options` is what a
 caller may choose, `hoodie_options` how Java's writers call it, `result` what it is told,
 `steps` how long it took.
 """
@@ -35,6 +36,7 @@ from lookupstore.hudi.write.plan import (
     Replaced,
     WritePlan,
 )
+from lookupstore.hudi.write.retries import RETRIED, retried
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
@@ -48,6 +50,7 @@ __all__ = [
     "INSERT",
     "INSERT_OVERWRITE",
     "INSERT_OVERWRITE_TABLE",
+    "RETRIED",
     "SAMPLE",
     "UPSERT",
     "BulkInsert",
@@ -81,5 +84,6 @@ __all__ = [
     "operation_in",
     "place_rows",
     "positions_in",
+    "retried",
     "told_apart",
 ]

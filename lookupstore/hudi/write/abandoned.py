@@ -39,6 +39,7 @@ def check_none_abandoned(view: TableView) -> None:
             f"rollback({silent[0].time!r}), and write again. After a commit from here Apache Hudi "
             "could not roll it back any more, and would refuse all later writes",
             instant=silent[0].time,
+            is_pending=True,
         )
 
 

@@ -229,6 +229,7 @@ def _conflict_error(
         writer=change.writer,
         files=files,
         keys=tuple(keys),
+        is_pending=not instant.is_completed,
     )
 
 

@@ -114,6 +114,7 @@ _WRITES: Mapping[str, tuple[str, _Parse]] = {
         _one_of({name: name for name in ("none", "global_sort", "partition_sort")}),
     ),
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": ("sort_by", _columns),
+    "hoodie.write.num.retries.on.conflict.failures": ("retries", _number),
     "hoodie.metadata.enable": ("metadata", _one_of({"true": MAINTAIN, "false": REFUSE})),
 }  # fmt: skip
 # Each is for one index, and says nothing of the others.

@@ -71,6 +71,9 @@ class WriteOptions:
         lock: `external` says that the caller holds the lock which the properties of the table name,
             of ZooKeeper, say, from before the write until it returns; `table`: a table that names
             such a lock is not written. What is locked in the table itself is the same.
+        retries: Number of times a write is tried again after another one committed the same files
+            first. Rows of a reader, which can be read once, are kept meanwhile: up to 64 MiB in
+            memory, more in `spill_folder`. 0: the write is a `CommitConflictError` at once.
         services: what is done with the table when the write is committed: a clean, an archival.
         index: the index that finds keys: a name that `tag` takes, or an object.
         update_partition_path: whether a row whose key an index for all partitions finds in another
@@ -97,6 +100,7 @@ class WriteOptions:
     evolve: bool = False
     metadata: str = REFUSE
     lock: str = TABLE_LOCK
+    retries: int = 10
     services: TableServices = field(default_factory=TableServices)
     index: str | KeyIndex = "bloom"
     update_partition_path: bool = True
@@ -117,6 +121,8 @@ class WriteOptions:
             object.__setattr__(self, "sort_by", (self.sort_by,))
         if self.sort_by and self.sort_mode == "none":
             raise ValueError("sort_by names columns, but sort_mode is 'none'; give 'global_sort'")
+        if type(self.retries) is not int or self.retries < 0:
+            raise ValueError(f"retries is {self.retries!r}; give a whole number, at least 0")
         object.__setattr__(self, "memory", bytes_of(self.memory, "memory", least=MIN_MEMORY))
         check_choice(self.metadata)
 

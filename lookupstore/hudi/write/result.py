@@ -63,6 +63,8 @@ class WriteResult:
         cleans: times of the cleans that followed.
         archived: instants that were archived then.
         service_errors: why one of these failed, which is no error of the write.
+        retries: Number of times that the write was tried again, because another one had changed
+            the same files.
     """
 
     instant: Instant | None
@@ -86,6 +88,7 @@ class WriteResult:
     cleans: tuple[str, ...] = ()
     archived: int = 0
     service_errors: tuple[str, ...] = ()
+    retries: int = 0
 
     def _repr_html_(self) -> str:
         said = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import GivenOptions, given_options
+from lookupstore.hudi.write import RETRIED, GivenOptions, given_options, retried
 from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.write import Operation, upsert
 from lookupstore.spark.jobs import streaming_query
@@ -53,6 +53,12 @@ class HudiSink:
             ValueError: nobody says which query it is of.
         """
         query = self._query or _query_of(df)
+        # Another driver of the query may have committed the batch: that is looked at each time.
+        verb = self._operation.upper()
+        again = self._options.retries if verb in RETRIED else 0
+        retried(lambda _: self._write(df, batch_id, query), again)
+
+    def _write(self, df: DataFrame, batch_id: int, query: str) -> None:
         committed = committed_batch(self._table.view(), query)
         if committed is not None and committed >= batch_id:
             _log.info(
@@ -63,7 +69,8 @@ class HudiSink:
             )
             return
         said = {CHECKPOINT: json.dumps({query: str(batch_id)})}
-        options = replace(self._options, extra_metadata={**self._options.extra_metadata, **said})
+        extra = {**self._options.extra_metadata, **said}
+        options = replace(self._options, extra_metadata=extra, retries=0)
         upsert(df, self._table, operation=self._operation, options=options)
 
 

@@ -43,6 +43,7 @@ from lookupstore.hudi.write import (
     INSERT,
     INSERT_OVERWRITE,
     INSERT_OVERWRITE_TABLE,
+    RETRIED,
     SAMPLE,
     UPSERT,
     FoundRows,
@@ -57,6 +58,7 @@ from lookupstore.hudi.write import (
     WrittenFile,
     bulk_order,
     given_options,
+    retried,
 )
 from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
@@ -190,7 +192,13 @@ def upsert(
             if operation == "delete_partition":
                 paths = _partitions(df, table)
                 return table.delete_partition(paths, options=given, dry_run=dry_run)
-            result = _write_rows(df, table, operation.upper(), given, dry_run, done)
+            verb = operation.upper()
+            result = retried(
+                lambda attempt: replace(
+                    _write_rows(df, table, verb, given, dry_run, done), retries=attempt
+                ),
+                given.retries if verb in RETRIED and not dry_run else 0,
+            )
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:

@@ -211,7 +211,7 @@ def test_a_row_that_changed_meanwhile_stays(
     other = HudiTable.open(tmp_path / "t")
     meanwhile(monkeypatch, lambda: other.upsert(rows((1, "mo", 5, "/new"))))
     with pytest.raises(CommitConflictError, match="write again") as caught:
-        table.delete(where="ts = 1 and day = 'mo'")
+        table.delete(where="ts = 1 and day = 'mo'", options=WriteOptions(retries=0))
     _, upserted = other.view().timeline.writes()
     assert caught.value.instant == upserted.time
     assert ids(table) == [1, 2, 3]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CommitConflictError, LockLostError, StaleStoreError
-from lookupstore.hudi import HudiTable
+from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.locking.lock import TableLock, table_lock
 from lookupstore.hudi.locking.owner import Owner
@@ -31,6 +31,7 @@ from lookupstore.storage.lock_file import LocalLockFile
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
 LOCK = ".hoodie/lock"
+ONCE = WriteOptions(retries=0)
 
 
 def rows(ids: list[int], value: str) -> pa.Table:
@@ -123,7 +124,7 @@ def test_a_commit_whose_lock_another_takes_in_the_last_moment(
 
     before_it_ends(monkeypatch, lambda: monkeypatch.setattr(TableLock, "check", check))
     with pytest.raises(LockLostError, match="another writer has the table's lock"):
-        table.upsert(rows([1, 2], "mine"))
+        table.upsert(rows([1, 2], "mine"), options=ONCE)
     assert values(table) == {1: "first", 2: "other"}
     assert table.verify().is_ok
 
@@ -182,7 +183,7 @@ def test_a_time_that_another_action_got_meanwhile(
     monkeypatch.setattr(TimelineFolder, "free_times", free_times)
     # The same times, but not the same files: strays are told by their times.
     with pytest.raises(CommitConflictError):
-        table.upsert(rows([1], "mine"))
+        table.upsert(rows([1], "mine"), options=ONCE)
     table.upsert(rows([1], "mine"))
     assert values(table) == {1: "mine", 2: "theirs"}
     times = [one.time for one in table.timeline()]
@@ -271,7 +272,7 @@ def test_a_file_that_is_deleted_while_its_writer_stands_still(
 
     monkeypatch.setattr(LocalFolder, "new_file", new_file)
     with pytest.raises(CommitConflictError, match="was rolled back by another writer"):
-        table.upsert(rows([1, 2], "mine"))
+        table.upsert(rows([1, 2], "mine"), options=ONCE)
     assert values(table) == {1: "first", 2: "other"}
     assert table.verify().findings == ()
 

@@ -227,7 +227,7 @@ def test_two_who_insert_one_key(
         with pytest.raises(CommitConflictError, match="keys that this write inserts"):
             table.insert(
                 arrow([(key, "b", 1, "ours")]),
-                options=WriteOptions(duplicates=duplicates, sizing=NEW_FILES),
+                options=WriteOptions(duplicates=duplicates, sizing=NEW_FILES, retries=0),
             )
         if duplicates == "drop":
             table.delete_partition("b")

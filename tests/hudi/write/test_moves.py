@@ -244,7 +244,7 @@ def test_two_writers_at_once(tmp_path: Path, version: int) -> None:
                 todo.pop()()  # noqa: B023
             return new_file_id()
 
-        mine = replace(GLOBAL, new_file_id=racing)
+        mine = replace(GLOBAL, new_file_id=racing, retries=0)
         if conflict is None:
             table.upsert(arrow([given]), options=mine)
             assert {(1, "c", 6, "y"), (3, "b", 5, "other")} <= set(stored(table))

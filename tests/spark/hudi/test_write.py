@@ -335,7 +335,7 @@ def test_moves_as_in_one_process(
         check(ours)
     assert expected.rows_updated or expected.rows_inserted
     # Another writer inserts a key that is inserted here, into another partition.
-    everywhere = WriteOptions(index="global-bloom")
+    everywhere = WriteOptions(index="global-bloom", retries=0)
 
     def name_and_lose(location: Location, time: str, files: Mapping[str, bool]) -> None:
         name_staged_files(location, time, files)
@@ -581,7 +581,7 @@ def test_others_that_commit_meanwhile(
     with monkeypatch.context() as patched:
         patched.setattr(hudi_files, "name_staged_files", name_and_lose)
         with pytest.raises(CommitConflictError) as conflict:
-            upsert(spark_rows(spark, rows), path)
+            upsert(spark_rows(spark, rows), path, options=WriteOptions(retries=0))
     what = "changed file groups" if in_table else "inserted keys that this write inserts, too"
     assert what in str(conflict.value)
     assert set(conflict.value.keys) <= {str(row[0]) for row in rows}
@@ -589,7 +589,10 @@ def test_others_that_commit_meanwhile(
     assert in_table or conflict.value.keys == ("5",)
     assert values(path)[5, "a"] == (1.0, "other")
     check(path)
-    upsert(spark_rows(spark, rows), path)
+    with monkeypatch.context() as patched:
+        names = [name_and_lose, name_and_lose, name_staged_files]
+        patched.setattr(hudi_files, "name_staged_files", lambda *args: names.pop(0)(*args))
+        assert upsert(spark_rows(spark, rows), path).retries == 2
     assert values(path) == {(row[0], "a"): (2.0, "y") for row in rows} | {(99, "b"): (1.0, "other")}
     check(path)
 

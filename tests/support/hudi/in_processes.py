@@ -7,6 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from support.hudi.small_tables import SCHEMA
+
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.timeline.timeline import TimelineFolder
@@ -40,3 +43,10 @@ def request_some(path: str, count: int, now: datetime) -> list[str]:
     """Request instants, in another process, with a clock that stands."""
     folder = TimelineFolder(Location(path), "timeline", 9, clock=lambda: now)
     return [folder.request("commit").time for _ in range(count)]
+
+
+def upsert_often(path: str, ids: list[int]) -> list[int]:
+    """Upsert rows one by one, and return how often each write was tried again."""
+    table = HudiTable.open(path)
+    rows = (pa.table({"id": [number], "value": ["new"]}, schema=SCHEMA) for number in ids)
+    return [table.upsert(one).retries for one in rows]

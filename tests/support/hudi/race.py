@@ -59,11 +59,11 @@ def write_for_ever(path: str, log: str, seed: int) -> None:
             table = HudiTable.open(path)
             try:
                 if is_delete:
-                    table.delete(pa.array(keys), options=options)
+                    done = table.delete(pa.array(keys), options=options)
                 else:
                     rows = pa.table({"id": keys, "value": [token] * len(keys)}, schema=SCHEMA)
-                    table.upsert(rows, options=options)
-                note("did", token)
+                    done = table.upsert(rows, options=options)
+                note("did", token, done.retries)
             except (CommitConflictError, StaleStoreError):
                 note("did not", token)
             except CommitUnknownError:
@@ -99,14 +99,16 @@ class Outcome:
 
     tries: int
     commits: int
+    retries: int
     refused: int
     killed: int
     checks: int
 
     def __str__(self) -> str:
         return (
-            f"{self.tries} writes tried, {self.commits} committed, {self.refused} refused, "
-            f"{self.killed} writers killed, {self.checks} checks: nothing lost, nothing twice"
+            f"{self.tries} writes tried, {self.commits} committed, {self.retries} tried again, "
+            f"{self.refused} refused, {self.killed} writers killed, {self.checks} checks: "
+            "nothing lost, nothing twice"
         )
 
 
@@ -176,7 +178,8 @@ def race(
     check_history(path, folder)
     said = Counter(what[0] for what in notes(folder))
     commits = sum(one.is_write and one.is_completed for one in table.timeline())
-    return Outcome(said["tries"], commits, said["did not"], killed, checks + 1)
+    retries = sum(what[2] for what in notes(folder) if what[0] == "did")  # type: ignore[misc]
+    return Outcome(said["tries"], commits, retries, said["did not"], killed, checks + 1)
 
 
 def check_rows(path: Path) -> pa.Table:

@@ -299,7 +299,7 @@ def test_others_inserted_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(SpilledRows, "write", late)
     with pytest.raises(CommitConflictError, match=f"'{rows[300]['id']}'"):
-        table.upsert(arrow(rows), options=WriteOptions(memory=SMALL))
+        table.upsert(arrow(rows), options=WriteOptions(memory=SMALL, retries=0))
     assert table.scan(columns=["id"]).to_pylist() == [{"id": rows[300]["id"]}]
 
 

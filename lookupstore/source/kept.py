@@ -1,0 +1,176 @@
+"""Rows that can be read once, kept while they are read so that they can be read again.
+
+A write that met another one's commit reads its rows again. A reader that is at its end has none: it
+would look like an empty table.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from lookupstore.arrow.outgoing import ArrowRows
+
+if TYPE_CHECKING:
+    from lookupstore.source.source import Source
+
+#: Bytes of rows that are kept in memory; more go to a file.
+MEMORY = 64 << 20
+# Readers and iterators whose rows were taken, as long as somebody has them.
+_READ: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def is_read_once(given: Any) -> bool:
+    """Return whether rows may be gone after they were read.
+
+    >>> is_read_once(pa.table({"id": [1]})), is_read_once(pa.table({"id": [1]}).to_reader())
+    (False, True)
+    """
+    if isinstance(given, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray, ArrowRows)):
+        return False
+    for library in ("pandas", "polars"):
+        module = sys.modules.get(library)
+        if module is not None and isinstance(given, module.DataFrame):
+            return False
+    is_file = hasattr(given, "read") and hasattr(given, "readable")
+    return is_file or isinstance(given, Iterator) or hasattr(given, "__arrow_c_stream__")
+
+
+class KeptRows:
+    """Rows that can be read once, for `open_source`, which can open them again.
+
+    Args:
+        given: The rows, of which `is_read_once` is true.
+        folder: Folder for rows that do not fit into memory.
+        keep: Whether they are to be read again. If not, a second reading is an error.
+
+    Example:
+        >>> from lookupstore.source.source import open_source
+        >>> batch = pa.record_batch({"id": [1, 2]})
+        >>> with KeptRows(iter([batch]), "/tmp") as rows:
+        ...     [[len(one) for one in open_source(rows).batches(["id"])] for _ in range(2)]
+        [[2], [2]]
+    """
+
+    def __init__(self, given: Any, folder: str, *, keep: bool = True) -> None:
+        self._given = given
+        self._folder = folder
+        self._keep = keep
+        self._source: Source | None = None
+        self._columns: list[str] = []
+        self._is_whole = False
+        self._batches: list[pa.RecordBatch] = []
+        self._nbytes = 0
+        self._stack = ExitStack()
+        self._file: Any = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._batches = []
+        self._stack.close()
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether `opened` gives all rows once more."""
+        return self._keep and self._is_whole
+
+    def opened(self, open_given: Callable[[Any], Source]) -> Source:
+        """Open the rows, or open them again.
+
+        Args:
+            open_given: Opens what can be opened without this class.
+
+        Raises:
+            ValueError: if the rows were read before, and not kept.
+        """
+        if self._source is None:
+            _check_unread(self._given)
+            if not hasattr(self._given, "schema"):
+                # To know the columns of an iterator, its first item is taken.
+                _note_read(self._given)
+            self._source = open_given(self._given)
+            return replace(self._source, batches=self._read)
+        if not self.can_be_read_again:
+            raise _read_before(self._given)
+        return replace(self._source, batches=self._again)
+
+    def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        assert self._source is not None
+        _note_read(self._given)
+        self._columns = list(columns)
+        for batch in self._source.batches(columns):
+            if self._keep:
+                self._add(batch)
+            yield batch
+        if self._writer is not None:
+            self._writer.close()
+        self._is_whole = True
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._nbytes += batch.nbytes
+        if self._writer is None and self._nbytes <= MEMORY:
+            self._batches.append(batch)
+            return
+        if self._writer is None:
+            # It has no name: nothing is left of it, however this process ends.
+            file = tempfile.TemporaryFile(dir=self._folder, prefix=".lookupstore-")  # noqa: SIM115
+            self._stack.enter_context(file)
+            self._file = file
+            self._writer = self._stack.enter_context(pa.ipc.new_stream(file, batch.schema))
+            for one in self._batches:
+                self._writer.write_batch(one)
+            self._batches = []
+        self._writer.write_batch(batch)
+
+    def _again(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        missing = [name for name in columns if name not in self._columns]
+        if missing:
+            raise ValueError(
+                f"rows: the column {missing[0]!r} was not read the first time, since the table did "
+                "not have it then, and a reader can be read once; write again with new rows"
+            )
+        for batch in self._kept():
+            yield batch.select(list(columns))
+
+    def _kept(self) -> Iterator[pa.RecordBatch]:
+        if self._file is None:
+            yield from self._batches
+        else:
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
+
+
+def _check_unread(given: Any) -> None:
+    with suppress(TypeError):  # of what cannot be referred to weakly nothing is known
+        if given in _READ:
+            raise _read_before(given)
+
+
+def _note_read(given: Any) -> None:
+    if isinstance(given, Iterator):
+        with suppress(TypeError):
+            _READ.add(given)
+
+
+def _read_before(given: Any) -> ValueError:
+    return ValueError(
+        f"rows: this {type(given).__name__} was read by an earlier write, and can be read once; "
+        "give a new one, or a table: reader.read_all() before the first write"
+    )

@@ -90,7 +90,7 @@ from lookupstore.hudi.write.hoodie_options import (
     given_options,
     table_arguments,
 )
-from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.options import Missing, WriteOptions, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     CLUSTER,
@@ -515,7 +515,12 @@ class HudiTable(ArrowRows):
         return plan_row_changes(self.view(), since, until, columns, ignore).reader()
 
     def upsert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Change the rows whose keys are in the table, and insert the others.
 
@@ -526,7 +531,10 @@ class HudiTable(ArrowRows):
 
         Args:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
-                any order, those that are missing are null.
+                any order.
+            missing: what happens to columns of the table that `rows` lacks, or fields of a struct:
+                `keep`: rows of the table keep their values, and new rows get nulls; `null`: all
+                rows get nulls. Default: what `options` says, or else `ValueError`.
             options: how it is done: `WriteOptions`, or what a writer in Java would be given: values
                 by Hudi's names, `hoodie.*`.
             dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
@@ -535,17 +543,34 @@ class HudiTable(ArrowRows):
         Raises:
             FormatError: the table cannot be written to; the error names the property.
             TypeError: `rows` gives no rows, or a column is not of the table's type.
-            ValueError: a column is new or missing, a row has no key, or no ordering value.
+            ValueError: a column is new, or missing and `missing` is not given; a row has no key, or
+                no ordering value.
             CommitConflictError: another writer committed the same files or keys first: nothing
                 was changed, and the write can be retried.
             CommitUnknownError: the write may or may not be committed: look at `timeline()`.
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2], "page": ["/a", "/b"], "hits": [7, 8]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> _ = table.upsert({"id": [2, 3], "hits": [9, 1]}, missing="keep")
+        >>> for row in table.scan(columns=["id", "page", "hits"]).to_pylist():
+        ...     print(row)
+        {'id': 1, 'page': '/a', 'hits': 7}
+        {'id': 2, 'page': '/b', 'hits': 9}
+        {'id': 3, 'page': None, 'hits': 1}
         """
-        return self._written(options, dry_run, UPSERT, lambda write: write.upsert(rows))
+        return self._written(options, dry_run, UPSERT, lambda write: write.upsert(rows), missing)
 
     def insert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Insert rows, without a look at keys unless that is asked for; see `upsert`.
 
@@ -556,10 +581,15 @@ class HudiTable(ArrowRows):
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        return self._written(options, dry_run, INSERT, lambda write: write.insert(rows))
+        return self._written(options, dry_run, INSERT, lambda write: write.insert(rows), missing)
 
     def bulk_insert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
@@ -570,7 +600,9 @@ class HudiTable(ArrowRows):
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        return self._written(options, dry_run, BULK_INSERT, lambda write: write.bulk_insert(rows))
+        return self._written(
+            options, dry_run, BULK_INSERT, lambda write: write.bulk_insert(rows), missing
+        )
 
     def delete(
         self,
@@ -622,7 +654,12 @@ class HudiTable(ArrowRows):
         return self._written(options, dry_run, DELETE, delete_matching)
 
     def insert_overwrite(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
         return self._written(
@@ -630,10 +667,16 @@ class HudiTable(ArrowRows):
             dry_run,
             INSERT_OVERWRITE,
             lambda write: write.overwrite(rows, whole_table=False),
+            missing,
         )
 
     def insert_overwrite_table(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
         return self._written(
@@ -641,6 +684,7 @@ class HudiTable(ArrowRows):
             dry_run,
             INSERT_OVERWRITE_TABLE,
             lambda write: write.overwrite(rows, whole_table=True),
+            missing,
         )
 
     def delete_partition(
@@ -914,9 +958,10 @@ class HudiTable(ArrowRows):
         dry_run: bool,
         operation: str,
         work: Callable[[Write], WriteResult],
+        missing: Missing | None = None,
     ) -> WriteResult:
         """Write, and do what follows; `operation` is Hudi's name."""
-        options = given_options(given, self._options, operation)
+        options = with_missing(given_options(given, self._options, operation), missing)
         with progress_bars(options.progress, late=True) as bars:
             view = self.writable(options, dry_run=dry_run)
             result = work(Write(view, options, dry_run=dry_run, bars=bars))

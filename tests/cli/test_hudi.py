@@ -855,3 +855,20 @@ def test_no_table(tmp_path: Path, words: list[str]) -> None:
     result = run(words[0], tmp_path, *words[1:])
     assert result.exit_code == 2
     assert "not a Hudi table" in result.output
+
+
+def test_rows_that_lack_columns(table: Path) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(pa.table({"region": ["eu", "eu"], "id": [1, 9]}), new)
+    before = HudiTable.open(table).timeline()
+    for more in ((), ("--dry-run",)):
+        refused = run("upsert", table, new, *more)
+        said = "'page'; give --missing keep to keep the stored values, give --missing null to store"
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output
+    assert HudiTable.open(table).timeline() == before
+    tried = run("upsert", table, new, "--missing", "keep", "--dry-run").stdout
+    assert "columns that the rows lack (--missing keep): page\n" in tried
+    assert printed("upsert", table, new, "--missing", "keep")["columns_missing"] == ["page"]
+    assert (pages(table)[1], pages(table)[9]) == ("/a", None)
+    printed("upsert", table, new, "--missing", "null")
+    assert pages(table)[1] is None

@@ -19,7 +19,14 @@ from lookupstore.hudi.write.hoodie_options import (
     operation_in,
     told_apart,
 )
-from lookupstore.hudi.write.options import Duplicates, OnError, SortMode, new_file_id
+from lookupstore.hudi.write.options import (
+    Duplicates,
+    Missing,
+    OnError,
+    SortMode,
+    new_file_id,
+    with_missing,
+)
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, place_rows
@@ -58,6 +65,7 @@ __all__ = [
     "FoundRows",
     "GivenOptions",
     "Load",
+    "Missing",
     "OnError",
     "Outcome",
     "Packing",
@@ -82,4 +90,5 @@ __all__ = [
     "place_rows",
     "positions_in",
     "told_apart",
+    "with_missing",
 ]

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import GivenOptions, given_options
+from lookupstore.hudi.write import GivenOptions, Missing, given_options, with_missing
 from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.write import Operation, upsert
 from lookupstore.spark.jobs import streaming_query
@@ -38,12 +38,15 @@ class HudiSink:
         self,
         table: HudiTable,
         operation: Operation,
+        missing: Missing | None,
         options: GivenOptions | None,
         query: str | None,
     ) -> None:
         self._table = table
         self._operation = operation
-        self._options = given_options(options, self._table.options, operation.upper())
+        self._options = with_missing(
+            given_options(options, self._table.options, operation.upper()), missing
+        )
         self._query = query
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -71,6 +74,7 @@ def hudi_sink(
     table: Table,
     *,
     operation: Operation = "upsert",
+    missing: Missing | None = None,
     options: GivenOptions | None = None,
     query: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -80,6 +84,7 @@ def hudi_sink(
     Args:
         table: a table, or the path or URI of one.
         operation: as of `upsert`.
+        missing: as of `upsert`.
         options: as of `upsert`.
         query: identifier under which commits keep the number of the batch, and by which it is known
             again; None: the id of the query, which stays as long as its checkpoint. Over Spark
@@ -93,7 +98,7 @@ def hudi_sink(
     >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
     >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
     """
-    return HudiSink(table_of(table, storage_options), operation, options, query)
+    return HudiSink(table_of(table, storage_options), operation, missing, options, query)
 
 
 def committed_batch(view: TableView, query: str) -> int | None:

@@ -208,7 +208,7 @@ def test_columns_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     evolved = df.select("id", "small").withColumnRenamed("small", "new")
     with pytest.raises(ValueError, match="the table has no column 'new'; to add it, pass options="):
         upsert(evolved, ours)
-    upsert(evolved, ours, options=WriteOptions(evolve=True))
+    upsert(evolved, ours, options=WriteOptions(evolve=True, missing="null"))
     assert HudiTable.open(ours).scan(columns=["new"])["new"].to_pylist() == [-3, None, -3]
     check(ours)
 
@@ -717,3 +717,39 @@ def test_a_table_behind_s3(spark: SparkSession) -> None:
         assert not table.location.files(".hoodie/.temp", recursive=True)
         assert not table.location.files(".hoodie/.lookupstore", recursive=True)
         assert not table.verify().findings
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("index", ["bloom", "global-bloom"])
+@pytest.mark.parametrize("ordering", ["ts", None])
+def test_what_rows_lack_is_kept_as_in_one_process(
+    spark: SparkSession, tmp_path: Path, index: str, ordering: str | None, seed: int
+) -> None:
+    rng = random.Random(seed)
+    schema = SCHEMA.append(pa.field("at", pa.struct({"x": pa.int32(), "y": pa.string()})))
+    paths = ours, local = tmp_path / "spark", tmp_path / "local"
+    first = pa.Table.from_pylist(
+        [{"id": at, "day": rng.choice("ab"), "ts": float(rng.randrange(9)), "value": f"{at}",
+          "at": {"x": at, "y": f"{at}"}} for at in range(20)],
+        schema,
+    )  # fmt: skip
+    for path in paths:
+        arguments: dict[str, Any] = {"record_key": "id", "partition_by": "day", "name": "t"}
+        HudiTable.create(path, schema, ordering=ordering, **arguments).insert(first)
+    rows = [(at, rng.choice("abc"), float(rng.randrange(9)), (-at,)) for at in range(10, 30)]
+    df = spark.createDataFrame(rows, "id int, day string, ts double, at struct<x:int>")
+    given = pa.Table.from_pylist(
+        [dict(zip(df.columns, (*row[:3], {"x": row[3][0]}), strict=True)) for row in rows],
+        pa.schema([*list(SCHEMA)[:3], pa.field("at", pa.struct({"x": pa.int32()}))]),
+    )
+    with pytest.raises(ValueError, match="rows lack columns of the table: 'value', 'at.y'; set m"):
+        upsert(df, ours)
+    options = WriteOptions(index=index)
+    done = upsert(df, ours, missing="keep", options=options)
+    assert done.columns_missing == ("value", "at.y")
+    HudiTable.open(local).upsert(given, missing="keep", options=options)
+    found, expected = (
+        HudiTable.open(path).scan(columns=schema.names).sort_by("id").to_pylist() for path in paths
+    )
+    assert found == expected
+    assert any(row["at"]["x"] < 0 and row["value"] for row in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -149,7 +149,7 @@ class TableView:
                 removed files of that time; or commits up to it are archived, and nobody knows
                 what they had.
         """
-        self._check_reached(as_of)
+        self._check_reached("as_of", as_of, lambda one: one.time)
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self.replaced(instant)
@@ -161,18 +161,20 @@ class TableView:
             self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
         return groups
 
-    def groups_until(self, position: str | None) -> list[FileGroup]:
+    def groups_until(self, position: str | None, argument: str = "until") -> list[FileGroup]:
         """Return the file groups as of a position; None: the current ones.
 
         That is when no later commit was completed, in tables of version 6 none requested.
 
         Args:
             position: of the last instant that counts.
+            argument: that says it, for errors.
 
         Raises: as of `groups`.
         """
         if position is None:
             return self.groups(None)
+        self._check_reached(argument, position, lambda one: one.position)
         later = {one.time for one in self.timeline.writes() if one.position > position}
         before = tuple(one for one in self.timeline if one.time not in later)
         view = replace(self, timeline=Timeline(before))
@@ -182,7 +184,7 @@ class TableView:
         files = [file for file in self.files() if file.time not in later]
         self._check_listed(None)
         groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
-        self._check_not_cleaned(groups, replaced, later, "since", position)
+        self._check_not_cleaned(groups, replaced, later, argument, position)
         return groups
 
     def _check_not_cleaned(
@@ -251,20 +253,30 @@ class TableView:
                 if earliest is not None and news <= earliest.timestamp:
                     raise StaleStoreError(f"{path}: it may have removed what was read; read again")
 
-    def _check_reached(self, as_of: str | None) -> None:
-        """Check that the timeline goes back to a request time.
+    def _check_reached(
+        self, argument: str, moment: str | None, of: Callable[[Instant], str]
+    ) -> None:
+        """Check that the timeline goes back to a moment, so that the table as of it is known.
 
         What replaced rows since then is not known of what is archived, nor what cleans removed.
+
+        Args:
+            argument: that says the moment.
+            moment: a request time or a position; None: now.
+            of: gives that of an instant.
         """
-        first = first_time(self.timeline)
-        if as_of is None or first is None or as_of >= first:
+        begin = first_time(self.timeline)
+        if moment is None or begin is None:
             return
+        writes = self.timeline.writes()
+        first = min(of(one) for one in writes if one.time >= begin)
         # A savepoint keeps its commit, and its files.
-        if any(one.time == as_of for one in self.timeline.writes()) or self.archive.is_empty():
+        if moment >= first or moment in map(of, writes) or self.archive.is_empty():
             return
         raise StaleStoreError(
-            f"{self.location.uri}: as_of is {as_of}, but commits before {first} are archived, in "
-            f"{self.archive.shown}: the table as of them cannot be read; give {first} or later"
+            f"{self.location.uri}: {argument} is {moment}, but commits before {first} are "
+            f"archived, in {self.archive.shown}: the table as of them cannot be read; give "
+            f"{first} or later"
         )
 
     def _check_changes_reached(self, since: str | None) -> None:

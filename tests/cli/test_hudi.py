@@ -803,6 +803,7 @@ def test_restore(table: Path) -> None:
 def test_archive(table: Path) -> None:
     assert "nothing to do" in run("archive", table).stdout
     first, last = (one["instant"] for one in lines("timeline", table)[:2])
+    position = HudiTable.open(table).timeline()[0].position
     printed("savepoint", table, first)
     kept = run("archive", table, "--min-commits", 1, "--max-commits", 1)
     assert f"nothing to do; no more, because of the savepoint of {first}" in kept.stdout
@@ -814,6 +815,8 @@ def test_archive(table: Path) -> None:
     assert [one["instant"] for one in lines("timeline", table)] == [last]
     refused = run("files", table, "--as-of", first)
     assert (refused.exit_code, "are archived" in refused.output) == (1, True)
+    refused = run("changes", table, "--since", position)
+    assert (refused.exit_code, "are archived" in refused.output) == (1, True), refused.output
     wrong = run("archive", table, "--min-commits", 3, "--max-commits", 2)
     assert (wrong.exit_code, "--min-commits is more" in wrong.output) == (2, True)
 

@@ -875,3 +875,14 @@ def test_rows_that_lack_columns(table: Path) -> None:
     assert (pages(table)[1], pages(table)[9]) == ("/a", None)
     printed("upsert", table, new, "--missing", "null")
     assert pages(table)[1] is None
+
+
+def test_a_data_column_that_is_called_as_a_position(tmp_path: Path) -> None:
+    table, new = tmp_path / "t", tmp_path / "new.parquet"
+    rows = pa.table({"id": [1, 2], "_pos": [10, 20]})
+    HudiTable.create(table, rows, record_key="id").insert(rows)
+    pq.write_table(pa.table({"id": [2], "_pos": [21]}), new)
+    assert printed("upsert", table, new)["rows_updated"] == 1
+    assert lines("get", table, 2) == [{"id": 2, "_pos": 21}]
+    assert lines("tag", table, 2)[0]["_pos"] == 1
+    assert printed("delete", table, 1)["deleted"] == 1

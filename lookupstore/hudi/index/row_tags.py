@@ -48,15 +48,31 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
         FormatError, CorruptionError, StaleStoreError: as of `tag`.
     """
     rows = _table(given, view.options.record_key)
-    for name in PLACE_COLUMNS:
-        if name in rows.column_names:
-            raise ValueError(f"rows have a column {name!r}, which tagging adds; rename it")
+    check_place_columns("rows", rows.column_names)
     chosen = index_of(index)
     named = None if RECORD_KEY in rows.column_names else named_key(view)
     keys = keys_of(rows, view.options, named)
     partitions = partitions_of(rows, view.options, everywhere=chosen.everywhere)
     tagged = tag(view, partitions, keys, index=chosen)
     return with_places(rows, tagged), tagged.funnel
+
+
+def check_place_columns(what: str, names: Sequence[str]) -> None:
+    """Check that rows have none of the columns that a tag adds.
+
+    Args:
+        what: has the columns.
+        names: of the columns.
+
+    Raises:
+        ValueError: they have one.
+    """
+    for name in PLACE_COLUMNS:
+        if name in names:
+            raise ValueError(
+                f"{what}: a column is called {name!r}, as one that tagging adds; leave it out, or, "
+                f"if it is of the key, give {RECORD_KEY} and {PARTITION_PATH} instead"
+            )
 
 
 def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:

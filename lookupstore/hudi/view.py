@@ -22,6 +22,8 @@ from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.options import (
     COPY_ON_WRITE,
+    META_FOLDER,
+    PARTITION,
     SNAPSHOT,
     TIMEZONE,
     TableOptions,
@@ -301,7 +303,42 @@ class TableView:
         Raises:
             CorruptionError: a file is called as no base file is.
         """
+        if self.unnamed_partition is not None:
+            return list_base_files(self.location, partitioned=True, top=True)
         return list_base_files(self.location, partitioned=bool(self.options.partition_by))
+
+    @cached_property
+    def unnamed_partition(self) -> str | None:
+        """Return a partition that commits wrote to, where properties name no partition columns.
+
+        Raises:
+            CorruptionError: a commit is damaged.
+        """
+        if self.options.partition_by or self.location.folders(complete=True) == [META_FOLDER]:
+            return None
+        for instant in reversed(self.timeline.writes()):
+            for path in self.commit(instant).stats or {}:
+                if path:
+                    return path
+        return None
+
+    def check_partitions(self, remedy: str) -> None:
+        """Check that the properties name the partition columns, if there are partitions.
+
+        Args:
+            remedy: what else can be done.
+
+        Raises:
+            FormatError: they do not.
+            CorruptionError: a commit is damaged.
+        """
+        path = self.unnamed_partition
+        if path is not None:
+            raise FormatError(
+                f"{self.location.uri}: commits wrote to the partition {path!r}, but the table has "
+                f"no {PARTITION}, so that the partition of a row is not known; add the property to "
+                f"hoodie.properties, or {remedy}"
+            )
 
     def reloaded(self) -> TableView:
         """Return the table as it is now, of the same options."""

@@ -886,3 +886,17 @@ def test_a_data_column_that_is_called_as_a_position(tmp_path: Path) -> None:
     assert lines("get", table, 2) == [{"id": 2, "_pos": 21}]
     assert lines("tag", table, 2)[0]["_pos"] == 1
     assert printed("delete", table, 1)["deleted"] == 1
+
+
+def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
+    before = pages(table)
+    (file,) = (table / ".hoodie").glob("*.properties")
+    kept = [one for one in file.read_text().splitlines() if "partition.fields" not in one]
+    file.write_text("\n".join([*kept, ""]))
+    assert pages(table) == before
+    new = table.parent / "new.parquet"
+    pq.write_table(VISITS, new)
+    for more in ((), ("--dry-run",)):
+        refused = run("upsert", table, new, *more)
+        assert refused.exit_code != 0
+        assert "the table has no hoodie.table.partition.fields" in refused.output

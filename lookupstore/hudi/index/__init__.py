@@ -8,6 +8,7 @@
 from lookupstore.hudi.index.names import INDEXES, index_of
 from lookupstore.hudi.index.row_tags import (
     PLACE_COLUMNS,
+    check_known_partitions,
     check_place_columns,
     keys_of,
     named_key,
@@ -21,6 +22,7 @@ __all__ = [
     "INDEXES",
     "PLACE_COLUMNS",
     "Tagged",
+    "check_known_partitions",
     "check_place_columns",
     "index_of",
     "keys_of",

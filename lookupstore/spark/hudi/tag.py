@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lookupstore.hudi.index import (
     PLACE_COLUMNS,
+    check_known_partitions,
     check_place_columns,
     index_of,
     keys_of,
@@ -76,6 +77,7 @@ def tag_location(
     check_place_columns("df", names)
     view = view_of(table, storage_options)
     task = key_task(view, index, named_key(view), arrow_schema(df.schema))
+    check_known_partitions(view, names, index_of(index))
     empty = task.columns.empty_table()
     keys_of(empty, view.options, task.named)
     partitions_of(empty, view.options, everywhere=index_of(index).everywhere)

@@ -224,7 +224,7 @@ def test_what_is_not_there_any_more(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(StaleStoreError, match=f"archived.*{remedy}"):
         images.partitions({"position": positions[3]}, {"position": positions[5]})
     with pytest.raises(StaleStoreError, match="archived"):
-        lookupstore.spark.read_hudi(spark, str(path), since=positions[3], changes=True)
+        lookupstore.spark.read_table(spark, str(path), since=positions[3], changes=True)
     with pytest.raises(PySparkException, match=remedy):
         follow(spark, path, lambda *_: None, tmp_path / "checkpoint")
     # The remedy.

@@ -623,7 +623,9 @@ def test_places_are_those_of_a_local_tag(
         assert tag_location(keys, table).where("_pos IS NOT NULL").count() == 0
         with pytest.raises(KeyError, match="no single column 'id'"):
             tag_location(df.select("day"), table)
-        with pytest.raises(ValueError, match="df has a column '_partition', which tagging adds"):
+        with pytest.raises(
+            ValueError, match="df: a column is called '_partition', as one"
+        ):
             tag_location(df, table)
         with pytest.raises(TypeError, match="give a name, so that executors can create it"):
             tag_location(df.select("id", "day"), table, index=BloomIndex())  # type: ignore
@@ -684,14 +686,14 @@ def test_a_stream_that_fails_between_commit_and_checkpoint(
     assert said[-1]["of"] == "us"
     assert sorted(key for key, _ in values(path)) == [0, 1, 2, 10, 11, 12, 20, 21, 22, 100]
     view = read_view(HudiTable.open(path).location)
-    assert committed_batch(view, query.id) == 2
+    assert committed_batch(view, query.id) == (2, query.id)
     assert committed_batch(view, "another") is None
     # Also when it is archived.
     archived = HudiTable.open(shutil.copytree(path, tmp_path / "archived"))
     archived.upsert(local_rows([(101, "a", 1.0, "z")]))
     archived.archive(min_commits=1, max_commits=1)
     assert [one.time for one in archived.timeline()][-1:] == [archived.timeline()[0].time]
-    assert committed_batch(archived.view(), query.id) == 2
+    assert committed_batch(archived.view(), query.id) == (2, query.id)
     assert committed_batch(archived.view(), "another") is None
     check(path)
     with pytest.raises(ValueError, match="query: cannot tell which streaming query"):
@@ -753,3 +755,61 @@ def test_what_rows_lack_is_kept_as_in_one_process(
     )
     assert found == expected
     assert any(row["at"]["x"] < 0 and row["value"] for row in found)
+
+
+def test_a_named_query_whose_checkpoint_was_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make(path)
+    (tmp_path / "facts").mkdir()
+
+    def run(checkpoint: str, name: str) -> None:
+        stream = spark.readStream.schema(COLUMNS).json(f"file://{tmp_path}/facts")
+        query = (
+            stream.writeStream.foreachBatch(hudi_sink(path, query=name))
+            .option("checkpointLocation", f"file://{tmp_path}/{checkpoint}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    def give(key: int) -> None:
+        line = json.dumps(dict(zip(SCHEMA.names, (key, "a", 1.0, "x"), strict=True)))
+        (tmp_path / "facts" / f"{key}.json").write_text(line)
+
+    give(1)
+    run("first", "visits")
+    give(2)
+    with pytest.raises(Exception, match="'visits': batch 0 is of another checkpoint than the comm"):
+        run("second", "visits")
+    assert {key for key, _ in values(path)} == {1}
+    # Both remedies.
+    run("first", "visits")
+    assert {key for key, _ in values(path)} == {1, 2}
+    give(3)
+    run("third", "visits again")
+    assert {key for key, _ in values(path)} == {1, 2, 3}
+
+
+def test_batches_of_a_query_without_an_id(spark: SparkSession, tmp_path: Path) -> None:
+    """Over Spark Connect nobody tells the id: an earlier number than the last is of another."""
+    path = tmp_path / "t"
+    make(path)
+    named = hudi_sink(path, query="mine")
+    rows = spark_rows(spark, [(7, "a", 1.0, "mine")], 1)
+    for batch in (0, 1, 1):
+        named(rows, batch)
+    assert len(instants(path)) == 2
+    with pytest.raises(ValueError, match="'mine': batch 0 is of another checkpoint"):
+        named(rows, 0)
+
+
+def test_a_data_column_that_is_called_as_a_position(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int32(), "_pos": pa.int32(), "slice": pa.int32()})
+    HudiTable.create(tmp_path / "t", schema, record_key="id")
+    for rows in ([(1, 10, 5), (2, 20, 5)], [(2, 21, 6)]):
+        df = spark.createDataFrame(rows, "id int, _pos int, slice int")
+        upsert(df, tmp_path / "t")
+    found = HudiTable.open(tmp_path / "t").scan(columns=schema.names).to_pylist()
+    assert found == [{"id": 1, "_pos": 10, "slice": 5}, {"id": 2, "_pos": 21, "slice": 6}]
+    places = tag_location(df.select("id"), tmp_path / "t").collect()
+    assert [row["_pos"] for row in places] == [1]

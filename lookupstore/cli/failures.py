@@ -38,6 +38,7 @@ _SPOKEN = {
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
     r"pass options=WriteOptions\(evolve=True\)": "give --evolve",
+    r"set missing to '(keep|null)'": r"give --missing \1",
     r"pass metadata='(\w+)', to a write in options=WriteOptions\(metadata='\w+'\)": (
         r"give --metadata \1"
     ),

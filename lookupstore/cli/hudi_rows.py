@@ -27,7 +27,7 @@ from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates, OnError, SortMode
+from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode
 from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.storage.uris import shown_uri
 
@@ -301,6 +301,10 @@ def tag(
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
+@click.option("--missing", type=click.Choice(get_args(Missing)),
+              help="What happens to columns of the table that FILE lacks: rows of the table keep "
+              "their values and new rows get nulls, or all rows get nulls (default: an "
+              "error).")  # fmt: skip
 @_index_of_write
 @click.option("--update-partition-path/--no-update-partition-path", default=True,
               show_default=True, help="With an index for all partitions: whether a row whose key "
@@ -321,6 +325,7 @@ def upsert(
     on_error: OnError,
     memory: str,
     evolve: bool,
+    missing: Missing | None,
     index: str,
     update_partition_path: bool,
     services: TableServices,
@@ -346,6 +351,7 @@ def upsert(
         on_error=on_error,
         memory=bytes_of(memory, "--memory"),
         evolve=evolve,
+        missing=missing,
         index=index,
         update_partition_path=update_partition_path,
         metadata=metadata,
@@ -359,6 +365,9 @@ def upsert(
         write_json(_fields(result, dry_run))
         return
     click.echo(f"{shown_uri(path)}: {_said(result)}")
+    if result.columns_missing:
+        click.echo(f"columns that the rows lack (--missing {missing}): "
+                   f"{', '.join(result.columns_missing)}")  # fmt: skip
     click.echo(_measured(result))
     for one in result.errors:
         key = "" if one.key is None else f" ({one.key})"

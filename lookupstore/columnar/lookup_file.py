@@ -52,11 +52,14 @@ class LookupFilePlan:
         source: the columnar file.
         build: gives keys and rows of it as bytes.
         remedy: what to do about a key that comes more than once.
+        has_positions: whether the column `POSITION` is that of rows in the file, and no column of
+            the source.
     """
 
     source: SourceFile
     build: BuildPlan
     remedy: str = _REMEDY
+    has_positions: bool = False
 
     @property
     def name(self) -> str:
@@ -69,11 +72,15 @@ class LookupFilePlan:
             schema_to_json(build.row_schema.schema, ()),
             build.keep,
         ]
+        if POSITION in build.columns and not self.has_positions:
+            parts.append(f"{POSITION} of the source")
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
     def columns(self) -> list[str]:
         """Return the names of the columns that are read of the source."""
+        if not self.has_positions:
+            return list(self.build.columns)
         return [name for name in self.build.columns if name != POSITION]
 
     def repeated_error(self, key: bytes) -> DuplicateKeyError:
@@ -95,7 +102,8 @@ class LookupFilePlan:
             batch: the columns that the plan reads.
             positions: of these rows in the source, int64.
         """
-        batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
+        if self.has_positions:
+            batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
         for name in self.build.key_schema.names:
             if batch.column(name).null_count:
                 batch = keep_rows(batch, batch.column(name).is_valid())
@@ -123,6 +131,7 @@ def plan_lookup_file(
 
     Raises:
         KeyError: the file lacks a key column.
+        ValueError: the mode adds a column that is a wanted column of the file as well.
         TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
     """
     there = set(source.schema.names)
@@ -137,15 +146,31 @@ def plan_lookup_file(
         values = [name for name in wanted if name in there and name not in key]
     schema = source.schema
     values += [name for name in also if name in there and name not in values]
-    if mode in ("position", "value_and_position"):
-        if POSITION in there:
-            raise ValueError(
-                f"mode is {mode!r}, which adds a column {POSITION!r}, but {source.uri} has one"
-            )
-        schema = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
+    has_positions = mode in ("position", "value_and_position")
+    if has_positions:
+        check_added((*key, *values), mode, (POSITION,))
+        # A column of that name that nobody wants is not read.
+        own = [field for field in schema if field.name != POSITION]
+        schema = pa.schema([*own, pa.field(POSITION, pa.int64(), nullable=False)])
         values.append(POSITION)
     plan = plan_build(schema, key=list(key), columns=values, on_duplicate=on_duplicate)
-    return LookupFilePlan(source, plan)
+    return LookupFilePlan(source, plan, has_positions=has_positions)
+
+
+def check_added(names: Iterable[str], mode: Mode, added: Iterable[str]) -> None:
+    """Check that columns that a mode adds are none of the wanted columns.
+
+    Raises:
+        ValueError: one is.
+
+    >>> check_added(["id"], "position", ["_pos"])
+    """
+    both = sorted(set(names) & set(added))
+    if both:
+        raise ValueError(
+            f"mode is {mode!r}, which adds a column {both[0]!r}, but the files have one; leave it "
+            "out of key= and columns=, or use mode='value'"
+        )
 
 
 def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:

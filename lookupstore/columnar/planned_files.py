@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode
+from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode, check_added
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.published import PublishedFile
 from lookupstore.columnar.rent import Build
@@ -239,7 +239,8 @@ def value_fields(
         mode: what a lookup returns.
 
     Raises:
-        ValueError: value columns are named, and the mode has none.
+        ValueError: value columns are named, and the mode has none; or it adds a column that is
+            among them.
     """
     fields = []
     if mode in ("value", "value_and_position"):
@@ -248,6 +249,7 @@ def value_fields(
     elif columns is not None:
         raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} returns no value columns")
     if mode in ("position", "value_and_position"):
+        check_added((*key, *(one.name for one in fields)), mode, (FILE, POSITION))
         fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
     return pa.schema([field.with_nullable(True) for field in fields])
 

@@ -90,7 +90,7 @@ from lookupstore.hudi.write.hoodie_options import (
     given_options,
     table_arguments,
 )
-from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.options import Missing, WriteOptions, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     CLUSTER,
@@ -517,7 +517,12 @@ class HudiTable(ArrowRows):
         return plan_row_changes(self.view(), since, until, columns, ignore).reader()
 
     def upsert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Change the rows whose keys are in the table, and insert the others.
 
@@ -528,7 +533,10 @@ class HudiTable(ArrowRows):
 
         Args:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
-                any order, those that are missing are null.
+                any order.
+            missing: what happens to columns of the table that `rows` lacks, or fields of a struct:
+                `keep`: rows of the table keep their values, and new rows get nulls; `null`: all
+                rows get nulls. Default: what `options` says, or else `ValueError`.
             options: how it is done: `WriteOptions`, or what a writer in Java would be given: values
                 by Hudi's names, `hoodie.*`.
             dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
@@ -537,17 +545,34 @@ class HudiTable(ArrowRows):
         Raises:
             FormatError: the table cannot be written to; the error names the property.
             TypeError: `rows` gives no rows, or a column is not of the table's type.
-            ValueError: a column is new or missing, a row has no key, or no ordering value.
+            ValueError: a column is new, or missing and `missing` is not given; a row has no key, or
+                no ordering value.
             CommitConflictError: another writer committed the same files or keys first: nothing
                 was changed, and the write can be retried.
             CommitUnknownError: the write may or may not be committed: look at `timeline()`.
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2], "page": ["/a", "/b"], "hits": [7, 8]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> _ = table.upsert({"id": [2, 3], "hits": [9, 1]}, missing="keep")
+        >>> for row in table.scan(columns=["id", "page", "hits"]).to_pylist():
+        ...     print(row)
+        {'id': 1, 'page': '/a', 'hits': 7}
+        {'id': 2, 'page': '/b', 'hits': 9}
+        {'id': 3, 'page': None, 'hits': 1}
         """
-        return self._written_rows(options, dry_run, UPSERT, rows, Write.upsert)
+        return self._written_rows(options, dry_run, UPSERT, rows, Write.upsert, missing)
 
     def insert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Insert rows, without a look at keys unless that is asked for; see `upsert`.
 
@@ -558,10 +583,15 @@ class HudiTable(ArrowRows):
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        return self._written_rows(options, dry_run, INSERT, rows, Write.insert)
+        return self._written_rows(options, dry_run, INSERT, rows, Write.insert, missing)
 
     def bulk_insert(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
@@ -572,7 +602,7 @@ class HudiTable(ArrowRows):
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert)
+        return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert, missing)
 
     def delete(
         self,
@@ -624,18 +654,30 @@ class HudiTable(ArrowRows):
         return self._written(options, dry_run, DELETE, delete_matching)
 
     def insert_overwrite(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
         overwrite = partial(Write.overwrite, whole_table=False)
-        return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite)
+        return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite, missing)
 
     def insert_overwrite_table(
-        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
         overwrite = partial(Write.overwrite, whole_table=True)
-        return self._written_rows(options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite)
+        return self._written_rows(
+            options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite, missing
+        )
 
     def delete_partition(
         self,
@@ -930,14 +972,17 @@ class HudiTable(ArrowRows):
         operation: str,
         rows: Any,
         work: Callable[[Write, Any], WriteResult],
+        missing: Missing | None = None,
     ) -> WriteResult:
         """Write rows, which are read again if another writer was faster; see `_written`."""
-        options = given_options(given, self._options, operation)
+        options = with_missing(given_options(given, self._options, operation), missing)
         if not is_read_once(rows):
             return self._written(options, dry_run, operation, lambda write: work(write, rows))
         folder = options.spill_folder or self._location.spill_folder()
         with KeptRows(rows, folder, keep=operation in RETRIED and not dry_run) as kept:
-            return self._written(options, dry_run, operation, lambda write: work(write, kept), kept)
+            return self._written(
+                options, dry_run, operation, lambda write: work(write, kept), rows=kept
+            )
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the base file and row of their keys.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +22,8 @@ from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.options import (
     COPY_ON_WRITE,
+    META_FOLDER,
+    PARTITION,
     SNAPSHOT,
     TIMEZONE,
     TableOptions,
@@ -149,7 +151,7 @@ class TableView:
                 removed files of that time; or commits up to it are archived, and nobody knows
                 what they had.
         """
-        self._check_reached(as_of)
+        self._check_reached("as_of", as_of, lambda one: one.time)
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self.replaced(instant)
@@ -161,18 +163,20 @@ class TableView:
             self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
         return groups
 
-    def groups_until(self, position: str | None) -> list[FileGroup]:
+    def groups_until(self, position: str | None, argument: str = "until") -> list[FileGroup]:
         """Return the file groups as of a position; None: the current ones.
 
         That is when no later commit was completed, in tables of version 6 none requested.
 
         Args:
             position: of the last instant that counts.
+            argument: that says it, for errors.
 
         Raises: as of `groups`.
         """
         if position is None:
             return self.groups(None)
+        self._check_reached(argument, position, lambda one: one.position)
         later = {one.time for one in self.timeline.writes() if one.position > position}
         before = tuple(one for one in self.timeline if one.time not in later)
         view = replace(self, timeline=Timeline(before))
@@ -182,7 +186,7 @@ class TableView:
         files = [file for file in self.files() if file.time not in later]
         self._check_listed(None)
         groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
-        self._check_not_cleaned(groups, replaced, later, "since", position)
+        self._check_not_cleaned(groups, replaced, later, argument, position)
         return groups
 
     def _check_not_cleaned(
@@ -251,20 +255,30 @@ class TableView:
                 if earliest is not None and news <= earliest.timestamp:
                     raise StaleStoreError(f"{path}: it may have removed what was read; read again")
 
-    def _check_reached(self, as_of: str | None) -> None:
-        """Check that the timeline goes back to a request time.
+    def _check_reached(
+        self, argument: str, moment: str | None, of: Callable[[Instant], str]
+    ) -> None:
+        """Check that the timeline goes back to a moment, so that the table as of it is known.
 
         What replaced rows since then is not known of what is archived, nor what cleans removed.
+
+        Args:
+            argument: that says the moment.
+            moment: a request time or a position; None: now.
+            of: gives that of an instant.
         """
-        first = first_time(self.timeline)
-        if as_of is None or first is None or as_of >= first:
+        begin = first_time(self.timeline)
+        if moment is None or begin is None:
             return
+        writes = self.timeline.writes()
+        first = min(of(one) for one in writes if one.time >= begin)
         # A savepoint keeps its commit, and its files.
-        if any(one.time == as_of for one in self.timeline.writes()) or self.archive.is_empty():
+        if moment >= first or moment in map(of, writes) or self.archive.is_empty():
             return
         raise StaleStoreError(
-            f"{self.location.uri}: as_of is {as_of}, but commits before {first} are archived, in "
-            f"{self.archive.shown}: the table as of them cannot be read; give {first} or later"
+            f"{self.location.uri}: {argument} is {moment}, but commits before {first} are "
+            f"archived, in {self.archive.shown}: the table as of them cannot be read; give "
+            f"{first} or later"
         )
 
     def _check_changes_reached(self, since: str | None) -> None:
@@ -289,7 +303,42 @@ class TableView:
         Raises:
             CorruptionError: a file is called as no base file is.
         """
+        if self.unnamed_partition is not None:
+            return list_base_files(self.location, partitioned=True, top=True)
         return list_base_files(self.location, partitioned=bool(self.options.partition_by))
+
+    @cached_property
+    def unnamed_partition(self) -> str | None:
+        """Return a partition that commits wrote to, where properties name no partition columns.
+
+        Raises:
+            CorruptionError: a commit is damaged.
+        """
+        if self.options.partition_by or self.location.folders(complete=True) == [META_FOLDER]:
+            return None
+        for instant in reversed(self.timeline.writes()):
+            for path in self.commit(instant).stats or {}:
+                if path:
+                    return path
+        return None
+
+    def check_partitions(self, remedy: str) -> None:
+        """Check that the properties name the partition columns, if there are partitions.
+
+        Args:
+            remedy: what else can be done.
+
+        Raises:
+            FormatError: they do not.
+            CorruptionError: a commit is damaged.
+        """
+        path = self.unnamed_partition
+        if path is not None:
+            raise FormatError(
+                f"{self.location.uri}: commits wrote to the partition {path!r}, but the table has "
+                f"no {PARTITION}, so that the partition of a row is not known; add the property to "
+                f"hoodie.properties, or {remedy}"
+            )
 
     def reloaded(self) -> TableView:
         """Return the table as it is now, of the same options."""

@@ -803,6 +803,7 @@ def test_restore(table: Path) -> None:
 def test_archive(table: Path) -> None:
     assert "nothing to do" in run("archive", table).stdout
     first, last = (one["instant"] for one in lines("timeline", table)[:2])
+    position = HudiTable.open(table).timeline()[0].position
     printed("savepoint", table, first)
     kept = run("archive", table, "--min-commits", 1, "--max-commits", 1)
     assert f"nothing to do; no more, because of the savepoint of {first}" in kept.stdout
@@ -814,6 +815,8 @@ def test_archive(table: Path) -> None:
     assert [one["instant"] for one in lines("timeline", table)] == [last]
     refused = run("files", table, "--as-of", first)
     assert (refused.exit_code, "are archived" in refused.output) == (1, True)
+    refused = run("changes", table, "--since", position)
+    assert (refused.exit_code, "are archived" in refused.output) == (1, True), refused.output
     wrong = run("archive", table, "--min-commits", 3, "--max-commits", 2)
     assert (wrong.exit_code, "--min-commits is more" in wrong.output) == (2, True)
 
@@ -855,3 +858,45 @@ def test_no_table(tmp_path: Path, words: list[str]) -> None:
     result = run(words[0], tmp_path, *words[1:])
     assert result.exit_code == 2
     assert "not a Hudi table" in result.output
+
+
+def test_rows_that_lack_columns(table: Path) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(pa.table({"region": ["eu", "eu"], "id": [1, 9]}), new)
+    before = HudiTable.open(table).timeline()
+    for more in ((), ("--dry-run",)):
+        refused = run("upsert", table, new, *more)
+        said = "'page'; give --missing keep to keep the stored values, give --missing null to store"
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output
+    assert HudiTable.open(table).timeline() == before
+    tried = run("upsert", table, new, "--missing", "keep", "--dry-run").stdout
+    assert "columns that the rows lack (--missing keep): page\n" in tried
+    assert printed("upsert", table, new, "--missing", "keep")["columns_missing"] == ["page"]
+    assert (pages(table)[1], pages(table)[9]) == ("/a", None)
+    printed("upsert", table, new, "--missing", "null")
+    assert pages(table)[1] is None
+
+
+def test_a_data_column_that_is_called_as_a_position(tmp_path: Path) -> None:
+    table, new = tmp_path / "t", tmp_path / "new.parquet"
+    rows = pa.table({"id": [1, 2], "_pos": [10, 20]})
+    HudiTable.create(table, rows, record_key="id").insert(rows)
+    pq.write_table(pa.table({"id": [2], "_pos": [21]}), new)
+    assert printed("upsert", table, new)["rows_updated"] == 1
+    assert lines("get", table, 2) == [{"id": 2, "_pos": 21}]
+    assert lines("tag", table, 2)[0]["_pos"] == 1
+    assert printed("delete", table, 1)["deleted"] == 1
+
+
+def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
+    before = pages(table)
+    (file,) = (table / ".hoodie").glob("*.properties")
+    kept = [one for one in file.read_text().splitlines() if "partition.fields" not in one]
+    file.write_text("\n".join([*kept, ""]))
+    assert pages(table) == before
+    new = table.parent / "new.parquet"
+    pq.write_table(VISITS, new)
+    for more in ((), ("--dry-run",)):
+        refused = run("upsert", table, new, *more)
+        assert refused.exit_code != 0
+        assert "the table has no hoodie.table.partition.fields" in refused.output

@@ -99,12 +99,13 @@ def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
     return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
 
 
-def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]:
+def list_base_files(location: Location, *, partitioned: bool, top: bool = False) -> list[FileSlice]:
     """List all base files of a table, of which instant they may be, by path.
 
     Args:
         location: of the table.
         partitioned: whether they are in folders of it, at any depth; else they are in its own.
+        top: whether they are in its own folder as well.
 
     Raises:
         CorruptionError: a Parquet file is called otherwise.
@@ -112,7 +113,7 @@ def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]
             format: rows would be missing.
     """
     found: list[FoundFile] = []
-    if not partitioned:
+    if top or not partitioned:
         found += location.files(complete=True)
     for folder in location.folders(complete=True) if partitioned else ():
         if folder != META_FOLDER:

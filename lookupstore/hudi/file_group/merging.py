@@ -23,6 +23,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.group_copy import GroupCopy
 from lookupstore.hudi.file_group.reader import SHARED_TEXT, SliceRows
 from lookupstore.hudi.file_group.writer import ROW_COLUMNS, BaseFileWriter, in_type
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.meta_columns import RECORD_KEY
 
 #: Rows to insert are added in pieces, of which the writer makes row groups.
@@ -68,12 +69,14 @@ class Changes:
         rows: the new data columns of each; None: all are deleted, whatever they hold.
         deleted: which of them are deleted if they win; None: none.
         ordering: column by which they win; None: they do in any case.
+        kept: columns that rows keep as they are stored.
     """
 
     positions: npt.NDArray[np.int64]
     rows: pa.RecordBatch | None
     deleted: Mask | None = None
     ordering: str | None = None
+    kept: MissingColumns = NOTHING_MISSING
 
     def within(self, first: int, count: int) -> Changes:
         """Return what changes in some rows that follow each other; positions begin with these."""
@@ -83,6 +86,7 @@ class Changes:
             None if self.rows is None else self.rows.slice(low, high - low),
             None if self.deleted is None else self.deleted[low:high],
             self.ordering,
+            self.kept,
         )
 
     def beyond(self, rows: int) -> int | None:
@@ -215,6 +219,12 @@ def _copy_group(
         columns = _fresh(changes, replaced, places + into.rows, into)
         names = [name for name in current.schema.names if name != RECORD_KEY]
         fresh = dict(zip(names, columns, strict=True))
+        for name, inside in changes.kept.fields.items():
+            if inside is None:
+                del fresh[name]
+            else:
+                old = current.read_group(group, [name])[name].take(pa.array(places))
+                fresh[name] = changes.kept.filled(name, fresh[name], old)
     copies.copy(group, keys, places, fresh)
     return len(places)
 
@@ -282,7 +292,11 @@ def _merged(
     # The number of a row that changes is its place in the new file.
     numbers = np.flatnonzero(source >= batch.num_rows) + into.rows
     fresh = _fresh(changes, replaced, numbers, into)
-    fresh.insert(2, batch.column(2).take(pa.array(changes.positions[replaced])))
+    places = pa.array(changes.positions[replaced])
+    fresh.insert(2, batch.column(2).take(places))
+    for name in changes.kept.fields:
+        at = batch.schema.get_field_index(name)
+        fresh[at] = changes.kept.filled(name, fresh[at], batch.column(at).take(places))
     order = pa.array(source)
     return [
         concat([old, in_type(changed, old.type)], old.type).take(order)

@@ -8,6 +8,8 @@
 from lookupstore.hudi.index.names import INDEXES, index_of
 from lookupstore.hudi.index.row_tags import (
     PLACE_COLUMNS,
+    check_known_partitions,
+    check_place_columns,
     keys_of,
     named_key,
     partitions_of,
@@ -20,6 +22,8 @@ __all__ = [
     "INDEXES",
     "PLACE_COLUMNS",
     "Tagged",
+    "check_known_partitions",
+    "check_place_columns",
     "index_of",
     "keys_of",
     "named_key",

@@ -9,6 +9,7 @@ one.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,10 @@ class KeyCheck:
 
     def __init__(self, file: KeyFile, residency: Residency, build: Build) -> None:
         self.file = file
-        self._plan = plan_lookup_file(file.source, [RECORD_KEY], None, "position", "error")
+        # Whatever the data columns are called, they are not asked.
+        own = pa.schema([file.source.schema.field(RECORD_KEY)])
+        keys = replace(file.source, schema=own)
+        self._plan = plan_lookup_file(keys, [RECORD_KEY], None, "position", "error")
         self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY)
         self._rent = Rent(build)
 

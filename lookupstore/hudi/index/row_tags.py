@@ -48,15 +48,47 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
         FormatError, CorruptionError, StaleStoreError: as of `tag`.
     """
     rows = _table(given, view.options.record_key)
-    for name in PLACE_COLUMNS:
-        if name in rows.column_names:
-            raise ValueError(f"rows have a column {name!r}, which tagging adds; rename it")
+    check_place_columns("rows", rows.column_names)
     chosen = index_of(index)
+    check_known_partitions(view, rows.column_names, chosen)
     named = None if RECORD_KEY in rows.column_names else named_key(view)
     keys = keys_of(rows, view.options, named)
     partitions = partitions_of(rows, view.options, everywhere=chosen.everywhere)
     tagged = tag(view, partitions, keys, index=chosen)
     return with_places(rows, tagged), tagged.funnel
+
+
+def check_place_columns(what: str, names: Sequence[str]) -> None:
+    """Check that rows have none of the columns that a tag adds.
+
+    Args:
+        what: has the columns.
+        names: of the columns.
+
+    Raises:
+        ValueError: they have one.
+    """
+    for name in PLACE_COLUMNS:
+        if name in names:
+            raise ValueError(
+                f"{what}: a column is called {name!r}, as one that tagging adds; leave it out, or, "
+                f"if it is of the key, give {RECORD_KEY} and {PARTITION_PATH} instead"
+            )
+
+
+def check_known_partitions(view: TableView, names: Sequence[str], index: KeyIndex) -> None:
+    """Check that the partitions of rows are known, if an index looks only there.
+
+    Args:
+        view: of the table.
+        names: of the columns of the rows.
+        index: that looks for their keys.
+
+    Raises:
+        FormatError: they are not.
+    """
+    if not (index.everywhere or PARTITION_PATH in names):
+        view.check_partitions(f"pass an index for all partitions, or a column {PARTITION_PATH}")
 
 
 def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:

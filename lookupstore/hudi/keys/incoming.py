@@ -24,6 +24,7 @@ from lookupstore.hudi.keys.key_generator import (
     record_keys,
     without_key,
 )
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
@@ -32,6 +33,8 @@ from lookupstore.source.source import Source, in_types, open_source
 
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
+#: What becomes of the table's columns that rows lack: stored rows keep their values.
+KEEP = "keep"
 #: A column that says of a row that it is to be deleted, in the table or only in what is given.
 IS_DELETED = "_hoodie_is_deleted"
 
@@ -170,12 +173,14 @@ class IncomingRows:
         options: of the table.
         named: whether a record key of one column has its name.
         evolve: whether new columns and wider types become those of the table.
+        missing: what becomes of the table's columns that rows lack: `keep`: stored rows keep their
+            values; `null`: they are null; None: such rows are refused.
         ordering: column of which each row needs a value, if any.
         errors: takes rows that cannot be written, which are left out; None: they are an error.
 
     Raises:
         TypeError: `given` gives no rows, or a column is not of the table's type.
-        ValueError: a column comes twice, is new, or is missing and may not be null.
+        ValueError: a column comes twice, is new, or is missing.
     """
 
     def __init__(
@@ -186,6 +191,7 @@ class IncomingRows:
         *,
         named: bool | None,
         evolve: bool,
+        missing: str | None = None,
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
@@ -196,6 +202,11 @@ class IncomingRows:
         self._errors = errors
         #: The table's columns, after the rows are written.
         self.schema: TableSchema = _schema(self._source, known, options, evolve)
+        #: Columns of the table that the rows lack.
+        self.missing: MissingColumns = MissingColumns.of(self._source.schema, self.schema.columns)
+        _check_missing(self.missing, missing)
+        #: Columns of which stored rows keep their values.
+        self.kept: MissingColumns = self.missing if missing == KEEP else NOTHING_MISSING
         self._has_flags = IS_DELETED in self._source.schema.names
         #: Counts the rows without reading them, or gives None where that is not cheap.
         self.count_rows: Callable[[], int | None] = self._source.count_rows
@@ -412,6 +423,23 @@ def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: b
         if not _fits(field.type, schema.columns.field(field.name).type):
             raise _no_value_of_error("rows", field, columns)
     return schema
+
+
+def _check_missing(missing: MissingColumns, given: str | None) -> None:
+    """Check that somebody said what becomes of columns that rows lack."""
+    names = ", ".join(map(repr, missing.names()))
+    keep = "" if missing.repeated else "set missing to 'keep' to keep the stored values, "
+    if missing and given is None:
+        raise ValueError(
+            f"rows lack columns of the table: {names}; {keep}set missing to 'null' to store nulls, "
+            "or add the columns to the rows"
+        )
+    if missing.repeated and given == KEEP:
+        names = ", ".join(map(repr, missing.repeated))
+        raise ValueError(
+            f"rows lack fields of list elements or map values: {names}; missing='keep' cannot keep "
+            "those: set missing to 'null' to store nulls, or add the fields to the rows"
+        )
 
 
 def _refused_error(

@@ -195,7 +195,7 @@ def plan_row_changes(
         raise ValueError(f"until is {until}, before since, {since}; give them the other way round")
     _, times = view.changed(since, until)
     _check_nothing_taken_back(view, since)
-    first = [] if since is None else view.groups_until(since)
+    first = [] if since is None else view.groups_until(since, "since")
     before, after = (
         {group.id: group.current for group in groups}
         for groups in (first, view.groups_until(until))

@@ -20,7 +20,14 @@ from lookupstore.hudi.write.hoodie_options import (
     operation_in,
     told_apart,
 )
-from lookupstore.hudi.write.options import Duplicates, OnError, SortMode, new_file_id
+from lookupstore.hudi.write.options import (
+    Duplicates,
+    Missing,
+    OnError,
+    SortMode,
+    new_file_id,
+    with_missing,
+)
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, place_rows
@@ -61,6 +68,7 @@ __all__ = [
     "FoundRows",
     "GivenOptions",
     "Load",
+    "Missing",
     "OnError",
     "Outcome",
     "Packing",
@@ -86,4 +94,5 @@ __all__ = [
     "positions_in",
     "retried",
     "told_apart",
+    "with_missing",
 ]

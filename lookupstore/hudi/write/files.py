@@ -32,6 +32,7 @@ from lookupstore.hudi.file_group.merging import (
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
@@ -150,6 +151,7 @@ class FileWrites:
         options: of the write.
         instant: time of the write.
         explicit: whether rows that are found are deleted, whatever comes with them.
+        kept: columns that rows keep as they are stored.
     """
 
     def __init__(
@@ -160,11 +162,13 @@ class FileWrites:
         options: WriteOptions,
         instant: str,
         explicit: bool,
+        kept: MissingColumns = NOTHING_MISSING,
     ) -> None:
         self._slices = NewSlices(view.location, schema, options.format, instant)
         self._incoming = incoming
         self._options = options
         self._explicit = explicit
+        self._kept = kept
         self._ordering = ordering_of(view.options)
         self._is_alone = True
 
@@ -219,6 +223,7 @@ class FileWrites:
             self._taken(rows.changes),
             None if deleted is None else deleted[rows.changes],
             self._ordering,
+            self._kept,
         )
 
     def _taken(self, rows: Rows) -> pa.RecordBatch:

@@ -109,6 +109,9 @@ _WRITES: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.write.ignore.failed": (
         "on_error", _one_of({"true": "collect", "false": "raise"}),
     ),
+    "hoodie.write.set.null.for.missing.columns": (
+        "missing", _one_of({"true": "null", "false": None}),
+    ),
     "hoodie.bulkinsert.sort.mode": (
         "sort_mode",
         _one_of({name: name for name in ("none", "global_sort", "partition_sort")}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from lookupstore.hudi.file_group.encoding import FileFormat
@@ -28,6 +28,8 @@ from lookupstore.sorting.runs import MIN_MEMORY
 SortMode = Literal["none", "global_sort", "partition_sort"]
 #: What is done with rows that cannot be written.
 OnError = Literal["raise", "collect"]
+#: What a write does with columns of the table that its rows lack.
+Missing = Literal["keep", "null"]
 # What an insert does with rows whose keys the table has.
 Duplicates = Literal["allow", "drop", "fail"]
 _WORDS = {"duplicates": Duplicates, "sort_mode": SortMode, "on_error": OnError}
@@ -65,6 +67,9 @@ class WriteOptions:
         spill_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
             folder of this machine.
         evolve: add columns that the table does not have, and widen types.
+        missing: what a write does with columns of the table that its rows lack, or fields of a
+            struct: `keep`: rows that are there keep the stored values, new rows get nulls; `null`:
+            all of the rows get nulls. Default: such rows are refused.
         metadata: what is done if the table has a metadata table, whose readers see nothing else:
             `refuse` to write; `maintain` its list of files; `reduce` it to that list first, if it
             has other indexes; or `drop` it. Java builds again what it needs.
@@ -98,6 +103,7 @@ class WriteOptions:
     memory: int = 512 << 20
     spill_folder: str | None = None
     evolve: bool = False
+    missing: Missing | None = None
     metadata: str = REFUSE
     lock: str = TABLE_LOCK
     retries: int = 10
@@ -117,6 +123,9 @@ class WriteOptions:
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(map(repr, get_args(kind)))
                 raise ValueError(f"{name} is {getattr(self, name)!r}; give one of {known}")
+        if self.missing is not None and self.missing not in get_args(Missing):
+            known = ", ".join(map(repr, get_args(Missing)))
+            raise ValueError(f"missing is {self.missing!r}; give {known} or None")
         if isinstance(self.sort_by, str):
             object.__setattr__(self, "sort_by", (self.sort_by,))
         if self.sort_by and self.sort_mode == "none":
@@ -138,3 +147,21 @@ class WriteOptions:
             return self.combine
         overwrites = operation in (INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)
         return overwrites or (operation != BULK_INSERT and self.looks_up(operation))
+
+
+def with_missing(options: WriteOptions, missing: Missing | None) -> WriteOptions:
+    """Return options with what the argument `missing` of a verb says.
+
+    Raises:
+        ValueError: `missing` is unknown, or contradicts the options.
+
+    >>> with_missing(WriteOptions(), "keep").missing
+    'keep'
+    """
+    if missing is None or missing == options.missing:
+        return options
+    if options.missing is not None:
+        raise ValueError(
+            f"missing is {missing!r}, but options say {options.missing!r}; give one of them"
+        )
+    return replace(options, missing=missing)

@@ -22,6 +22,7 @@ from lookupstore.hudi.file_group.merging import wins
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.index.tagging import Tagged
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.rows.in_memory import Places
 
@@ -39,8 +40,8 @@ class PlacedRows:
         places: where it goes.
         partitions: path of the partition that this is in.
         moved: whether the row only comes to delete the one that is there; its place is another.
-        columns: what the partition columns of rows that stay in another partition are to be, by
-            their names; None: each row has its own.
+        columns: what columns of rows are to be, by their names: partition columns of rows that
+            stay in another partition, and what rows that move keep; None: each row has its own.
     """
 
     rows: Rows | None
@@ -59,7 +60,7 @@ class PlacedRows:
         return replace(taken, rows=rows, partitions=self.partitions, deleted=deleted)
 
     def with_columns(self, rows: pa.Table) -> pa.Table:
-        """Return some columns of the rows, with the partition columns that they are to have."""
+        """Return some columns of the rows, with those that they are to have."""
         if self.columns is None:
             return rows
         for name in self.columns.column_names:
@@ -69,7 +70,14 @@ class PlacedRows:
         return rows
 
 
-def place_rows(view: TableView, incoming: Incoming, tagged: Tagged, *, moves: bool) -> PlacedRows:
+def place_rows(
+    view: TableView,
+    incoming: Incoming,
+    tagged: Tagged,
+    *,
+    moves: bool,
+    kept: MissingColumns = NOTHING_MISSING,
+) -> PlacedRows:
     """Return where rows go.
 
     A row goes to every row of its key in its own partition. One that moves deletes those of other
@@ -82,6 +90,7 @@ def place_rows(view: TableView, incoming: Incoming, tagged: Tagged, *, moves: bo
         tagged: where their keys are.
         moves: whether rows move whose key is in other partitions only; if not, they change the rows
             there, whose partition columns stay.
+        kept: columns that rows keep as they are stored, of which rows that move bring the values.
 
     Raises:
         CorruptionError: a base file is damaged.
@@ -104,16 +113,24 @@ def place_rows(view: TableView, incoming: Incoming, tagged: Tagged, *, moves: bo
     old, nowhere = ~lost, Places.nowhere(len(new))
     # In the order in which rows were given, since new ones are written in that.
     order = np.argsort(np.concatenate([rows[old], new]), kind="stable")
+    placed = np.concatenate([rows[old], new])[order]
+    columns = None
+    if kept.fields and len(new):
+        given = incoming.rows.select(list(kept.fields))
+        brought = _brought(view, tagged, given, rows, np.flatnonzero(elsewhere), new, kept)
+        sources = np.concatenate([rows[old], len(incoming) + np.arange(len(new))])[order]
+        columns = pa.concat_tables([given, brought]).take(pa.array(sources))
     places = Places(
         tagged.slices,
         np.concatenate([numbers[old], nowhere.numbers])[order],
         np.concatenate([positions[old], nowhere.positions])[order],
     )
     return PlacedRows(
-        np.concatenate([rows[old], new])[order],
+        placed,
         places,
         _coded(np.concatenate([there[old], own[new]])[order], paths),
         np.concatenate([elsewhere[old], np.zeros(len(new), bool)])[order],
+        columns,
     )
 
 
@@ -166,6 +183,42 @@ def _lost(view: TableView, incoming: Incoming, tagged: Tagged, rows: Rows, movin
             concat(stored[name].chunks, stored[name].type),
         )
     return lost
+
+
+def _brought(
+    view: TableView,
+    tagged: Tagged,
+    own: pa.Table,
+    rows: Rows,
+    elsewhere: Rows,
+    new: Rows,
+    kept: MissingColumns,
+) -> pa.Table:
+    """Return columns of rows that move, with what they keep of the first place they come from.
+
+    Args:
+        view: of the table.
+        tagged: where keys are.
+        own: these columns of all rows.
+        rows: the row of each place.
+        elsewhere: the places that are in other partitions than their rows.
+        new: the rows that move, ascending.
+        kept: what they keep.
+    """
+    known, first = np.unique(rows[elsewhere], return_index=True)
+    which = elsewhere[first[np.searchsorted(known, new)]]
+    order = np.argsort(which)
+    stored = _stored(view, tagged, which[order], own.schema)
+    stored, fresh = stored.take(pa.array(np.argsort(order))), own.take(pa.array(new))
+    columns = [
+        kept.filled(
+            one.name,
+            concat(fresh[one.name].chunks, one.type),
+            concat(stored[one.name].chunks, one.type),
+        )
+        for one in own.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=own.schema)
 
 
 def _stored(view: TableView, tagged: Tagged, which: Rows, schema: pa.Schema) -> pa.Table:

@@ -22,11 +22,13 @@ class GivenRows:
         read: all of them; None: unknown.
         combined: those in whose place another one of their key stayed; None: unknown.
         errors: those that cannot be written.
+        missing: columns of the table that they lack.
     """
 
     read: int | None = None
     combined: int | None = None
     errors: RowErrors = field(default_factory=RowErrors)
+    missing: Sequence[str] = ()
 
     def count(self, read: int, left: int) -> None:
         """Take how many rows were read, and how many are left after they were combined."""
@@ -54,6 +56,8 @@ class WriteResult:
         files_unchanged: that stay as they are; None: nobody looked, since rows came to new files.
         bytes_rewritten: of those that others take the place of.
         bytes_written: in all new files; 0 if it was only tried.
+        columns_missing: columns of the table that the rows lack; `WriteOptions.missing` says what
+            becomes of them.
         errors: what is wrong with rows that cannot be written, of at most the first hundred.
         seconds: that steps took, by name: `read` until there is one row of each key, `tag` them
             with their places, `plan` the files, `write` these, `commit` them; those of threads are
@@ -82,6 +86,7 @@ class WriteResult:
     files_unchanged: int | None = None
     bytes_rewritten: int = 0
     bytes_written: int = 0
+    columns_missing: tuple[str, ...] = ()
     errors: tuple[RowError, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
     clustering: str | None = None
@@ -180,5 +185,6 @@ def _said_of(given: GivenRows, changed: ChangedFiles) -> dict[str, Any]:
         "files_replaced": tuple(one.path for one in changed.replaced),
         "files_unchanged": None if changed.all is None else changed.all - gone,
         "bytes_rewritten": sum(one.bytes for one in changed.rewritten),
+        "columns_missing": tuple(given.missing),
         "errors": tuple(given.errors.some),
     }

@@ -41,24 +41,25 @@ def writable_view(
     _check_writable(location, read_options(location), options)
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
-        check_shown_rules(view)
-        check_partitions(view)
-        check_not_restored(view)
-        view.folder.check_clock(view.timeline)
-        check_none_abandoned(view)
+        _check_rules(view)
         return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
-        check_shown_rules(view)
-        check_partitions(view)
-        check_not_restored(view)
-        view.folder.check_clock(view.timeline)
-        check_none_abandoned(view)
+        _check_rules(view)
         view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
         delete_unfinished(view)
     return view.reloaded()
+
+
+def _check_rules(view: TableView) -> None:
+    view.check_partitions("write with Apache Hudi")
+    check_shown_rules(view)
+    check_partitions(view)
+    check_not_restored(view)
+    view.folder.check_clock(view.timeline)
+    check_none_abandoned(view)
 
 
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:

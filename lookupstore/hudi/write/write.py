@@ -30,6 +30,7 @@ from lookupstore.hudi.keys.incoming import (
     ordering_of,
     precombine_of,
 )
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
@@ -89,6 +90,7 @@ class Write:
         self._pipeline = Pipeline(view, options, bars)
         self._slices: list[FileSlice] | None = None
         self._at_once = False  # rows are looked for in one piece
+        self._kept = NOTHING_MISSING
 
     @property
     def view(self) -> TableView:
@@ -209,15 +211,19 @@ class Write:
         ordering = precombine_of(table) if options.combines(operation) else None
         if ordering is None and operation == UPSERT:
             ordering = ordering_of(table)
-        return IncomingRows(
+        rows = IncomingRows(
             given,
             self._view.table_schema,
             table,
             named=written_name(self._view),
             evolve=options.evolve,
+            missing=options.missing,
             ordering=ordering,
             errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
+        self._kept = rows.kept
+        self._pipeline.given.missing = rows.missing.names()
+        return rows
 
     def _read(self, given: IncomingRows | IncomingKeys) -> Iterator[Incoming]:
         """Return rows as they come, of which a bar is told."""
@@ -284,7 +290,14 @@ class Write:
             incoming, places = find(incoming)
             with step("plan"):
                 rows = MemoryRows(
-                    view, options, schema, incoming, places, slices, explicit=explicit
+                    view,
+                    options,
+                    schema,
+                    incoming,
+                    places,
+                    slices,
+                    explicit=explicit,
+                    kept=self._kept,
                 )
             yield rows
             return
@@ -314,7 +327,14 @@ class Write:
             placed = (find(one) for one in _told(counted, advance))
             with step("read"):
                 spilled = SpilledRows(
-                    view, options, schema, slices, placed, folder, explicit=explicit
+                    view,
+                    options,
+                    schema,
+                    slices,
+                    placed,
+                    folder,
+                    explicit=explicit,
+                    kept=self._kept,
                 )
             advance(given.read - counted.rows)  # others gave way to these
             counts.count(given.read, counted.rows)
@@ -349,7 +369,7 @@ class Write:
         tagged = self._tagged(incoming)
         with self._pipeline.step("tag"):
             moves = self._options.update_partition_path
-            placed = place_rows(self._view, incoming, tagged, moves=moves)
+            placed = place_rows(self._view, incoming, tagged, moves=moves, kept=self._kept)
             incoming, places = placed.of(incoming), placed.places
         if incoming.deleted is None:
             return incoming, places

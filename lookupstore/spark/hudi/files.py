@@ -197,7 +197,9 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
     at = positions.slice(0, changes).to_numpy()
     plan = FilePlan(file, FileRows(numbers[:changes], at, numbers[changes:]))
     options = WriteOptions(format=task.format, threads=1)
-    writes = FileWrites(known.view, incoming, known.schema, options, task.time, is_delete)
+    writes = FileWrites(
+        known.view, incoming, known.schema, options, task.time, is_delete, known.kept
+    )
     return writes.one(bucket, plan, attempt_of(this_task()), staging_folder(task.time)), changes
 
 

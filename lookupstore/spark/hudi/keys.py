@@ -21,8 +21,10 @@ from lookupstore.hudi import FileSlice
 from lookupstore.hudi.index import Tagged, index_of, keys_of, partitions_of, tag, with_places
 from lookupstore.hudi.keys import (
     IS_DELETED,
+    NOTHING_MISSING,
     Incoming,
     IncomingRows,
+    MissingColumns,
     TableSchema,
     precombine_of,
     read_keys,
@@ -79,6 +81,7 @@ class RowTask(KeyTask):
         combines: whether of rows with one key only one is written.
         drops: whether rows are left out whose keys the table has.
         moves: whether rows move whose keys are in other partitions; see `place_rows`.
+        kept: columns that rows keep as they are stored.
     """
 
     operation: str
@@ -86,11 +89,17 @@ class RowTask(KeyTask):
     combines: bool
     drops: bool
     moves: bool
+    kept: MissingColumns = NOTHING_MISSING
 
     @property
     def together(self) -> tuple[str, ...]:
         """Return the columns in which rows of one key are equal."""
         return ("key",) if index_of(self.index).everywhere else ("partition", "key")
+
+    @property
+    def brings(self) -> bool:
+        """Return whether rows that move bring columns that they keep as they are stored."""
+        return bool(self.kept) and self.moves and index_of(self.index).everywhere
 
     def row_reader(self) -> IncomingRows:
         """Return what reads rows with all their columns."""
@@ -100,6 +109,7 @@ class RowTask(KeyTask):
             self.view.options,
             named=self.named,
             evolve=False,
+            missing="null",  # what becomes of them, the driver has checked
         )
 
     def reader(self) -> IncomingRows:
@@ -172,6 +182,8 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         batches: rows sorted by `task.together` and number; all those of a key are here.
     """
     reader = None if task.operation == DELETE else task.reader()
+    if task.operation == UPSERT and task.brings:
+        reader = task.row_reader()
     numbers = {file: number for number, file in enumerate(task.slices)}
     for table in _tables(batches, task.together):
         rows, incoming = _resolved(task, reader, table)
@@ -180,7 +192,7 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         found = task.tag(rows, repeated=True)
         deleted = moved = None
         if task.operation == UPSERT and incoming is not None:
-            placed = place_rows(task.view, incoming, found, moves=task.moves)
+            placed = place_rows(task.view, incoming, found, moves=task.moves, kept=task.kept)
             rows = rows if placed.rows is None else rows.take(pa.array(placed.rows))
             rows = _with_partitions(task, rows, placed)
             deleted, moved = placed.of(incoming).deleted, placed.moved

@@ -51,6 +51,7 @@ _WRITES: Mapping[str, Callable[[str], Any]] = {
     "sort_mode": str,
     "memory": str,
     "evolve": _flag,
+    "missing": str,
     "metadata": str,
     "lock": str,
     "index": str,
@@ -167,7 +168,14 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
     elif operation == "delete":
         read_keys(empty, view.table_schema.columns, view.options, named=None)
     else:
-        IncomingRows(empty, view.table_schema, view.options, named=None, evolve=given.evolve)
+        IncomingRows(
+            empty,
+            view.table_schema,
+            view.options,
+            named=None,
+            evolve=given.evolve,
+            missing=given.missing,
+        )
     return HudiWriter(table, operation, given, columns, StagedRows.begin(location))
 
 

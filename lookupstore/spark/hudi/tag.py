@@ -15,7 +15,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lookupstore.hudi.index import PLACE_COLUMNS, index_of, keys_of, named_key, partitions_of
+from lookupstore.hudi.index import (
+    PLACE_COLUMNS,
+    check_known_partitions,
+    check_place_columns,
+    index_of,
+    keys_of,
+    named_key,
+    partitions_of,
+)
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
 from lookupstore.spark.hudi.tables import Table, view_of
@@ -66,11 +74,10 @@ def tag_location(
     >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
     """
     names = df.columns
-    for name in PLACE_COLUMNS:
-        if name in names:
-            raise ValueError(f"df has a column {name!r}, which tagging adds; rename it")
+    check_place_columns("df", names)
     view = view_of(table, storage_options)
     task = key_task(view, index, named_key(view), arrow_schema(df.schema))
+    check_known_partitions(view, names, index_of(index))
     empty = task.columns.empty_table()
     keys_of(empty, view.options, task.named)
     partitions_of(empty, view.options, everywhere=index_of(index).everywhere)

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -34,7 +34,13 @@ from pyspark.sql.types import (
 from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.file_group import FileFormat
 from lookupstore.hudi.index import index_of, partitions_of, written_name
-from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
+from lookupstore.hudi.keys import (
+    IS_DELETED,
+    NOTHING_MISSING,
+    IncomingRows,
+    MissingColumns,
+    read_keys,
+)
 from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
@@ -49,6 +55,7 @@ from lookupstore.hudi.write import (
     FoundRows,
     GivenOptions,
     Load,
+    Missing,
     Packing,
     Pipeline,
     PlannedFile,
@@ -59,6 +66,7 @@ from lookupstore.hudi.write import (
     bulk_order,
     given_options,
     retried,
+    with_missing,
 )
 from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
@@ -92,7 +100,7 @@ from lookupstore.spark.hudi.tag import (
 )
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
-from lookupstore.spark.types import arrow_schema, column_named
+from lookupstore.spark.types import arrow_schema, column_named, spark_type
 
 Operation = Literal[
     "upsert",
@@ -136,6 +144,7 @@ def upsert(
     table: Table,
     *,
     operation: Operation = "upsert",
+    missing: Missing | None = None,
     options: GivenOptions | None = None,
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -159,6 +168,9 @@ def upsert(
             `insert_overwrite_table`: rows take the place of those of their partitions, or of all;
             `delete_partition`: the partitions are deleted that rows of `df` are in, of which only
             the partition columns are looked at.
+        missing: what happens to columns of the table that `df` lacks: `keep`: rows of the table
+            keep their values, and new rows get nulls; `null`: all rows get nulls. Default: what
+            `options` says, or else `ValueError`.
         options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads`,
             `memory` and `spill_folder` do not apply to executors, nor does `new_file_id` to
             those of a bulk insert.
@@ -185,7 +197,7 @@ def upsert(
         known = ", ".join(map(repr, get_args(Operation)))
         raise ValueError(f"operation is {operation!r}; give one of {known}")
     table = table_of(table, storage_options)
-    given = given_options(options, table.options, operation.upper())
+    given = with_missing(given_options(options, table.options, operation.upper()), missing)
     uri = table.location.uri
     try:
         with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
@@ -241,8 +253,14 @@ def _write_rows(
             "fails the write: leave the option out, and filter such rows first"
         )
     view = table.writable(options, dry_run=dry_run)
-    task = _row_task(view, columns, operation, options)
+    task, missing = _row_task(view, columns, operation, options)
+    if operation == UPSERT and task.brings:
+        df = _with_kept(df, task)
+        needed = {*task.schema.columns.names, IS_DELETED}
+        with_kept = pa.schema([one for one in arrow_schema(df.schema) if one.name in needed])
+        task = replace(task, columns=with_kept)
     pipeline = Pipeline(view, options)
+    pipeline.given.missing = missing
     if operation == BULK_INSERT:
         bulk_order(view, task.schema.columns, options)
         if not dry_run:
@@ -259,6 +277,28 @@ def _write_rows(
         return pipeline.run(plan, rows)
     finally:
         tagged.unpersist()
+
+
+def _with_kept(df: DataFrame, task: RowTask) -> DataFrame:
+    """Return rows with nulls in what they keep, where rows that move get the stored values."""
+
+    def nulls(field: pa.Field) -> Column:
+        return F.lit(None).cast(spark_type(field.type, field.name)[0])
+
+    def filled(struct: Column, kind: pa.StructType, kept: MissingColumns) -> Column:
+        for name, inside in kept.fields.items():
+            field = kind.field(name)
+            value = nulls(field)
+            if inside is not None:
+                value = filled(struct.getField(name), field.type, inside)
+            struct = struct.withField(name, value)
+        return struct
+
+    for name, inside in task.kept.fields.items():
+        field = task.schema.columns.field(name)
+        column = nulls(field) if inside is None else filled(df[name], field.type, inside)
+        df = df.withColumn(name, column)
+    return df
 
 
 def _replaced(task: RowTask, loads: Mapping[str, Load]) -> Replaced | None:
@@ -415,23 +455,29 @@ def _loads(rows: DataFrame, task: RowTask) -> dict[str, Load]:
 
 def _row_task(
     view: TableView, columns: pa.Schema, operation: str, options: WriteOptions
-) -> RowTask:
-    """Plan what executors find, after a look at the columns of the rows."""
+) -> tuple[RowTask, list[str]]:
+    """Plan what executors find, and return the columns of the table that rows lack, too."""
     named = written_name(view)
-    schema = view.table_schema
+    schema, lacking = view.table_schema, NOTHING_MISSING
+    missing: list[str] = []
     if operation == DELETE:
         read_keys(columns.empty_table(), schema.columns, view.options, named=named)
         needed = {*view.options.record_key, *view.options.partition_by}
     else:
         given = IncomingRows(
-            columns.empty_table(), schema, view.options, named=named, evolve=options.evolve
+            columns.empty_table(),
+            schema,
+            view.options,
+            named=named,
+            evolve=options.evolve,
+            missing=options.missing,
         )
-        schema = given.schema
+        schema, lacking, missing = given.schema, given.kept, given.missing.names()
         needed = {*schema.columns.names, IS_DELETED}
     kept = pa.schema([one for one in columns if one.name in needed])
     index = str(options.index)
     task = key_task(view, index, named, kept)
-    return RowTask(
+    row_task = RowTask(
         task.view,
         task.slices,
         index,
@@ -442,7 +488,9 @@ def _row_task(
         options.combines(operation),
         operation == INSERT and options.duplicates == "drop",
         options.update_partition_path,
+        lacking,
     )
+    return row_task, missing
 
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBucket]:

@@ -134,7 +134,7 @@ def test_hudi_7032_files_that_statistics_do_not_name(tmp_path: Path) -> None:
 
 def test_hudi_10389_columns_that_came_later(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t", {"x": [1.0]})
-    options = WriteOptions(evolve=True)
+    options = WriteOptions(evolve=True, missing="null")
     table.bulk_insert(pa.table({"id": [7], "new": [3]}), options=options)
     table.bulk_insert(pa.table({"id": [8], "new": [9]}), options=options)
     assert ids(table, ("new", "is null")) == [0]

@@ -178,6 +178,20 @@ def test_time_travel_and_changes_from_before_are_errors(tmp_path: Path, version:
             # From the last one that is archived, nothing is missing.
             assert_same_rows(table.incremental(position), changes[at])
             assert_same_rows(table.incremental(position), other_incremental(tmp_path, position))
+        # What the table was before, it needs a commit of the timeline for.
+        if at < 5:
+            with pytest.raises(StaleStoreError, match="are archived"):
+                table.changes(position)
+        else:
+            was = states[time]
+            for row in table.changes(position).read_all().to_pylist():
+                if row["change"] in ("insert", "update_after"):
+                    was[row["id"]] = row["value"]
+                else:
+                    assert was.pop(row["id"]) == row["value"]
+            assert was == states[times[-1]]
+    with pytest.raises(StaleStoreError, match=f"until is {positions[4]}, but commits before"):
+        table.view().groups_until(positions[4])
     with pytest.raises(StaleStoreError, match="since is None"):
         table.incremental()
     with pytest.raises(ValueError, match="give the time of a commit"):

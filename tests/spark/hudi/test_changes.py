@@ -21,6 +21,7 @@ from support.hudi.oracle import other_incremental
 from support.hudi.spark_rows import SCHEMA, Row, local_rows, make, values
 from support.hudi.versions import VERSIONS
 
+import lookupstore.spark
 from lookupstore.errors import FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.options import META_FOLDER
@@ -218,6 +219,12 @@ def test_what_is_not_there_any_more(spark: SparkSession, tmp_path: Path) -> None
     table.archive(min_commits=2, max_commits=2)
     with pytest.raises(StaleStoreError, match=f"archived.*{remedy}"):
         found.partitions({"position": positions[1]}, {"position": positions[5]})
+    # From the newest archived commit on, it is not known what rows were.
+    images = reader(path, changes="true")
+    with pytest.raises(StaleStoreError, match=f"archived.*{remedy}"):
+        images.partitions({"position": positions[3]}, {"position": positions[5]})
+    with pytest.raises(StaleStoreError, match="archived"):
+        lookupstore.spark.read_table(spark, str(path), since=positions[3], changes=True)
     with pytest.raises(PySparkException, match=remedy):
         follow(spark, path, lambda *_: None, tmp_path / "checkpoint")
     # The remedy.

@@ -275,7 +275,7 @@ def test_errors_of_operations(spark: SparkSession, tmp_path: Path) -> None:
     assert len(instants(path)) == 1
     assert all_rows(path) == Counter([(1, "a", 1.0, "x")])
     # Columns that rows lack are null, and so sort nothing.
-    by = WriteOptions(sort_mode="global_sort", sort_by=["value"])
+    by = WriteOptions(sort_mode="global_sort", sort_by=["value"], missing="null")
     done = upsert(df.drop("value"), path, operation="bulk_insert", options=by)
     assert done.rows_inserted == 2
     assert len(upsert(df, path, operation="delete_partition").files_replaced) == 3

@@ -271,3 +271,15 @@ def test_a_stream_is_written_by_its_batches(
     writer = stream.writeStream.format(name).option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(PySparkException, match=rf"foreachBatch.*{verb}|{verb}.*foreachBatch"):
         writer.trigger(availableNow=True).start(str(tmp_path / "t")).awaitTermination()
+
+
+def test_rows_that_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make(path).insert(local_rows([(1, "a", 1.0, "x")]))
+    df = rows_in(spark, [(1, "a", 2.0, "new"), (2, "a", 2.0, "new")]).drop("value")
+    with pytest.raises(PySparkException, match="rows lack columns of the table: 'value'; set miss"):
+        saved(df, path)
+    saved(df, path, missing="keep")
+    assert all_rows(path) == Counter([(1, "a", 2.0, "x"), (2, "a", 2.0, None)])
+    saved(df, path, **{f"{HOODIE}.write.set.null.for.missing.columns": "true"})
+    assert all_rows(path) == Counter([(1, "a", 2.0, None), (2, "a", 2.0, None)])

@@ -577,7 +577,8 @@ WAYS = [
         "tag: rows with a column of the answer",
         lambda folder: table(folder).tag(ROWS.append_column("_pos", pa.array([1, 2]))),
         ValueError,
-        "rows have a column '_pos', which tagging adds; rename it",
+        "rows: a column is called '_pos', as one that tagging adds; leave it out, or, if it is of "
+        "the key, give _hoodie_record_key and _hoodie_partition_path instead",
         lambda folder: table(folder).tag(ROWS.append_column("pos", pa.array([1, 2]))),
     ),
     Way(

@@ -13,6 +13,7 @@ from lookupstore.arrow._binary import as_binary
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.view import TableView
@@ -68,6 +69,7 @@ class MemoryRows(FoundRows):
         places: of each.
         slices: current base files, which they change, or may fill up.
         explicit: whether rows that are found are deleted, whatever comes with them.
+        kept: columns that rows keep as they are stored.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class MemoryRows(FoundRows):
         slices: Sequence[FileSlice],
         *,
         explicit: bool = False,
+        kept: MissingColumns = NOTHING_MISSING,
     ) -> None:
         self.schema = schema
         self.slices = slices
@@ -90,6 +93,7 @@ class MemoryRows(FoundRows):
         self._incoming = incoming
         self._places = places
         self._explicit = explicit
+        self._kept = kept
         self._assigned: list[tuple[Bucket, FileRows]] = []
 
     @property
@@ -144,6 +148,7 @@ class MemoryRows(FoundRows):
             self._options,
             transaction.time,
             self._explicit,
+            self._kept,
         )
         return [
             WrittenFile(plan.file, stat, self._keys(plan.rows.all[:SAMPLE]))

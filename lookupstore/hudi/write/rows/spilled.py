@@ -22,6 +22,7 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import Changes, Inserts
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
+from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.layout.sample import Sample
@@ -72,6 +73,7 @@ class SpilledRows(FoundRows):
         pieces: the rows, numbered, with their places.
         folder: where they wait.
         explicit: whether rows that are found are deleted; then they are keys alone.
+        kept: columns that rows keep as they are stored.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class SpilledRows(FoundRows):
         folder: str,
         *,
         explicit: bool = False,
+        kept: MissingColumns = NOTHING_MISSING,
     ) -> None:
         self.schema = schema
         self.slices = slices
@@ -91,6 +94,7 @@ class SpilledRows(FoundRows):
         self._options = options
         self._columns = pa.schema([]) if explicit else schema.columns
         self._explicit = explicit
+        self._kept = kept
         self._folder = folder
         self._numbers = {one.group: number for number, one in enumerate(slices)}
         self._known: list[str] = []
@@ -189,7 +193,9 @@ class SpilledRows(FoundRows):
             transaction.open_partition(file.partition)
             stream.begin(bucket)
             ordering = None if self._explicit else ordering_of(self._view.options)
-            changes = _SpilledChanges(stream, self._columns, may_delete, self._explicit, ordering)
+            changes = _SpilledChanges(
+                stream, self._columns, may_delete, self._explicit, ordering, self._kept
+            )
             inserts = _SpilledInserts(stream, self._columns, new)
             stat = slices.write(number, file, changes, inserts, threads=True)
             written.append(WrittenFile(file, stat, stream.keys))
@@ -350,11 +356,13 @@ class _SpilledChanges:
         may_delete: bool,
         explicit: bool,
         ordering: str | None,
+        kept: MissingColumns,
     ) -> None:
         self._stream = stream
         self._columns = columns
         self._explicit = explicit
         self._ordering = ordering
+        self._kept = kept
         #: Whether rows may be deleted.
         self.may_delete: bool = may_delete
 
@@ -373,7 +381,8 @@ class _SpilledChanges:
         if parts and DELETED.name in parts[0].schema.names:
             flags = [part.column(DELETED.name).to_numpy(zero_copy_only=False) for part in parts]
             deleted = np.concatenate(flags)
-        return Changes(positions, _rows(parts, self._columns), deleted, self._ordering)
+        rows = _rows(parts, self._columns)
+        return Changes(positions, rows, deleted, self._ordering, self._kept)
 
     def beyond(self, rows: int) -> int | None:
         """Return the position of a row that changes after some first rows; None: none does."""

@@ -194,10 +194,10 @@ def upsert(
             the store lacks. Default: all.
         changes_by: what the rows of the changes are. `"rows"`: rows to upsert. `"changelog"`:
             events as `LookupStore.changes` gives them. `"debezium"`: events with `op` and the rows
-            `before` and `after`. `"hudi"`: change data of Apache Hudi, the same with its `op`, or
-            rows whose `_hoodie_is_deleted` marks deletes. Of a key, the last event wins. Default:
-            `"changelog"` if there is a text column `change` that the store lacks, otherwise
-            `"rows"`.
+            `before` and `after`, or these in a struct `payload`. `"hudi"`: change data of Apache
+            Hudi, the same with its `op`, or rows whose `_hoodie_is_deleted` marks deletes. Of a
+            key, the last event wins. Default: `"changelog"` if there is a text column `change` that
+            the store lacks, otherwise `"rows"`.
         rule: what becomes of a key that is stored, or comes more than once, for all value columns
             or by column, in a dict whose other columns have `"replace"`: `"replace"` takes the
             newest value, `"first"` the oldest, `"partial"` the newest that is not null; `"sum"`,

@@ -11,7 +11,7 @@ from pyarrow import orc
 from lookupstore.arrow.fitting import UnfitValueError, fit
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.orc.arrow_file import orc_batches
+from lookupstore.orc.arrow_file import orc_batches, orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import SMALL, look_at_claims
@@ -64,7 +64,7 @@ def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
     """
     if file_format == "orc":
         read_footer(file, path)
-        schema = orc.ORCFile(file).schema
+        schema = orc_schema(file)
     else:
         read_parquet_footer(file, path)
         schema = ParquetRows(file, path).schema

@@ -23,6 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
+from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
@@ -226,6 +227,7 @@ def _columns_source(columns: dict[Any, Any]) -> Source:
             arrays[name] = pa.table({name: in_own_order(column)})[name]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
+        check_objects(column, arrays[name].type, name, "source")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"source: columns of different lengths: {lengths}")

@@ -64,6 +64,7 @@ JSON lines: times | source/test_streams.py::test_times_in_json_are_texts
 CSV, JSON lines: text in Latin-1 or UTF-16 | source/test_csv_rows.py::test_text_that_is_not_read
 pandas: integers beyond 64 bits | arrow/test_frames.py::test_errors_of_pandas_columns_name_them
 pandas: objects of several types | arrow/test_frames.py::test_errors_of_pandas_columns_name_them
+pandas, dict: other objects beside dates or times | arrow/test_objects.py::test_other_objects_beside_dates_and_times_are_refused
 polars: Int128, UInt128, Object | arrow/test_frames.py::test_what_arrow_does_not_have_is_refused_by_name
 DuckDB relation: BIT, TIMETZ, UHUGEINT, BIGNUM, VARIANT | arrow/test_relations.py::test_types_that_arrow_does_not_have
 DuckDB relation: HUGEINT, UUID, JSON | arrow/test_relations.py::test_other_types_are_exact
@@ -203,13 +204,6 @@ def index(_: Path) -> None:
     assert rows(frame.rename_axis("i")) == [{"v": 1, "i": "a"}]
 
 
-def dates(_: Path) -> None:
-    column = [dt.date(2020, 1, 1), dt.datetime(2020, 1, 2, 12)]
-    wanted = [{"v": dt.date(2020, 1, 1)}, {"v": dt.date(2020, 1, 2)}]
-    assert rows({"v": column}) == rows(pd.DataFrame({"v": pd.Series(column, dtype=object)}))
-    assert rows({"v": column}) == wanted
-
-
 def overflow(_: Path) -> None:
     relation = duckdb.sql("SELECT to_microseconds(9223372036854775807) AS v")
     assert rows(relation)[0]["v"].nanoseconds == -1000
@@ -268,7 +262,6 @@ TRIED: dict[str, Callable[[Path], None]] = {
     "JSON lines: fields that no row of the first megabyte has": json_fields,
     "pandas: NaN in columns of floats": nan,
     "pandas: an index without a name": index,
-    "pandas, dict: datetimes in a column whose first value is a date": dates,
     "DuckDB relation: INTERVAL with more than 292 years of microseconds": overflow,
     "DuckDB relation: the types above, after `.arrow()`": after_arrow,
     "folders: values of `name=value` folders such as 007": numbers,

@@ -141,6 +141,8 @@ LOSSES = (
     Loss("Delta", "column mapping and deletion vectors", EXACT, "read by `DeltaTable.scan()`"),
     Loss("Delta", '`on_duplicate="first"` or `"last"`, where `scan()` is used', REFUSED,
          'the order of its rows is not fixed; use `on_duplicate=("max", column)`'),
+    Loss("Delta, sets of paths", "an upsert of a key that has several rows, which differ", REFUSED,
+         "the order of the rows is not fixed; use `sequence=`"),
     Loss("Iceberg", "a path to a table or into one", REFUSED,
          "pass a `pyiceberg` table or scan"),
     Loss("Hudi", "a path inside a table, or a table in a list with other paths", REFUSED,

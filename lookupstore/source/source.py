@@ -350,7 +350,7 @@ def _iterable_source(source: Iterable[Any]) -> Source:
             if not isinstance(item, (str, os.PathLike, Location)):
                 raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
             paths.append(path_of(item))
-        return _files_source(paths)
+        return _files_source(paths, in_order=not isinstance(source, (set, frozenset)))
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
@@ -414,7 +414,9 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
     return Source(schema, f"{shown} ({what[2:].strip()})", select, lambda: None)
 
 
-def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Source:
+def _streams_source(
+    paths: Sequence[Path], found: Sequence[FoundFiles], *, in_order: bool
+) -> Source:
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
@@ -458,6 +460,7 @@ def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Sourc
         is_files=True,
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
+        in_order=in_order,
     )
     return _of_text(source, read) if first.is_text else source
 
@@ -497,7 +500,7 @@ def _each(
         yield batch
 
 
-def _files_source(paths: Sequence[Path]) -> Source:
+def _files_source(paths: Sequence[Path], *, in_order: bool = True) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
@@ -505,7 +508,7 @@ def _files_source(paths: Sequence[Path]) -> Source:
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
-        return _streams_source(paths, found)
+        return _streams_source(paths, found, in_order=in_order)
     files = [file for one in found for file in one.files]
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
@@ -547,6 +550,7 @@ def _files_source(paths: Sequence[Path]) -> Source:
         is_files=True,
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
+        in_order=in_order,
     )
 
 

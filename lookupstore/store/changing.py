@@ -108,7 +108,13 @@ def upsert_version(
     )
     folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)
     encoding = ChangeEncoding(current, rules, in_order=is_changelog, numbered=True)
-    incoming = IncomingChanges(encoding, memory=memory, folder=folder, buckets=current.buckets)
+    incoming = IncomingChanges(
+        encoding,
+        memory=memory,
+        folder=folder,
+        buckets=current.buckets,
+        unordered=None if source.in_order else source.description,
+    )
     with closing(incoming), progress_bars(progress, late=True) as bars:
         if reader is not None:
             read = bars("Reading", source.count_rows()) if bars else None

@@ -75,6 +75,7 @@ folders: values that the type in the first file cannot hold | source/test_errors
 Delta: a path to a table or into one | source/test_tables_as_sources.py::test_a_delta_table_is_refused_with_its_rows
 Delta: column mapping and deletion vectors | source/test_tables_as_sources.py::test_a_delta_table_with_column_mapping_has_its_values
 Delta: `on_duplicate="first"` or `"last"`, where `scan()` is used | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
+Delta, sets of paths: an upsert of a key that has several rows, which differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path to a table or into one | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: log files of merge-on-read tables | source/test_tables_as_sources.py::test_merge_on_read_is_refused_by_name

@@ -28,7 +28,7 @@ from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
-from lookupstore.source.source import Source, open_source
+from lookupstore.source.source import Source, open_source, with_every_column
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
@@ -150,7 +150,7 @@ def build(
                 f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
     options = file_options(location, compression, level, block_size, bloom_fpp)
-    opened = open_source(source)
+    opened = open_source(source) if columns is not None else with_every_column(source)
     plan = plan_build(
         opened.schema,
         key=key,

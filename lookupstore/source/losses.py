@@ -132,8 +132,9 @@ LOSSES = (
          "give files whose types agree"),
     Loss("folders", "columns that a later file lacks", REFUSED,
          "choose columns that all files have; `ColumnarFiles` returns nulls"),
-    Loss("folders", "columns that the first file lacks", NOTED,
-         "not read by `build`; `ColumnarFiles` returns them"),
+    Loss("folders", "columns that the first file lacks", REFUSED,
+         "choose columns with `columns=`, or pass rows that have them everywhere, such as a DuckDB "
+         "relation with `union_by_name=True`; `ColumnarFiles` returns them"),
     Loss("folders", "structs with other fields than in the first file", REFUSED,
          "give files whose types agree"),
     # ---- tables

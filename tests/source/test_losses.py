@@ -237,9 +237,17 @@ def lacking(folder: Path) -> None:
 
 def added(folder: Path) -> None:
     given = files(folder / "t", a={"id": [1]}, b={"id": [3], "v": [2]})
-    assert rows(given) == [{"id": 1}, {"id": 3}]
+    with pytest.raises(
+        ValueError, match=r"b\.parquet has the column 'v', which the first .*columns="
+    ):
+        lookupstore.build(given, folder / "s", key="id")
+    lookupstore.build(given, folder / "s", key="id", columns=[]).close()
     with ColumnarFiles(given, key="id") as opened:
         assert opened.lookup([1, 3]).to_pylist() == [{"v": None}, {"v": 2}]
+    with lookupstore.build(
+        duckdb.read_parquet(f"{given}/*.parquet", union_by_name=True), folder / "united", key="id"
+    ) as united:
+        assert [united[1], united[3]] == [{"v": None}, {"v": 2}]
 
 
 def fields(folder: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 
 import lookupstore
@@ -23,6 +26,31 @@ def test_a_function_compares_collated_text_as_bytes(spark: SparkSession, tmp_pat
     query = "SELECT at_key('A' COLLATE UTF8_LCASE).v AS found, at_key('a').v AS same"
     (row,) = spark.sql(query).collect()
     assert (row.found, row.same) == (None, 1)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_a_column_of_some_files_is_not_left_out(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """Whichever file Spark takes the columns of; also where types differ, which it cannot merge."""
+    write = {"parquet": pq.write_table, "orc": orc.write_table}[kind]
+    said = rf"[ab]\.{kind} has the column '(more|other)', which other files lack.*mergeSchema"
+    for number, key in enumerate((pa.array([2]), pa.array([2], pa.int32()))):
+        path = tmp_path / f"{number}" / "day=1"
+        path.mkdir(parents=True)
+        write(pa.table({"id": [1], "v": ["a"], "other": [0.5]}), path / f"a.{kind}")
+        write(pa.table({"id": key, "v": ["b"], "more": [1]}), path / f"b.{kind}")
+        with pytest.raises(ValueError, match=said):
+            build_store(tmp_path / f"{number}", tmp_path / "s", key="id", spark=spark)
+    given = str(tmp_path / "0")
+    with build_store(given, tmp_path / "s", key="id", columns=["v"], spark=spark) as store:
+        assert [store[1], store[2]] == [{"v": "a"}, {"v": "b"}]
+    merged = spark.read.option("mergeSchema", "true").format(kind).load(given)
+    with build_store(merged, tmp_path / "s", key="id", overwrite=True) as store:
+        assert store[1] == {"v": "a", "other": 0.5, "more": None, "day": 1}
+        assert store[2] == {"v": "b", "other": None, "more": 1, "day": 1}
+    joined = lookup_join(spark.range(3), given, on="id")
+    assert joined.columns == ["id", "v", "other", "more", "day"]
 
 
 def test_local_times_of_orc_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:

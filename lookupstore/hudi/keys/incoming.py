@@ -28,7 +28,7 @@ from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
-from lookupstore.source.source import Source, in_types, open_source
+from lookupstore.source.source import Source, in_types, open_source, with_every_column
 
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
@@ -189,7 +189,7 @@ class IncomingRows:
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
-        self._source = in_types(given, known.columns)
+        self._source = in_types(with_every_column(given), known.columns)
         self._options = options
         self._named = named
         self._ordering = ordering

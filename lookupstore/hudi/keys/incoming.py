@@ -222,6 +222,25 @@ class IncomingRows:
             self.read += batch.num_rows
             yield incoming
 
+    def check_order(self, kept: int) -> None:
+        """Check that no row gave way to another one by an order that the source does not have.
+
+        Args:
+            kept: rows that are left where several have one partition and key.
+
+        Raises:
+            ValueError: some did.
+        """
+        gone = self.read - kept
+        if self._source.in_order or precombine_of(self._options) or self._errors or not gone:
+            return
+        keys = ", ".join(self._options.record_key)
+        raise ValueError(
+            f"rows: {gone} of {self.read} repeat the record key ({keys}) of another row, and the "
+            f"rows of {self._source.description} have no order; give each key once, or write to a "
+            "table with an ordering column"
+        )
+
     def _writable(self, table: pa.Table, errors: RowErrors) -> Incoming:
         """Return the rows that can be written; tell of the others."""
         try:

@@ -54,8 +54,8 @@ def _times(values: list[Any], kind: pa.DataType) -> Iterator[tuple[pa.DataType, 
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         yield kind, values
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = chain.from_iterable(one for one in values if isinstance(one, Iterable))
-        yield from _times(list(inner), kind.value_type)
+        items = chain.from_iterable(one for one in values if isinstance(one, Iterable))
+        yield from _times(list(items), kind.value_type)
     elif pa.types.is_struct(kind):
         for field in kind:
             if _has_times(field.type):

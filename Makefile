@@ -339,7 +339,7 @@ bench-compressed: $(VENV)/.built  ## Time compressed files larger than the cache
 	$(BIN)/python bench/compressed.py $(BENCH_COMPRESSED_ARGS)
 
 .PHONY: bench-wide-files
-bench-wide-files: $(VENV)/.built  ## Time a Parquet file of 4,000 columns and 40 row groups beside Arrow
+bench-wide-files: $(VENV)/.built  ## Time Parquet and ORC files of 4,000 columns beside Arrow
 	$(BIN)/python bench/wide_files.py $(BENCH_WIDE_FILES_ARGS)
 
 .PHONY: bench-builds

@@ -1,7 +1,9 @@
-"""A Parquet file of many columns and row groups: to open it, and to find a key in it.
+"""Parquet and ORC of many columns: to open a file, and to find a key in it.
 
-open   `ColumnarFiles(path, ...)`, which reads and checks the footer, beside `pq.ParquetFile(path)`,
-       which reads it; once for two value columns and once for all
+open   `ColumnarFiles(path, ...)`, which reads and checks the footer, beside `pq.ParquetFile(path)`
+       and `orc.ORCFile(path)`, which read it; once for two value columns and once for all
+scan   all rows of two value columns of the ORC file, opening it included, beside
+       `orc.ORCFile(path).read(columns=...)`
 key    random keys, a call each, with two value columns, by looks into row groups; the rival knows
        the row group of each key and reads the same three columns of it from an open file
 
@@ -19,12 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_json_lines, clocked, command_line, in_turns
+from pyarrow import orc
 from workloads import SEED
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
 
-FILE = "wide"
+FILE, ORC_FILE = "wide", "wide ORC"
 ALL = "lookupstore, all columns"
 ARROW = "Arrow"
 #: Rows of a row group.
@@ -37,6 +40,9 @@ BARS = (
     Bar("open / Arrow", FILE, "wide open", OURS, 3, ARROW, at_most=True),
     Bar("open, all / Arrow", FILE, "wide open", ALL, 3, ARROW, at_most=True),
     Bar("key / Arrow", FILE, "wide key", OURS, 0.1, ARROW),
+    Bar("ORC open / Arrow", ORC_FILE, "wide open", OURS, 3, ARROW, at_most=True),
+    Bar("ORC open, all / Arrow", ORC_FILE, "wide open", ALL, 3, ARROW, at_most=True),
+    Bar("ORC scan / Arrow", ORC_FILE, "wide scan", OURS, 3, ARROW, at_most=True),
 )
 
 
@@ -65,13 +71,15 @@ class Bench:
         self.path = path
         self.table = table
         pq.write_table(table, path, row_group_size=PART, compression="zstd")
+        self.orc = path.with_suffix(".orc")
+        orc.write_table(table, self.orc, compression="zstd")
         self.keys = np.random.default_rng(SEED).integers(0, len(table), queries).tolist()
         self.residency = Residency(path.parent / "cache", quota="1GB")
 
-    def opened(self, columns: Sequence[str] | None) -> ColumnarFiles:
-        """Open the file by ours."""
+    def opened(self, columns: Sequence[str] | None, path: Path | None = None) -> ColumnarFiles:
+        """Open the file of Parquet, or another one, by ours."""
         return ColumnarFiles(
-            self.path, key=KEY, columns=columns, build="never", residency=self.residency
+            path or self.path, key=KEY, columns=columns, build="never", residency=self.residency
         )
 
     def opens(self) -> dict[str, Callable[[], float]]:
@@ -81,6 +89,19 @@ class Bench:
             ALL: clocked(lambda: self.opened(None).close()),
             ARROW: clocked(lambda: pq.ParquetFile(self.path).close()),
         }
+
+    def opens_of_orc(self) -> dict[str, Callable[[], float]]:
+        """Return what opens the file of ORC, by contender."""
+        return {
+            OURS: clocked(lambda: self.opened(VALUES, self.orc).close()),
+            ALL: clocked(lambda: self.opened(None, self.orc).close()),
+            ARROW: clocked(lambda: orc.ORCFile(self.orc).schema),
+        }
+
+    def scanned(self) -> pa.Table:
+        """Read two columns of the file of ORC by ours."""
+        with self.opened(VALUES, self.orc) as files:
+            return files.scan().read_all()
 
     def asked(self, files: ColumnarFiles) -> list[pa.Table]:
         """Return what ours finds at each key."""
@@ -116,6 +137,18 @@ def main(given: Sequence[str] | None = None) -> None:
         bench = Bench(Path(folder, "wide.parquet"), table, asked.queries)
         for name, found in in_turns(bench.opens(), asked.rounds, uncounted=1).items():
             run.add(Measurement(Subject(FILE, "wide open", name), found))
+        for name, found in in_turns(bench.opens_of_orc(), asked.rounds, uncounted=1).items():
+            run.add(Measurement(Subject(ORC_FILE, "wide open", name), found))
+        columns = [KEY, *VALUES]
+        wanted = table.select(columns)
+        if not bench.scanned().cast(wanted.schema).equals(wanted):
+            raise AssertionError("other rows than were written")
+        scans = {
+            OURS: clocked(bench.scanned),
+            ARROW: clocked(lambda: orc.ORCFile(bench.orc).read(columns=columns)),
+        }
+        for name, found in in_turns(scans, asked.rounds, uncounted=1).items():
+            run.add(Measurement(Subject(ORC_FILE, "wide scan", name), found, len(table)))
         with bench.opened(VALUES) as files, pq.ParquetFile(bench.path) as file:
             bench.check(bench.asked(files))
             bench.check(bench.read(file))

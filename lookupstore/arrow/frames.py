@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.taking import movable
 
 # Polars writes the first as addresses, which mean nothing, and the others in no type of Arrow.
@@ -173,7 +174,8 @@ def pandas_table(frame: Any, what: str) -> pa.Table:
         what: what to call it in an error.
 
     Raises:
-        TypeError: a column that Arrow does not have; the error names it.
+        TypeError: a column that Arrow does not have, or other objects beside dates or times; the
+            error names it.
         ValueError: two columns of one name, or integers beyond 64 bits.
 
     >>> import pandas as pd
@@ -193,11 +195,14 @@ def pandas_table(frame: Any, what: str) -> pa.Table:
     if kinds:
         frame = frame.astype(kinds)
     try:
-        return pa.Table.from_pandas(frame, preserve_index=named)
+        table = pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         for name in frame.columns:
             _check_pandas_column(frame[name], name, what)
         raise TypeError(f"{what}: pandas gives no Arrow table: {error}") from None
+    for name in frame.columns:
+        check_objects(frame[name], table.schema.field(str(name)).type, name, what)
+    return table
 
 
 def _check_pandas_column(column: Any, name: object, what: str) -> None:

@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
-from lookupstore.source.source import Source, open_source
+from lookupstore.source.source import Source, open_source, with_every_column
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
@@ -88,8 +89,9 @@ def build(
         buckets: number of data files over which keys are spread by hash; None is 1.
         on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
             `"last"` keep that row in source order; `("max", column)` keeps the row with the
-            greatest value (null is least, NaN greatest, of equal ones the later row). The column
-            need not be stored.
+            greatest value (null is least, NaN greatest, of equal ones the later row; if the source
+            has no order, of equal ones the row with the greatest bytes). The column need not be
+            stored.
         nullable_keys: key columns that may hold nulls, which sort first.
         memory: budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`;
             what does not fit is spilled.
@@ -148,7 +150,7 @@ def build(
                 f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
     options = file_options(location, compression, level, block_size, bloom_fpp)
-    opened = open_source(source)
+    opened = open_source(source) if columns is not None else with_every_column(source)
     plan = plan_build(
         opened.schema,
         key=key,
@@ -161,6 +163,7 @@ def build(
             f"on_duplicate is {on_duplicate!r}, but the rows of {opened.description} have no "
             "order; give ('max', column)"
         )
+    plan = replace(plan, in_order=opened.in_order)
     try:
         with NewVersion(
             location,

@@ -19,6 +19,8 @@ OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
 _REMEDY = "pass on_duplicate='first', 'last' or ('max', column) to choose the row to keep"
 
+_RANK_AND_ROW = KeySchema(pa.schema({"rank": pa.binary(), "row": pa.binary()}))
+
 
 @dataclass(frozen=True)
 class BuildPlan:
@@ -29,12 +31,15 @@ class BuildPlan:
         row_schema: the value columns.
         keep: what happens to repeated keys.
         rank_schema: under the rule `max` the column that decides, as a nullable key; else None.
+        in_order: whether the order of rows decides where that column does not; else the bytes of
+            their values do, which are the same in any order.
     """
 
     key_schema: KeySchema
     row_schema: RowSchema
     keep: Keep
     rank_schema: KeySchema | None
+    in_order: bool = True
 
     @property
     def columns(self) -> list[str]:
@@ -67,6 +72,8 @@ class BuildPlan:
         if self.rank_schema is not None:
             columns["rank"] = self.rank_schema.encode(batch.select(self.rank_schema.names))
         columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
+        if self.rank_schema is not None and not self.in_order:
+            columns["rank"] = _RANK_AND_ROW.encode([columns["rank"], columns["value"]])
         return pa.RecordBatch.from_pydict(columns)
 
     def repeated_error(self, key: bytes, remedy: str = _REMEDY) -> DuplicateKeyError:

@@ -15,7 +15,7 @@ from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import check_kept, source_of
 from lookupstore.keys.joins import HOWS, How, check_adds_nothing
 from lookupstore.progress import watched
-from lookupstore.source.source import in_types
+from lookupstore.source.source import in_types, with_every_column
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 
@@ -74,7 +74,7 @@ def join(
         pairs = _pairs(",".join(on))
         keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
                 if name in opened.key]  # fmt: skip
-        source = in_types(source_of([facts]), pa.schema(keys))
+        source = in_types(with_every_column(source_of([facts])), pa.schema(keys))
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:

@@ -11,6 +11,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
+from lookupstore.orc.arrow_file import orc_schema
 from lookupstore.orc.footer import read_footer as read_orc_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import counted, number_text
@@ -213,7 +214,7 @@ def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
 def _orc(file: pa.NativeFile, shown: str) -> _Looked:
     footer = read_orc_footer(file, shown)
     read = orc.ORCFile(file)
-    columns = _columns(read.schema)
+    columns = _columns(orc_schema(file))
     regions = [ColumnarRegion("magic", 0, 3)]
     for number, stripe in enumerate(footer.stripes):
         nbytes = stripe.streams_bytes + stripe.footer_bytes

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
-from pyarrow import fs, orc
+from pyarrow import fs
 
 from lookupstore.columnar.key_ranges import Range, group_ranges
 from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.orc.arrow_file import orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import check_not_encrypted, footer_of
@@ -332,7 +333,7 @@ def _read(one: _One, ranges_of: str | None) -> SourceFile:
                 ranges = group_ranges(metadata, schema.field(ranges_of))
         else:
             num_rows = read_footer(file, info.path).rows
-            schema = orc.ORCFile(file).schema
+            schema = orc_schema(file)
         check_names(schema)
     schema = pa.schema([field.remove_metadata() for field in schema])
     return SourceFile(

@@ -25,6 +25,7 @@ from lookupstore.errors import FormatError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc.claims import claims_of, in_memory
 from lookupstore.orc.footer import UTC, Footer, read_footer, read_stripe_footer
+from lookupstore.orc.spark_types import in_spark_types
 
 _SECOND = 1_000_000_000
 # A fraction that Java takes for one: it looks at what is left behind milliseconds, too.
@@ -33,6 +34,11 @@ _FRACTION = 999_999
 _DAY = 86_400
 # Rows among which one is looked for that Arrow does not read.
 _PIECES = (4096, 64, 1)
+
+
+def orc_schema(file: pa.NativeFile) -> pa.Schema:
+    """Return the columns of a file, in the types that `orc_batches` gives."""
+    return in_spark_types(orc.ORCFile(file).schema)
 
 
 def orc_batches(
@@ -64,7 +70,12 @@ def orc_batches(
     else:
         batches = _stripes(reader, footer, wanted)
     batches = _in_range(_as_written(batches, footer, zones), file, footer, wanted, path)
-    return _of_today(batches, footer, names, path), footer.rows
+    batches = _of_today(batches, footer, names, path)
+    stored = pa.schema([reader.schema.field(name) for name in wanted])
+    meant = in_spark_types(stored)
+    if meant != stored:
+        batches = _in_types(batches, meant)
+    return batches, footer.rows
 
 
 def _check_not_encrypted(footer: Footer, names: Sequence[str], path: str) -> None:
@@ -183,6 +194,12 @@ def _of_today(
             check_common(asked, row, path, "Java", times=False)
         row += batch.num_rows
         yield batch
+
+
+def _in_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches in the types that Spark wrote, of the same numbers."""
+    for batch in batches:
+        yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def _first_unread(file: pa.NativeFile, name: str) -> int | None:

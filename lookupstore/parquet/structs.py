@@ -19,23 +19,6 @@ BOOL, I16, I32, I64, BINARY, LIST, STRUCT = 1, 4, 5, 6, 8, 9, 12
 Struct = dict[int, tuple[int, Any]]
 
 
-def read_struct(data: bytes, path: str, offset: int) -> Struct:
-    """Read a struct.
-
-    Args:
-        data: the struct, and nothing else.
-        path: of the file, for errors.
-        offset: of the struct in it.
-
-    Raises:
-        CorruptionError: it is none.
-    """
-    try:
-        return decode(data)
-    except ValueError as error:
-        raise CorruptionError(path, offset, "a Thrift struct", error) from error
-
-
 def read_struct_around(data: bytes, field: int, path: str, offset: int) -> Struct:
     """Read a struct, but for one field: its value is the place in the bytes where it begins.
 

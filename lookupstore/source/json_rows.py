@@ -68,8 +68,8 @@ class JsonRows:
             raise ValueError(
                 f"source: {name}: the name {error.object!r} is not UTF-8; {RECODE}"
             ) from None
-        #: Columns of which the first rows have nothing but nulls: what they are is not known.
-        self._unknown = {one.name for one in found.schema if pa.types.is_null(one.type)}
+        #: The types of the first rows; where these have nothing but nulls, what it is is not known.
+        self._first_types = found.schema
         lost = self._numbers(self._first, found)
         fields = [(one.name, _of_texts(one.type)) for one in found.schema]
         self.schema = pa.schema(
@@ -98,10 +98,11 @@ class JsonRows:
                 self._rows += batch.num_rows
 
     def _known(self, field: pa.Field, wanted: pa.Schema) -> pa.Field:
-        """Return a column as it is parsed: one of nulls in the first rows is as it is wanted."""
-        if field.name in self._unknown and field.name in wanted.names:
-            return field.with_type(_in_json(wanted.field(field.name).type))
-        return field
+        """Return a column as it is parsed: nulls in the first rows are as they are wanted."""
+        if field.name not in wanted.names:
+            return field
+        found = self._first_types.field(field.name).type
+        return field.with_type(_with_known(field.type, found, wanted.field(field.name).type))
 
     def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Return a column in another type: of texts what they say, of all else what it is."""
@@ -312,6 +313,23 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_floating(kind):
         return pa.float64()
     return pa.bool_() if pa.types.is_boolean(kind) else pa.string()
+
+
+def _with_known(kind: pa.DataType, found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return a type with what is wanted where the first rows have nothing but nulls."""
+    if pa.types.is_null(found):
+        return _in_json(wanted)
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return pa.list_(_with_known(kind.value_type, found.value_type, wanted.value_type))
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        others = {one.name: one.type for one in wanted}
+        return pa.struct(
+            [
+                one.with_type(_with_known(one.type, first.type, others.get(one.name, one.type)))
+                for one, first in zip(kind, found, strict=True)
+            ]
+        )
+    return kind
 
 
 def _floats(array: pa.Array) -> Iterator[pa.Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyarrow import orc
@@ -11,7 +11,7 @@ from pyarrow import orc
 from lookupstore.arrow.fitting import UnfitValueError, fit
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.orc.arrow_file import orc_batches
+from lookupstore.orc.arrow_file import orc_batches, orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import SMALL, look_at_claims
@@ -33,6 +33,7 @@ def read_file(
     *,
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
+    known: Container[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -44,10 +45,14 @@ def read_file(
         path: of the file, for errors.
         page_bytes: how much of a column to read at a time; see `FileAddress`.
         groups: numbers of the row groups of Parquet that are read; None: all.
+        known: names of all columns that the file may have; None: any.
+
+    Raises:
+        ValueError: the file has a column that it may not have.
     """
     if file_format == "orc":
-        return _orc_batches(file, names, path)
-    return _parquet_batches(file, names, path, page_bytes, groups)
+        return _orc_batches(file, names, path, known)
+    return _parquet_batches(file, names, path, page_bytes, groups, known)
 
 
 def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
@@ -64,7 +69,7 @@ def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
     """
     if file_format == "orc":
         read_footer(file, path)
-        schema = orc.ORCFile(file).schema
+        schema = orc_schema(file)
     else:
         read_parquet_footer(file, path)
         schema = ParquetRows(file, path).schema
@@ -79,15 +84,17 @@ def read_to_store(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
+    known: Container[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
 
     Raises:
         FormatError: a file below 1 MiB has more than 512 MiB of rows.
-        ValueError: a text is not UTF-8, which the store would be called damaged for.
+        ValueError: a text is not UTF-8, which the store would be called damaged for; or the file
+            has a column that it may not have.
     """
     size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
-    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
+    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes, known=known):
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
             raise FormatError(
@@ -129,6 +136,21 @@ def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
         raise ValueError(
             f"source: {path} lacks the column {missing[0]!r}, which the first file has"
         )
+
+
+def check_no_others(names: Iterable[str], known: Container[str], path: str) -> None:
+    """Check that a file has no columns but those of a source.
+
+    Raises:
+        ValueError: it has one.
+    """
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"source: {path} has the column {name!r}, which the first file lacks; choose the "
+                "columns to read (columns=), or give rows that have it everywhere, such as a "
+                "DuckDB relation with union_by_name=True"
+            )
 
 
 def check_once(names: Sequence[str], path: str) -> None:
@@ -178,6 +200,7 @@ def _parquet_batches(
     path: str,
     page_bytes: int,
     groups: Sequence[int] | None,
+    known: Container[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
     reader = ParquetRows(file, path, page_bytes=page_bytes)
@@ -185,6 +208,8 @@ def _parquet_batches(
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
     there = reader.schema.names
+    if known is not None:
+        check_no_others(there, known, path)
     present = [name for name in names if name in there]
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
@@ -208,10 +233,12 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def _orc_batches(
-    stream: pa.NativeFile, names: Sequence[str], path: str
+    stream: pa.NativeFile, names: Sequence[str], path: str, known: Container[str] | None
 ) -> Iterator[pa.RecordBatch]:
     batches, rows = orc_batches(stream, names, path)
     there = orc.ORCFile(stream).schema.names
+    if known is not None:
+        check_no_others(there, known, path)
     if set(names).isdisjoint(there):
         return _without_columns(batches)
     return _counted(batches, rows, path)

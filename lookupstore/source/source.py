@@ -12,7 +12,7 @@ import os
 import posixpath
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
+from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
@@ -31,7 +32,7 @@ from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.folder_columns import Value
 from lookupstore.source.kept import KeptRows
-from lookupstore.source.reading import fitted, read_to_store, schema_of
+from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
     FORMATS,
@@ -87,6 +88,8 @@ class Source:
             decide between repeated keys.
         in_types: returns it with the columns of a schema in its types, where these were found in
             text and could be others; None: they are what they are. Then this one is not read.
+        every_column: returns it as a source that refuses files with columns which the first one
+            lacks, and which nobody would read; None: there are none. Then this one is not read.
     """
 
     schema: pa.Schema
@@ -98,6 +101,7 @@ class Source:
     nbytes: int | None = None
     in_order: bool = True
     in_types: Callable[[pa.Schema], Source] | None = None
+    every_column: Callable[[], Source] | None = None
 
 
 def open_source(source: Any) -> Source:
@@ -191,6 +195,19 @@ def in_types(source: Any, known: pa.Schema) -> Source:
     return opened if opened.in_types is None else opened.in_types(known)
 
 
+def with_every_column(source: Any) -> Source:
+    """Open a source of rows of which every column is read, not those that somebody chose.
+
+    Raises: what `open_source` raises; and while rows are read:
+        ValueError: a file has a column that the first one lacks.
+
+    >>> with_every_column(pa.table({"id": [1, 2]})).schema.names
+    ['id']
+    """
+    opened = open_source(source)
+    return opened if opened.every_column is None else opened.every_column()
+
+
 def _checked(source: Source) -> Source:
     """Return a source of rows in memory, or of another library, that gives no text but UTF-8."""
 
@@ -231,6 +248,7 @@ def _columns_source(columns: dict[Any, Any]) -> Source:
             arrays[name] = pa.table({name: in_own_order(column)})[name]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
+        check_objects(column, arrays[name].type, name, "source")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"source: columns of different lengths: {lengths}")
@@ -353,7 +371,7 @@ def _iterable_source(source: Iterable[Any]) -> Source:
             if not isinstance(item, (str, os.PathLike, Location)):
                 raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
             paths.append(path_of(item))
-        return _files_source(paths)
+        return _files_source(paths, in_order=not isinstance(source, (set, frozenset)))
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
@@ -417,7 +435,9 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
     return Source(schema, f"{shown} ({what[2:].strip()})", select, lambda: None)
 
 
-def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Source:
+def _streams_source(
+    paths: Sequence[Path], found: Sequence[FoundFiles], *, in_order: bool
+) -> Source:
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
@@ -441,28 +461,36 @@ def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Sourc
             handle.close()
             raise
 
-    def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for file in files:
-            with file.reading(what):
-                handle, stream = opened(file)
-            with handle:
-                yield from _each(stream.read(wanted), partial(file.reading, what))
-
     with files[0].reading(what):
         handle, first = opened(files[0])
         handle.close()
     shown = shown_path(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
-    source = Source(
-        first.schema,
-        f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
-        _selected(first.schema, read),
-        lambda: None,
-        is_files=True,
-        fingerprint=_fingerprint(found),
-        nbytes=sum(info.size for one in found for info in one.infos),
-    )
-    return _of_text(source, read) if first.is_text else source
+
+    def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with file.reading(what):
+                handle, stream = opened(file)
+            with handle:
+                if known is not None:
+                    check_no_others(stream.schema.names, known, file.shown)
+                yield from _each(stream.read(wanted), partial(file.reading, what))
+
+    def made(read: _Read, every_column: Callable[[], Source] | None = None) -> Source:
+        source = Source(
+            first.schema,
+            f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
+            _selected(first.schema, read),
+            lambda: None,
+            is_files=True,
+            fingerprint=_fingerprint(found),
+            nbytes=sum(info.size for one in found for info in one.infos),
+            in_order=in_order,
+            every_column=every_column,
+        )
+        return _of_text(source, read) if first.is_text else source
+
+    return made(read, lambda: made(partial(read, known=frozenset(first.schema.names))))
 
 
 _Read = Callable[[pa.Schema], Iterator[pa.RecordBatch]]
@@ -483,7 +511,8 @@ def _of_text(source: Source, read: _Read) -> Source:
             wanted.field(field.name).with_nullable(True) if field.name in wanted.names else field
             for field in source.schema
         )
-        return replace(source, schema=schema, batches=_selected(schema, read))
+        batches = _selected(schema, read)
+        return replace(source, schema=schema, batches=batches, every_column=None)
 
     return replace(source, in_types=in_others)
 
@@ -500,7 +529,7 @@ def _each(
         yield batch
 
 
-def _files_source(paths: Sequence[Path]) -> Source:
+def _files_source(paths: Sequence[Path], *, in_order: bool = True) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
@@ -508,7 +537,7 @@ def _files_source(paths: Sequence[Path]) -> Source:
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
-        return _streams_source(paths, found)
+        return _streams_source(paths, found, in_order=in_order)
     files = [file for one in found for file in one.files]
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
@@ -524,12 +553,14 @@ def _files_source(paths: Sequence[Path]) -> Source:
             schemas.append(schema_of(stream, file_format, address.shown))
     schema = found[0].columns.schema(schemas[0])
 
-    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def select(
+        columns: Sequence[str], *, known: Container[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
         for one in found:
             for file in one.files:
-                address = FileAddress.on(one.filesystem, file)
-                yield from _read_file(address, file_format, wanted, one.columns.values(file))
+                address, values = FileAddress.on(one.filesystem, file), one.columns.values(file)
+                yield from _read_file(address, file_format, wanted, values, known)
 
     def count_rows() -> int | None:
         count = partial(_rows, file_format=file_format)
@@ -542,7 +573,7 @@ def _files_source(paths: Sequence[Path]) -> Source:
     first = shown_path(paths[0])
     what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
-    return Source(
+    source = Source(
         schema,
         f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
         select,
@@ -550,7 +581,10 @@ def _files_source(paths: Sequence[Path]) -> Source:
         is_files=True,
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
+        in_order=in_order,
     )
+    strict = partial(select, known=frozenset(schema.names))
+    return replace(source, every_column=lambda: replace(source, batches=strict))
 
 
 def _rows(address: FileAddress, file_format: str) -> int:
@@ -579,7 +613,11 @@ def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[N
 
 
 def _read_file(
-    address: FileAddress, file_format: str, schema: pa.Schema, constants: Mapping[str, Value]
+    address: FileAddress,
+    file_format: str,
+    schema: pa.Schema,
+    constants: Mapping[str, Value],
+    known: Container[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of one file in their wanted types, a few megabytes at a time.
 
@@ -588,6 +626,7 @@ def _read_file(
         file_format: `parquet` or `orc`.
         schema: the wanted columns.
         constants: the values of the columns that its folders give.
+        known: the columns that it may have; None: any.
     """
     names = [name for name in schema.names if name not in constants]
     shown, page_bytes = address.shown, address.page_bytes
@@ -595,7 +634,9 @@ def _read_file(
     with ExitStack() as stack:
         with _reading(address, file_format):
             file = stack.enter_context(address.open())
-            batches = read_to_store(file, file_format, names, shown, page_bytes=page_bytes)
+            batches = read_to_store(
+                file, file_format, names, shown, page_bytes=page_bytes, known=known
+            )
         while True:
             # Around each read alone: what is done with a batch is not the file's fault.
             with _reading(address, file_format):

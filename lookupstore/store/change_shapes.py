@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
@@ -41,10 +41,14 @@ _CHANGELOG = {
 _DEBEZIUM = {"c": ROW, "r": ROW, "u": ROW, "d": DELETE}
 _HUDI = {"i": ROW, "u": ROW, "d": DELETE}
 _OP, _IMAGES = "op", ("before", "after")
+#: The column in which Kafka Connect has an event of Debezium, next to its schema.
+PAYLOAD = "payload"
+_ENVELOPE = ("schema", PAYLOAD)
 # How columns that Apache Hudi adds to rows begin, and the one that marks deletes.
 _META = "_hoodie_"
 _IS_DELETED = "_hoodie_is_deleted"
-#: Columns whose types `plan_changes` looks at; of the others it reads the names.
+#: Columns whose types `plan_changes` looks at, for events of Debezium also at that of `PAYLOAD`; of
+#: the others it reads the names.
 SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
 
 _Kinds = npt.NDArray[np.uint8]
@@ -84,6 +88,7 @@ class ChangeReader:
             are upserted.
         has_images: whether rows are in columns `before` and `after`.
         chosen: the value columns that are taken; None: all.
+        in_payload: whether the events are structs in a column `payload`.
     """
 
     shape: ChangesBy
@@ -94,6 +99,7 @@ class ChangeReader:
     kinds: tuple[str, dict[str, int]] | None = None
     has_images: bool = False
     chosen: tuple[str, ...] | None = None
+    in_payload: bool = False
 
     @property
     def is_changelog(self) -> bool:
@@ -104,6 +110,12 @@ class ChangeReader:
         """Return the columns whose texts are read in types of the store, in a source of text."""
         if not self.has_images:
             return self.known
+        if self.in_payload:
+            payload = given.field(PAYLOAD)
+            event = _payload_of(given)
+            typed = replace(self, in_payload=False).types_in_text(event)
+            fields = [typed.field(one.name) if one.name in typed.names else one for one in event]
+            return pa.schema([payload.with_type(pa.struct(fields))])
         images = [given.field(name) for name in _images_in(given.names)]
         structs = [one for one in images if pa.types.is_struct(one.type)]
         # In a snapshot, rows before their changes are all null: they are as those after.
@@ -138,6 +150,9 @@ class ChangeReader:
         Raises:
             ValueError: a row does not say what becomes of it, or lacks the row that it should have.
         """
+        if self.in_payload:
+            payload = unwrap(batch.column(PAYLOAD))
+            batch = pa.RecordBatch.from_arrays(payload.flatten(), schema=pa.schema([*payload.type]))
         kinds = self._kinds(batch, first_row)
         if self.has_images:
             return self._of_images(batch, kinds, first_row)
@@ -304,6 +319,9 @@ def plan_changes(
     if changes_by not in (None, *SHAPES):
         raise ValueError(f"changes_by is {changes_by!r}; give {', '.join(map(repr, SHAPES))}")
     told = _has_changelog(given, known.names)
+    in_payload = _is_in_payload(changes_by, given.names)
+    if in_payload:
+        given = _payload_of(given)
     shape = changes_by or ("changelog" if told and changelog.CHANGE not in read else "rows")
     kinds: tuple[str, dict[str, int]] | None = None
     has_images = False
@@ -330,7 +348,7 @@ def plan_changes(
     wanted = set(known.names if chosen is None else [*keys, *chosen])
     rows = tuple(name for name in known.names if name in names and name in wanted)
     if has_images:
-        source_names = [_OP, *_images_in(given.names)]
+        source_names = [PAYLOAD] if in_payload else [_OP, *_images_in(given.names)]
     else:
         source_names = [*rows]
         if kinds is not None and kinds[0] not in rows:
@@ -344,7 +362,25 @@ def plan_changes(
         kinds,
         has_images,
         chosen,
+        in_payload,
     )
+
+
+def _is_in_payload(changes_by: ChangesBy | None, names: Collection[str]) -> bool:
+    """Return whether events of Debezium are in the envelope of Kafka Connect."""
+    return changes_by == "debezium" and _OP not in names and PAYLOAD in names
+
+
+def _payload_of(given: pa.Schema) -> pa.Schema:
+    """Return the columns of the events in an envelope.
+
+    Raises:
+        TypeError: they are not structs.
+    """
+    kind = plain_type(given.field(PAYLOAD).type)
+    if not pa.types.is_struct(kind):
+        raise TypeError(f"changes: the column {PAYLOAD!r} is {kind}; give structs")
+    return pa.schema([kind.field(at) for at in range(kind.num_fields)])
 
 
 def _chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
@@ -380,7 +416,8 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 def _what_to_do(name: str, given: Sequence[str]) -> str:
     if name == _IS_DELETED:
         return "if rows with it are deletes, pass changes_by='hudi'"
-    if name in (_OP, *_IMAGES) and {_OP, *_IMAGES}.issubset(given):
+    events = {_OP, *_IMAGES} if name in (_OP, *_IMAGES) else {*_ENVELOPE}
+    if name in events and events.issubset(given):
         return "if the rows are events of a changelog, pass changes_by='debezium' or 'hudi'"
     return "rename it, or choose with columns= which are taken"
 

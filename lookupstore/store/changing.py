@@ -24,7 +24,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.progress import Advance, Bars, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import threads_of
-from lookupstore.source.source import in_types, open_source
+from lookupstore.source.source import in_types, open_source, with_every_column
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.change_shapes import ChangesBy, plan_changes
@@ -86,7 +86,8 @@ def upsert_version(
     current = read_newest(location)
     values = current.row_schema.schema
     reader = None
-    source = open_source(pa.table({}) if changes is None else changes)
+    given = pa.table({}) if changes is None else changes
+    source = open_source(given) if columns is not None else with_every_column(given)
     if changes is not None:
         known = pa.schema([*current.key_schema.schema, *values])
         reader = plan_changes(
@@ -108,7 +109,13 @@ def upsert_version(
     )
     folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)
     encoding = ChangeEncoding(current, rules, in_order=is_changelog, numbered=True)
-    incoming = IncomingChanges(encoding, memory=memory, folder=folder, buckets=current.buckets)
+    incoming = IncomingChanges(
+        encoding,
+        memory=memory,
+        folder=folder,
+        buckets=current.buckets,
+        unordered=None if source.in_order else source.description,
+    )
     with closing(incoming), progress_bars(progress, late=True) as bars:
         if reader is not None:
             read = bars("Reading", source.count_rows()) if bars else None

@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
+from lookupstore.arrow.types import unwrap
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -87,6 +89,8 @@ class ChangeEncoding:
             self.row_schema = RowSchema(pa.schema(fields))
         #: The column that orders rows; None: their arrival does.
         self.sequence: str | None = rules.sequence
+        #: Whether the arrival of rows with one key, and one sequence, decides a value.
+        self.needs_order: bool = in_order or rules.needs_order
         width = self.keys.width
         fields = [
             pa.field("key", pa.large_binary() if width is None else pa.binary(width)),
@@ -231,10 +235,20 @@ class IncomingChanges:
         memory: budget in bytes.
         folder: where to spill.
         buckets: of the store.
+        unordered: description of a source whose rows have no order; None: their order counts.
     """
 
-    def __init__(self, encoding: ChangeEncoding, *, memory: int, folder: str, buckets: int) -> None:
+    def __init__(
+        self,
+        encoding: ChangeEncoding,
+        *,
+        memory: int,
+        folder: str,
+        buckets: int,
+        unordered: str | None = None,
+    ) -> None:
         self._encoding = encoding
+        self._unordered = unordered if encoding.needs_order else None
         #: What the rows are packed by.
         self.row_schema: RowSchema = encoding.row_schema
         #: How many changes there are, deletes among them.
@@ -292,7 +306,8 @@ class IncomingChanges:
         """Yield the changes of a bucket in key order; may be called again.
 
         Raises:
-            ValueError: a key is to be upserted and deleted.
+            ValueError: a key is to be upserted and deleted, or has several rows that differ, and
+                nothing says which of them is the newer one.
         """
         changed = self._in_order if self._encoding.in_order else self._changed
         held: list[pa.RecordBatch] = []
@@ -315,12 +330,11 @@ class IncomingChanges:
         ends = np.append(starts[1:], changes.num_rows) - 1
         both = deleted[ends] & ~deleted[starts]
         if both.any():
-            at = int(np.argmax(both))
-            key = self._encoding.keys.decode(keys.slice(at, 1)).to_pylist()[0]
-            shown = ", ".join(f"{name}={value!r}" for name, value in key.items())
+            shown = self._shown(keys, int(np.argmax(both)))
             raise ValueError(
                 f"the key {shown} is in changes and in deletes; leave it in one of them"
             )
+        self._check_order(changes, keys, starts)
         sequence = None if self._encoding.sequence is None else changes.column("sequence")
         return ChangedKeys(keys, starts, deleted[starts], sequence, changes.column("row"))
 
@@ -328,6 +342,7 @@ class IncomingChanges:
         """Return the changes that the events of a changelog come to."""
         kinds = np.asarray(changes.column("kind"))
         keys = changes.column("key").take(pa.array(starts))
+        self._check_order(changes, keys, starts)
         places = np.arange(len(kinds))
         ends = np.append(starts[1:], len(kinds)) - 1
         groups = np.repeat(np.arange(len(starts)), ends - starts + 1)
@@ -339,6 +354,50 @@ class IncomingChanges:
         counts = np.add.reduceat(kept.astype(np.int64), starts)
         rows = changes.column("row").filter(pa.array(kept))
         return ChangedKeys(keys, np.cumsum(counts) - counts, deleted, None, rows, last >= 0)
+
+    def _check_order(
+        self, changes: pa.RecordBatch, keys: pa.Array, starts: npt.NDArray[np.int64]
+    ) -> None:
+        """Check that no two changes of a key differ in what arrival alone would decide.
+
+        Raises:
+            ValueError: they do, and the source has no order.
+        """
+        if self._unordered is None or len(starts) == changes.num_rows:
+            return
+        repeated = np.ones(changes.num_rows, bool)
+        repeated[starts] = False
+        if self._encoding.sequence is not None:
+            numbers = unwrap(changes.column("sequence")).dictionary_encode("encode").indices
+            repeated[1:] &= np.diff(np.asarray(numbers)) == 0
+        later = pa.array(np.flatnonzero(repeated))
+        earlier = pa.array(np.flatnonzero(repeated) - 1)
+        for name in ("kind", "row"):
+            column = changes.column(name)
+            differ = np.asarray(pc.not_equal(column.take(later), column.take(earlier)))
+            if differ.any():
+                at = np.searchsorted(starts, later[int(np.argmax(differ))].as_py(), "right") - 1
+                raise self._order_error(self._shown(keys, int(at)))
+
+    def _order_error(self, shown: str) -> ValueError:
+        """Return the error of a key with several changes in a source without order."""
+        sequence = self._encoding.sequence
+        if self._encoding.in_order:
+            what, remedy = "changes", "sort the changelog and pass its rows"
+        elif sequence is None:
+            what, remedy = "rows", "pass sequence= with the column that says which row is newer"
+        else:
+            what = f"rows with the same {sequence!r}"
+            remedy = "pass another column as sequence="
+        return ValueError(
+            f"changes: the key {shown} has {what} that differ, and the rows of {self._unordered} "
+            f"have no order; {remedy}, or give each key once"
+        )
+
+    def _shown(self, keys: pa.Array, at: int) -> str:
+        """Return an encoded key for people."""
+        key = self._encoding.keys.decode(keys.slice(at, 1)).to_pylist()[0]
+        return ", ".join(f"{name}={value!r}" for name, value in key.items())
 
     def close(self) -> None:
         """Free memory and temporary files."""

@@ -29,6 +29,7 @@ Rule: TypeAlias = "ColumnRule | Mapping[str, ColumnRule]"
 RULES: tuple[ColumnRule, ...] = ("replace", "first", "partial", "sum", "min", "max")
 # They leave nulls out, so that changes need not have their columns.
 _NULL_MEANS_NOTHING = ("partial", "sum", "min", "max")
+_OF_ANY_ORDER = ("sum", "min", "max")
 
 _Places: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -53,6 +54,12 @@ class MergeRules:
         if not rules or rules == {"replace"}:
             return "replace"
         return "first" if rules == {"first"} else None
+
+    @property
+    def needs_order(self) -> bool:
+        """Return whether the order of rows with one key, and one sequence, decides a value."""
+        others = [rule for name, rule in self.columns.items() if name != self.sequence]
+        return any(rule not in _OF_ANY_ORDER for rule in others)
 
     def fold(self, rows: pa.RecordBatch, starts: _Places) -> pa.RecordBatch:
         """Return one row for each group of rows.

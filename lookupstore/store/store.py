@@ -194,17 +194,18 @@ def upsert(
             the store lacks. Default: all.
         changes_by: what the rows of the changes are. `"rows"`: rows to upsert. `"changelog"`:
             events as `LookupStore.changes` gives them. `"debezium"`: events with `op` and the rows
-            `before` and `after`. `"hudi"`: change data of Apache Hudi, the same with its `op`, or
-            rows whose `_hoodie_is_deleted` marks deletes. Of a key, the last event wins. Default:
-            `"changelog"` if there is a text column `change` that the store lacks, otherwise
-            `"rows"`.
+            `before` and `after`, or these in a struct `payload`. `"hudi"`: change data of Apache
+            Hudi, the same with its `op`, or rows whose `_hoodie_is_deleted` marks deletes. Of a
+            key, the last event wins. Default: `"changelog"` if there is a text column `change` that
+            the store lacks, otherwise `"rows"`.
         rule: what becomes of a key that is stored, or comes more than once, for all value columns
             or by column, in a dict whose other columns have `"replace"`: `"replace"` takes the
             newest value, `"first"` the oldest, `"partial"` the newest that is not null; `"sum"`,
             `"min"` and `"max"` leave nulls out (NaN is greatest).
         sequence: the value column that says which of two rows with one key is the newer: the one
             with the greater value (null is least), of equal ones the one that came later. None: the
-            one that came later. Deletes do not look at it.
+            one that came later. Deletes do not look at it. If the changes have no order, as the
+            `scan()` of a Delta table, a key whose newest row is not certain is an error.
         max_runs: most runs of a bucket; one that has more is compacted at once. 0 compacts every
             bucket with changes, 64 is the most.
         max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
@@ -229,8 +230,8 @@ def upsert(
     Raises:
         KeyError: a column that the changes or the store do not have.
         ValueError: a null key, a value or a sum that its column cannot hold, a key that is to be
-            upserted and deleted, a row that is no event of its changelog, or an argument out of
-            range.
+            upserted and deleted, a key with several rows in changes without order, a row that is no
+            event of its changelog, or an argument out of range.
         TypeError: a column whose type means something else in the store, or a rule that its type
             does not know.
         FileNotFoundError: there is no such store, or the source names no files.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -170,6 +171,23 @@ SOURCES = [
     pytest.param(lambda folder: TABLE.to_pandas().set_index("id"), id="pandas_named_index"),
     pytest.param(lambda folder: duckdb.from_arrow(TABLE), id="duckdb"),
 ]
+
+
+def test_the_order_of_rows_without_one_decides_nothing(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [(int(rng.integers(3)), int(rng.integers(2)), f"{rng.integers(99)}") for _ in range(30)]
+    most = {key: max(at for other, at, _ in rows if other == key) for key, _, _ in rows}
+    kept = []
+    for _ in range(3):
+        rng.shuffle(rows)
+        source = open_source(dict(zip(("id", "at", "name"), zip(*rows, strict=True), strict=True)))
+        source = replace(source, in_order=False)
+        rule = ("max", "at")
+        with build(source, tmp_path / "s", key="id", on_duplicate=rule, overwrite=True) as store:
+            kept.append({key: (store[key]["at"], store[key]["name"]) for key in store})
+    assert kept[0] == kept[1] == kept[2]
+    assert {key: at for key, (at, _) in kept[0].items()} == most
+    assert {(key, *row) for key, row in kept[0].items()} <= {tuple(row) for row in rows}
 
 
 @pytest.mark.parametrize("make", SOURCES)

@@ -28,6 +28,7 @@ from mutations import (
     changed_struct,
 )
 from pyarrow import orc
+from support.footers import read_struct
 from support.hudi.small_tables import SmallTable, row
 from support.orc_files import message
 from support.paimon_typed import cases
@@ -51,7 +52,7 @@ from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_b
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.orc.footer import read_footer
 from lookupstore.orc.messages import read_message
-from lookupstore.parquet.structs import read_struct, write_struct
+from lookupstore.parquet.structs import write_struct
 from lookupstore.source.reading import check_file
 from lookupstore.sst import Reader
 from lookupstore.sst.dump import dump_text, layout

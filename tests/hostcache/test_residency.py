@@ -422,8 +422,8 @@ time.sleep(60)
     assert before > size / 4
 
 
-def in_child(work: Callable[[], object]) -> int:
-    """Run in a child of fork; return its exit status."""
+def in_child(work: Callable[[], object], beside: Callable[[], object] | None = None) -> int:
+    """Run in a child of fork, and something else in its parent; return its exit status."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -434,6 +434,8 @@ def in_child(work: Callable[[], object]) -> int:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
+    if beside is not None:
+        beside()
     for _ in range(600):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -483,14 +485,21 @@ def test_a_child_of_fork_goes_on_where_its_parent_stops(residency: Residency, pr
     copy = downloading(pin(residency, proxy.store))
     while not proxy.gets:
         time.sleep(0.01)
-    threading.Timer(0.3, copy.close).start()
+    forked, begun = os.pipe()
 
     def work() -> None:
+        os.write(begun, b".")
         assert copy.wait(20)
 
-    assert in_child(work) == 0
-    with pin(residency, proxy.store) as copy:
-        assert copy.complete
+    def stop() -> None:
+        os.read(forked, 1)  # a child of a copy that is closed has none
+        copy.close()
+
+    assert in_child(work, stop) == 0
+    os.close(forked)
+    os.close(begun)
+    with pin(residency, proxy.store) as again:
+        assert again.complete
 
 
 def test_a_fork_while_a_request_does_not_end(

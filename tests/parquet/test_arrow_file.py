@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.errors import FormatError
-from lookupstore.parquet.arrow_file import ParquetRows, _with_values
+from lookupstore.parquet.arrow_file import ParquetRows, _side_by_side, _with_values
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sources"
 UTC = pa.timestamp("us", "UTC")
@@ -46,8 +46,16 @@ def test_96_bits_inside_of_every_type() -> None:
     table = pa.table({name: pa.array([one], kind) for name, (kind, one) in kinds.items()})
     rows = written(table, use_deprecated_int96_timestamps=True)
     found = read(rows)
+    assert rows.schema.types == [
+        pa.struct([("t", UTC), ("n", pa.int8())]),
+        pa.list_(UTC),
+        pa.large_list(UTC),
+        pa.list_(UTC, 2),
+        pa.map_(pa.string(), UTC),
+        pa.map_(UTC, pa.int8()),
+        pa.list_(pa.struct([("l", pa.list_(UTC))])),
+    ]
     assert found.to_pylist() == table.cast(rows.schema).to_pylist()
-    assert str(rows.schema).count("timestamp[us, tz=UTC]") >= len(kinds)
     # Without them, types are what they were.
     assert written(table).schema.types == table.schema.types
 
@@ -90,6 +98,12 @@ def test_batches_end_where_they_like() -> None:
         assert found["list"].to_pylist() == table["list"].to_pylist()
 
 
+def test_a_batch_without_rows_has_none_beside_it() -> None:
+    rows = pa.record_batch({"n": [1, 2]})
+    found = list(_side_by_side([rows.slice(0, 0), rows], [rows]))
+    assert [(batch.num_rows, other.num_rows) for batch, other in found] == [(2, 2)]
+
+
 def test_old_days_are_named_with_their_row() -> None:
     days = [dt.date(2020, 1, 1)] * 1500 + [None, dt.date(1582, 10, 4), dt.date(1500, 1, 1)]
     table = pa.table({"d": days, "n": range(len(days))})
@@ -111,3 +125,28 @@ def test_groups_of_nothing_are_left_out_at_any_depth() -> None:
     rows = ParquetRows(str(GOLDEN / "empty-group.parquet"), "f")
     assert rows.schema.names == ["id", "optional_data"]
     assert read(rows).to_pylist() == [{"id": 1, "optional_data": 100}]
+
+
+@pytest.mark.parametrize(
+    ("said", "int96", "refused"),
+    [
+        ({"org.apache.spark.version": "2.4.8"}, False, True),
+        ({"org.apache.spark.version": "2.4.8"}, True, True),
+        # INT96 has today's calendar since Spark 3.1, all else since 3.0.
+        ({"org.apache.spark.version": "3.0.3"}, False, False),
+        ({"org.apache.spark.version": "3.0.3"}, True, True),
+        ({"org.apache.spark.version": "3.1.0"}, True, False),
+        ({"org.apache.spark.legacyDateTime": ""}, True, False),
+        ({"org.apache.spark.legacyINT96": ""}, True, True),
+        ({"org.apache.spark.legacyINT96": ""}, False, False),
+        ({}, True, False),
+    ],
+)
+def test_who_wrote_old_days(said: dict[str, str], int96: bool, refused: bool) -> None:
+    table = pa.table({"t": pa.array([dt.datetime(1582, 10, 4)], LOCAL)})
+    rows = written(table.replace_schema_metadata(said), use_deprecated_int96_timestamps=int96)
+    if refused:
+        with pytest.raises(FormatError, match=r"row 1 of the column 't' has .*1582"):
+            read(rows)
+    else:
+        assert read(rows)["t"].cast(LOCAL).to_pylist() == table["t"].to_pylist()

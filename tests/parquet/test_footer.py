@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.footers import footer_in, with_footer
+from support.footers import footer_in, read_struct, with_footer
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet import structs
@@ -38,7 +38,6 @@ from lookupstore.parquet.structs import (
     Struct,
     get,
     items,
-    read_struct,
     write_struct,
 )
 

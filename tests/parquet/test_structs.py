@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.footers import footer_in, with_footer
+from support.footers import footer_in, read_struct, with_footer
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
@@ -25,7 +25,6 @@ from lookupstore.parquet.structs import (
     STRUCT,
     Struct,
     get,
-    read_struct,
     write_struct,
 )
 

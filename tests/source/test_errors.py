@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from lookupstore import CorruptionError
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi import HudiTable
 from lookupstore.sorting import runs
 from lookupstore.source import search as file_search
 from lookupstore.source.reading import read_file
@@ -116,6 +118,46 @@ def test_the_file_and_column_of_another_type_are_named(tmp_path: Path) -> None:
     for call in callers(tmp_path).values():
         with pytest.raises((ValueError, KeyError), match=r"(?s)007\.parquet.*'id'"):
             call(tmp_path / "in")
+
+
+def write_ipc(table: pa.Table, path: Path) -> None:
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "parquet": lambda table, path: pl.from_arrow(table).write_parquet(path),
+    "orc": orc.write_table,
+    "csv": lambda table, path: pl.from_arrow(table).write_csv(path),
+    "jsonl": lambda table, path: pl.from_arrow(table).write_ndjson(path),
+    "arrows": write_ipc,
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_column_that_the_first_file_lacks_is_not_left_out(tmp_path: Path, kind: str) -> None:
+    given = [tmp_path / f"{name}.{kind}" for name in "ab"]
+    WRITERS[kind](pa.table({"id": [1], "v": ["a"]}), given[0])
+    WRITERS[kind](pa.table({"id": [2], "more": [1.5], "v": ["b"]}), given[1])
+    empty = {"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())}
+    calls: dict[str, Callable[..., Any]] = {
+        "build": lambda **more: lookupstore.build(given, tmp_path / "s", key="id", **more),
+        "upsert": lambda **more: lookupstore.upsert(tmp_path / "empty", given, **more),
+    }
+    lookupstore.build(empty, tmp_path / "empty", key="id", allow_empty=True).close()
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=rf"b\.{kind} has the column 'more', which the first"):
+            call()
+        with call(columns=["v"]) as store:
+            assert [store[1], store[2]] == [{"v": "a"}, {"v": "b"}], name
+    joined = ["join", f"{tmp_path}/*.{kind}", str(tmp_path / "s"), "--on", "id", "--prefix", "s_"]
+    refused = CliRunner().invoke(main, [*joined, "-o", str(tmp_path / "out.json")])
+    assert refused.exit_code == 2, refused.output
+    assert "has the column 'more'" in refused.output
+    table = HudiTable.create(tmp_path / "t", empty, record_key="id", name="t")
+    with pytest.raises(ValueError, match="has the column 'more'"):
+        table.upsert(given)
+    assert HudiTable.open(tmp_path / "t").scan().num_rows == 0
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: Any) -> None:

@@ -406,6 +406,40 @@ def test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows(
             lookupstore.build(table, tmp_path / "other", key="value", on_duplicate=rule)
 
 
+def test_repeated_keys_of_rows_without_order_are_not_decided_by_chance(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "t")
+    for rows in ({"id": [1, 2], "at": [1, 1]}, {"id": [2, 2], "at": [2, 3]}):
+        with_vectors = {"delta.enableDeletionVectors": "true"}
+        deltalake.write_deltalake(path, pa.table(rows), mode="append", configuration=with_vectors)
+    table = deltalake.DeltaTable(path)
+    with lookupstore.build({"id": [0], "at": [0]}, tmp_path / "s", key="id") as store:
+        said = (
+            r"changes: the key id=2 has rows that differ.* Delta table at version 1 have no order"
+        )
+        for rule in ("replace", "first", "partial"):
+            with pytest.raises(ValueError, match=said + "; pass sequence="):
+                store.upsert(table, rule=rule)
+        assert [one.number for one in lookupstore.versions(store)] == [1]
+        with store.upsert(table, sequence="at") as newer:
+            assert {key: newer[key]["at"] for key in newer} == {0: 0, 1: 1, 2: 3}
+        with store.upsert(table, rule="sum") as newer:
+            assert {key: newer[key]["at"] for key in newer} == {0: 0, 1: 2, 2: 9}
+
+
+def test_a_set_of_paths_has_no_order(tmp_path: Path) -> None:
+    for name in "ab":
+        pq.write_table(pa.table({"id": [1], "name": [name]}), tmp_path / name)
+    given = {tmp_path / "a", tmp_path / "b"}
+    with pytest.raises(ValueError, match=r"on_duplicate is 'last'.* have no order"):
+        lookupstore.build(given, tmp_path / "s", key="id", on_duplicate="last")
+    with lookupstore.build({tmp_path / "a"}, tmp_path / "s", key="id") as store:
+        with pytest.raises(ValueError, match=r"the key id=1 has rows that differ.* no order"):
+            store.upsert(given)
+        with store.upsert(sorted(given)) as newer:
+            assert newer[1] == {"name": "b"}
+
+
 def refused_everywhere(folder: Path, tmp_path: Path, match: str) -> None:
     """Check that neither a folder, nor what is in it or above it, is read as files."""
     for path in parts_of(folder).values():

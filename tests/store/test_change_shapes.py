@@ -280,9 +280,26 @@ DEBEZIUM: list[dict[str, Any] | None] = [
 AFTER_DEBEZIUM = {1: ("uno", 4), 8: ("acht", 9), 33: ("tre", 3)}
 
 
+#: As Kafka Connect's JsonConverter writes it with `schemas.enable`.
+ENVELOPE_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"type": "struct", "optional": True, "name": "shop.people.Value", "field": "after",
+         "fields": [{"type": "int64", "optional": False, "field": "id"}]},
+        {"type": "string", "optional": False, "field": "op"},
+    ],
+    "optional": False,
+    "name": "shop.people.Envelope",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("envelope", [False, True])
 @pytest.mark.parametrize("kind", ["arrow", "json"])
-def test_events_of_debezium(people, kind):
-    events = [{**one, "ts_ms": 1, "source": {"db": "shop"}} for one in DEBEZIUM]
+def test_events_of_debezium(people, kind, envelope):
+    events: list[Any] = [{**one, "ts_ms": 1, "source": {"db": "shop"}} for one in DEBEZIUM]
+    if envelope:
+        events = [{"schema": ENVELOPE_SCHEMA, "payload": one} for one in events]
+        events[4] = {"schema": None, "payload": None}  # what follows a delete
     if kind == "json":
         text = "".join(json.dumps(one) + "\n" for one in events)
         changes: Any = io.BytesIO(text.encode())
@@ -304,6 +321,25 @@ def test_texts_in_events_of_text_files_are_read_in_the_types_of_the_store(tmp_pa
     # In Arrow a text is a text.
     with pytest.raises(TypeError, match="the column 'at' is string"):
         store.upsert(pa.Table.from_pylist([event]), changes_by="debezium")
+
+
+def test_texts_in_an_envelope_are_read_in_the_types_of_the_store(people, tmp_path):
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "code": pa.string()})
+    store = build(schema.empty_table(), tmp_path / "s", key="id", allow_empty=True)
+    row = {"id": 1, "at": "2026-01-02T03:04:05Z", "code": "007"}
+    event = {"schema": ENVELOPE_SCHEMA, "payload": {"op": "c", "before": None, "after": row}}
+    text = json.dumps(event).encode()
+    with pytest.raises(KeyError, match=r"no column 'schema'.* pass changes_by='debezium'"):
+        store.upsert(io.BytesIO(text))
+    store = store.upsert(io.BytesIO(text), changes_by="debezium")
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    assert store.get(1) == {"at": at, "code": "007"}
+    with pytest.raises(TypeError, match="the column 'payload' is string; give structs"):
+        people.upsert(pa.table({"payload": ["{}"]}), changes_by="debezium")
+    # The store may have a column of that name.
+    own = build(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "own", key="id")
+    events = pa.table({"op": ["c"], "after": [{"id": 2, "payload": "b"}]})
+    assert own.upsert(events, changes_by="debezium").get(2) == {"payload": "b"}
 
 
 @pytest.mark.parametrize("first", ["r", "d"])

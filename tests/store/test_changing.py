@@ -13,6 +13,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import tempfile
 import threading
@@ -48,6 +49,7 @@ from lookupstore import (
 )
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
+from lookupstore.source.source import open_source
 from lookupstore.store.kinds import rows_or_null, split_kinds, with_kinds
 from lookupstore.store.manifest import fields_hash, manifest_bytes
 from lookupstore.store.marks import MARK_AGE, mark_name
@@ -343,6 +345,59 @@ def random_rows(rng: random.Random, count: int, most: int) -> list[Row]:
         )
         for _ in range(count)
     ]
+
+
+def test_rows_without_order_have_one_result_or_are_refused(tmp_path, seed):
+    """Where they are read, any order of them gives the same rows."""
+    rng = random.Random(seed)
+    read = refused = 0
+    with build(table([]), tmp_path / "s", key="id", allow_empty=True) as store:
+        for number in range(amount(24, 1000)):
+            rows = random_rows(rng, rng.choice([2, 3, 8]), rng.choice([2, 20]))
+            rows += rng.sample(rows, rng.choice([0, 1]))  # a row may come twice
+            rows = [(1000 * number + key, n, s, at and at % 5) for key, n, s, at in rows]
+            rules = rng.choice(["replace", "first", "partial", "max", {"n": "sum", "s": "min"}])
+            sequence = rng.choice([None, "at"])
+            results = []
+            for _ in range(6):
+                model: Model = {}
+                order = rng.sample(rows, len(rows))
+                apply(model, order, [], rules, sequence and 2, ["n", "s", "at"])
+                results.append(model)
+            source = replace(open_source(table(rows)), in_order=False)
+            try:
+                store.upsert(source, rule=rules, sequence=sequence, max_runs=64).close()
+            except ValueError as error:
+                refused += 1
+                found = re.search(r"the key id=(\d+) has rows .* have no order; ", str(error))
+                assert found
+                assert len({row for row in rows if row[0] == int(found[1])}) > 1
+            else:
+                read += 1
+                with store.newest() as newer:
+                    names = newer.value_schema.names
+                    for key in results[0]:
+                        for model in results:
+                            assert newer[key] == dict(zip(names, model[key], strict=True)), rules
+    assert read > 0
+    assert refused > 0
+
+
+def test_events_without_order_are_refused(tmp_path):
+    """Those of different keys, or the same one twice, need none."""
+    events = table([(1, 1, "a", 1), (2, 2, "b", 2), (1, 1, "a", 1)])
+    events = events.append_column("change", pa.array(["insert", "delete", "insert"]))
+    with build(table([(2, 0, "", 0)]), tmp_path / "s", key="id") as store:
+        with store.upsert(replace(open_source(events), in_order=False)) as newer:
+            assert list(newer) == [1]
+        for more in ({"change": ["delete"]}, {"n": [7]}):
+            row = {"id": [1], "n": [1], "s": ["a"], "at": pa.array([1], pa.int32())}
+            other = pa.table({**row, "change": ["insert"], **more})
+            both = pa.concat_tables([events, other])
+            with pytest.raises(
+                ValueError, match=r"id=1 has changes that differ.*sort the changelog"
+            ):
+                store.upsert(replace(open_source(both), in_order=False))
 
 
 @pytest.mark.few(2)

@@ -6,8 +6,27 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from lookupstore.errors import CorruptionError
+from lookupstore.parquet._structs import decode
 from lookupstore.parquet.footer import footer_bytes, read_footer
 from lookupstore.parquet.structs import Struct
+
+
+def read_struct(data: bytes, path: str, offset: int) -> Struct:
+    """Read a struct of Thrift, of which the package leaves a part unread.
+
+    Args:
+        data: the struct, and nothing else.
+        path: of the file, for errors.
+        offset: of the struct in it.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    try:
+        return decode(data)
+    except ValueError as error:
+        raise CorruptionError(path, offset, "a Thrift struct", error) from error
 
 
 def footer_in(data: bytes) -> bytes:

@@ -62,12 +62,21 @@ def is_of_old_calendar(path: str) -> bool:
 
 # ---- ORC ----
 
+#: What Spark writes to a column of integers that are microseconds of a local time.
+SPARK_TYPE, LOCAL_TIME = "spark.sql.catalyst.type", "timestamp_ntz"
+
 
 def orc_by_pyarrow(path: str) -> Rows:
     """Read ORC with pyarrow."""
     from pyarrow import orc
 
-    return rows_of(orc.ORCFile(path).read())
+    table = orc.ORCFile(path).read()
+    told = [field.metadata or {} for field in table.schema]
+    local = pa.timestamp("us")
+    for at, field in enumerate(table.schema):
+        if told[at].get(SPARK_TYPE.encode()) == LOCAL_TIME.encode():
+            table = table.set_column(at, field.with_type(local), table.column(at).cast(local))
+    return rows_of(table)
 
 
 def orc_by_pyorc(path: str) -> Rows:
@@ -130,7 +139,13 @@ _ORC_FAMILIES = {
 }
 
 
+def _is_local_time(kind: Any) -> bool:
+    return kind.kind.name == "LONG" and kind.attributes.get(SPARK_TYPE) == LOCAL_TIME
+
+
 def _orc_family(kind: Any) -> str:
+    if _is_local_time(kind):
+        return "local"
     if kind.kind.name == "LIST":
         return f"list<{_orc_family(kind.type)}>"
     if kind.kind.name == "MAP":
@@ -145,6 +160,8 @@ def _of_orc(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     name = kind.kind.name
+    if _is_local_time(kind):
+        return value * 1000
     if name in ("FLOAT", "DOUBLE"):
         return float_value(value)
     if name == "LIST":

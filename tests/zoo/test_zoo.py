@@ -300,6 +300,14 @@ def test_values_are_exact() -> None:
     assert differ(pa.array([1]), pa.array([1.0])) is not None
     assert differ(pa.array([2**63 - 1]), pa.array([2**63 - 2])) is not None
     assert differ(pa.array(["a"]), pa.array(["a"]).dictionary_encode()) is None
+    assert differ(pa.array([1, 2]), pa.array([1])) == "2 rows by a, 1 by b"
+    assert differ(pa.array([True]), pa.array([1])) is not None
+    one, other = (rows_of(pa.table({"x": [zero]})) for zero in (0.0, -0.0))
+    assert difference(one, other, "a", "b", keys=["x"]) is None
+    one, other = (rows_of(pa.table({name: [1]})) for name in "xy")
+    assert difference(one, other, "a", "b") == "columns ['x'] by a, ['y'] by b"
+    two, swapped = (rows_of(pa.table({name: [name] for name in names})) for names in ("xy", "yx"))
+    assert difference(two, swapped, "a", "b") is None
 
 
 def test_meanings_of_text() -> None:

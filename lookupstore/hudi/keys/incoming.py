@@ -29,7 +29,7 @@ from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
-from lookupstore.source.source import Source, in_types, open_source
+from lookupstore.source.source import Source, in_types, open_source, with_every_column
 
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
@@ -195,7 +195,7 @@ class IncomingRows:
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
-        self._source = in_types(given, known.columns)
+        self._source = in_types(with_every_column(given), known.columns)
         self._options = options
         self._named = named
         self._ordering = ordering
@@ -232,6 +232,25 @@ class IncomingRows:
                 incoming = self._writable(table, self._errors)
             self.read += batch.num_rows
             yield incoming
+
+    def check_order(self, kept: int) -> None:
+        """Check that no row gave way to another one by an order that the source does not have.
+
+        Args:
+            kept: rows that are left where several have one partition and key.
+
+        Raises:
+            ValueError: some did.
+        """
+        gone = self.read - kept
+        if self._source.in_order or precombine_of(self._options) or self._errors or not gone:
+            return
+        keys = ", ".join(self._options.record_key)
+        raise ValueError(
+            f"rows: {gone} of {self.read} repeat the record key ({keys}) of another row, and the "
+            f"rows of {self._source.description} have no order; give each key once, or write to a "
+            "table with an ordering column"
+        )
 
     def _writable(self, table: pa.Table, errors: RowErrors) -> Incoming:
         """Return the rows that can be written; tell of the others."""

@@ -285,6 +285,8 @@ class Write:
                 incoming = Incoming.joined(parts, columns)
                 if combines:
                     incoming = incoming.combined(view.options, everywhere=everywhere)
+            if combines and isinstance(given, IncomingRows):
+                given.check_order(len(incoming))
             counts.count(given.read, len(incoming))
             self._at_once = True
             incoming, places = find(incoming)
@@ -339,6 +341,8 @@ class Write:
             advance(given.read - counted.rows)  # others gave way to these
             counts.count(given.read, counted.rows)
         with spilled:
+            if combines and isinstance(given, IncomingRows):
+                given.check_order(counted.rows)
             yield spilled
 
     @contextmanager

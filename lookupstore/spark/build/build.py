@@ -27,7 +27,7 @@ from lookupstore.source.search import FORMATS
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.clocks import check_clocks
-from lookupstore.spark.build.splits import Splits, plan_splits
+from lookupstore.spark.build.splits import Splits, check_no_others, plan_splits
 from lookupstore.spark.build.task import (
     ENTRY,
     BuildTask,
@@ -169,7 +169,10 @@ def build_store(
         check_clocks(df, plan.columns)
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = told.local
-    splits = plan_splits(df, found, plan.columns) if paths else ()
+    every_column = columns is None
+    splits = plan_splits(df, found, plan.columns, every_column=every_column) if paths else ()
+    if paths and every_column and not splits:
+        _check_columns(df, paths, told)
     in_order = plan.keep != "error" and not splits
     files_in_order = _files_in_order(spark, paths, told) if in_order else ()
     try:
@@ -322,8 +325,8 @@ def _kind_of(paths: Sequence[str], told: Reading) -> str:
     return told.file_format or _format(paths[0])
 
 
-def _read(spark: SparkSession, paths: Sequence[str], told: Reading) -> DataFrame:
-    reader = spark.read.format(_kind_of(paths, told)).options(**told.options)
+def _read(spark: SparkSession, paths: Sequence[str], told: Reading, **options: str) -> DataFrame:
+    reader = spark.read.format(_kind_of(paths, told)).options(**told.options, **options)
     try:
         df = reader.load([uri_of(path) for path in paths])
         for name in told.texts:
@@ -341,6 +344,25 @@ def _read(spark: SparkSession, paths: Sequence[str], told: Reading) -> DataFrame
         if "PARQUET_TYPE_ILLEGAL" in str(error):
             raise _not_for_spark_error(paths) from None
         raise
+
+
+def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
+    """Check that no file has a column that the one lacks of which Spark has taken the columns.
+
+    Raises:
+        ValueError: one has.
+    """
+    files, known = df.inputFiles(), {name.lower() for name in df.columns}
+    if len(files) < 2:
+        return
+    try:
+        merged = _read(df.sparkSession, paths, told, mergeSchema="true").columns
+    except PySparkException:  # their types differ
+        merged = None
+    if merged is None or not known.issuperset(name.lower() for name in merged):
+        for file in files:
+            names = _read(df.sparkSession, [file], told).columns
+            check_no_others(unquote(file).removeprefix("file://"), names, known)
 
 
 def _read_rows(spark: SparkSession, path: str) -> DataFrame:

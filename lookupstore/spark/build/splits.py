@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -152,13 +152,19 @@ class _ForSparkError(Exception):
     """What keeps tasks from reading files as Spark does."""
 
 
-def plan_splits(df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str]) -> Splits:
+def plan_splits(
+    df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str], *, every_column: bool = False
+) -> Splits:
     """Return what each task reads by Arrow; nothing if Spark has to read the files.
 
     Args:
         df: the files as Spark reads them.
         found: local files as we find them, in the order in which their rows count.
         names: of the columns that are read.
+        every_column: whether those are all, so that no file may have another one.
+
+    Raises:
+        ValueError: a file has a column that Spark does not read.
     """
     spark = df.sparkSession
     try:
@@ -167,7 +173,8 @@ def plan_splits(df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str]
         wanted = {name: kinds[name] for name in names}
         _check_settings(spark)
         _check_folders(files, wanted)
-        footers = _footers(files, _Columns(spark, wanted))
+        known = df.columns if every_column else None
+        footers = _footers(files, _Columns(spark, wanted), known)
     except _ForSparkError as error:
         _log.info("Spark reads the files, and tasks do not: %s", error)
         return ()
@@ -203,12 +210,30 @@ def _check_folders(files: Sequence[str], wanted: Mapping[str, str]) -> None:
             raise _ForSparkError(f"the column {name!r} may be in the names of folders")
 
 
-def _footers(files: Sequence[str], columns: _Columns) -> list[_Footer]:
-    """Return the footers of files, all of which have the columns."""
+def check_no_others(path: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Check that Spark reads all columns of a file.
+
+    Raises:
+        ValueError: it does not.
+    """
+    lower = {name.lower() for name in known}
+    for name in names:
+        if name.lower() not in lower:
+            raise ValueError(
+                f"df_or_path: {path} has the column {name!r}, which other files lack, and Spark "
+                "leaves it out; choose columns with columns=, or give a DataFrame: "
+                "spark.read.option('mergeSchema', 'true')"
+            )
+
+
+def _footers(files: Sequence[str], columns: _Columns, known: Sequence[str] | None) -> list[_Footer]:
+    """Return the footers of files, all of which have the columns, and no others than are known."""
     pool = ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer")
     try:
         footers = []
-        for footer in pool.map(_footer, files):
+        for path, footer in zip(files, pool.map(_footer, files), strict=True):
+            if known is not None:
+                check_no_others(path, footer.schema.names, known)
             columns.check(footer)
             # Files have one schema: it is held once.
             footers.append(footer._replace(schema=columns.checked, said={}))

@@ -36,6 +36,7 @@ from lookupstore.spark.types import arrow_schema, column_named
 from lookupstore.spark.unread import naming_files
 from lookupstore.storage.location import Location
 from lookupstore.store.change_shapes import (
+    PAYLOAD,
     SHAPE_COLUMNS,
     ChangeReader,
     ChangesBy,
@@ -144,9 +145,8 @@ def update_store(
     if streamed is not None and _is_done(location, streamed, current):
         return LookupStore(location)
     keys, values = current.key_schema.schema, current.row_schema.schema
-    of_shapes = arrow_schema(
-        StructType([one for one in df.schema.fields if one.name in SHAPE_COLUMNS])
-    )
+    shapes = (*SHAPE_COLUMNS, PAYLOAD) if changes_by == "debezium" else SHAPE_COLUMNS
+    of_shapes = arrow_schema(StructType([one for one in df.schema.fields if one.name in shapes]))
     given = pa.schema(
         of_shapes.field(name) if name in of_shapes.names else pa.field(name, pa.null())
         for name in df.columns

@@ -6,15 +6,18 @@ The rules are Hudi's: `preCombine` within a batch, `combineAndGetUpdateValue` wi
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row
 
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.source.source import open_source
 
 EVENT, COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 DELETED = "_hoodie_is_deleted"
@@ -171,3 +174,20 @@ def test_random_batches(
             )
             for one in found
         } == expected, (step, verb)  # fmt: skip
+
+
+@pytest.mark.parametrize("memory", [1 << 26, 1 << 16])
+def test_rows_without_order_are_not_decided_by_chance(tmp_path: Path, memory: int) -> None:
+    """Also in pieces; and with an ordering column, which decides."""
+    rows = [(at % 300, "a", at, f"{at}" * 20, False) for at in range(301)]
+    source = replace(open_source(arrow(rows_of(rows)).drop_columns([DELETED])), in_order=False)
+    table = make(tmp_path / "t", 8, COMMIT)
+    options = WriteOptions(memory=memory)
+    said = r"rows: 1 of 301 repeat the record key \(id\).* have no order; give each key once"
+    with pytest.raises(ValueError, match=said):
+        table.upsert(source, options=options)
+    assert table.scan().num_rows == 0
+    assert table.upsert(replace(source, in_order=True), options=options).rows_inserted == 300
+    other = make(tmp_path / "other", 8, EVENT)
+    other.upsert(source, options=options)
+    assert other.scan().filter(pc.field("id") == 0)["ts"].to_pylist() == [300]

@@ -350,7 +350,9 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
     rows = [(id, id, "x", 0) for id in range(9)]
     changed = build(tmp_path / "of", rows).upsert(table([(3, 4, "y", 1)]), deletes=[5])
     changes = changed.changes(1).read_all()
-    stores = [build(tmp_path / name, rows) for name in ("mine", "own", "by", "debezium")]
+    stores = [
+        build(tmp_path / name, rows) for name in ("mine", "own", "by", "debezium", "envelope")
+    ]
     expected = content(stores[0].upsert(changes))
     assert expected == content(changed)
     df = spark.createDataFrame(changes.cast(pa.schema([("change", pa.string()), *SCHEMA])))
@@ -372,6 +374,10 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
         f"op string, before {row}, after {row}",
     ).coalesce(1)
     with update_store(events, tmp_path / "debezium", changes_by="debezium") as store:
+        assert content(store) == expected
+    payload = "named_struct('op', op, 'before', before, 'after', after) AS payload"
+    wrapped = events.selectExpr("'{}' AS schema", payload)
+    with update_store(wrapped, tmp_path / "envelope", changes_by="debezium") as store:
         assert content(store) == expected
 
 

@@ -53,7 +53,7 @@ cdef class BinaryColumn:
 
     def hash(self):
         """Hash the values, unless they have been, and keep that for what looks them up."""
-        cdef size_t count = self.column.length, bad = 0
+        cdef size_t count = self.column.length, bad
         cdef ls_status status
         cdef uint64_t *hashes
         if self.column.hashes != NULL or count == 0:

@@ -125,8 +125,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for i, byte in enumerate(data[at : at + _MOST_VARINT]):
         value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            if value >> 64:
-                break
+        if byte < 0x80 and value < 1 << 64:
             return value, at + i + 1
     raise ValueError("a number that does not end")

@@ -1,4 +1,4 @@
-"""Arrays that are one: slices of one memory without a copy, others with."""
+"""Arrays that are one: slices of one memory without a copy, others with; values of no text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 import pyarrow as pa
 import pytest
 
-from lookupstore.arrow.types import concat
+from lookupstore.arrow.types import concat, first_invalid
 
 WHOLES = [
     pa.array(range(100), pa.int32()),
@@ -45,3 +45,13 @@ def test_nothing_is_copied_of_slices_that_follow_each_other() -> None:
     joined = concat([whole[100:300], whole[300:300], whole[300:900]], pa.string())
     assert pa.total_allocated_bytes() == before
     assert joined.equals(whole[100:900])
+
+
+def test_the_first_of_several_values_that_cannot_be_cast(seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(50):
+        values = [b"text"] * chosen.randint(1, 40)
+        bad = {chosen.randrange(len(values)) for _ in range(chosen.randint(1, 3))}
+        for at in bad:
+            values[at] = b"\xff"
+        assert first_invalid(pa.array(values), pa.string()) == min(bad)

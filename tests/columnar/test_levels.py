@@ -17,7 +17,7 @@ import pytest
 from pyarrow import fs, orc
 from support.object_store import BUCKET, ObjectStore, writable_object_store
 
-from lookupstore.columnar import Levels, rent
+from lookupstore.columnar import ColumnarFiles, Levels, rent
 from lookupstore.errors import (
     CorruptionError,
     DuplicateKeyError,
@@ -266,6 +266,19 @@ def test_a_wider_type_in_a_newer_level(tmp_path: Path, residency: Residency) -> 
         got = levels.lookup([1, 2, 1 << 40, 300])
         assert got["v"].to_pylist() == [10, 1 << 50, 3, None]
         assert got["more"].to_pylist() == [None, "x", "y", None]
+
+
+def test_keys_are_those_of_the_files_alone(tmp_path: Path, residency: Residency) -> None:
+    """A key column that may be null in a file is not null as a key: no row of it is looked up."""
+    types = pa.schema({"id": pa.int64(), "name": pa.string()})
+    path = write(tmp_path / "a.parquet", {"id": [1, 2], "name": ["x", "y"]}, types)
+    for key in ("id", ["name", "id"]):
+        with (
+            Levels([path], key=key, residency=residency) as levels,
+            ColumnarFiles(path, key=key, residency=residency) as files,
+        ):
+            assert levels.key_schema == files.key_schema
+            assert levels.key_schema.nullable == ()
 
 
 def two(tmp_path: Path, first: list[int], second: list[int], **options: Any) -> list[str]:

@@ -23,7 +23,7 @@ from lookupstore.arrow.types import plain_type
 from lookupstore.errors import FormatError
 from lookupstore.keys._codec import KINDS, bucket_of, by_bucket, encode_alone
 from lookupstore.keys.schema import KeySchema
-from lookupstore.keys.types import KEY_TYPES
+from lookupstore.keys.types import KEY_TYPES, key_field
 
 UTC = dt.timezone.utc
 EDGES = (0, 1, -1, 2, 127, 128, 255, 256, -128, -129, 2**15, 2**16, 2**31 - 1, 2**31, 2**63 - 1)
@@ -433,6 +433,16 @@ def test_bad_bytes_name_field_and_row():
 
 
 # ---- Lookups: what cannot match ---------------------------------------------------------------
+
+
+def test_more_bytes_than_an_array_of_the_type_can_hold():
+    """The buffer is not touched, so that it takes no memory."""
+    offsets = pa.array([0, 1 << 30, 1 << 31], pa.int64()).buffers()[1]
+    keys = pa.Array.from_buffers(pa.large_binary(), 2, [None, offsets, pa.allocate_buffer(1 << 31)])
+    for kind in (pa.binary(), pa.string()):
+        field = key_field(pa.field("k", kind), False)
+        with pytest.raises(ValueError, match=rf"2 keys .* 'k' .* {kind} array .*; decode fewer"):
+            field.from_cells(keys)
 
 
 def test_masked_rows_match_nothing():

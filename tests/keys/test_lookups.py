@@ -35,6 +35,24 @@ def opened(
         yield lookups, model
 
 
+def test_the_end_of_a_block_closes(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups, model = opened
+    closed = []
+    close = type(lookups).close
+
+    def counted(self: Lookups) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(type(lookups), "close", counted)
+    key = next(iter(model))
+    with lookups as inside:
+        assert inside is lookups
+        assert inside.get(key) == model[key]
+        assert closed == []
+    assert len(closed) == 1
+
+
 def test_one_key(opened: Opened) -> None:
     lookups, model = opened
     for key in range(0, 1000, 3):

@@ -9,7 +9,11 @@
 
 `--number` needs the same MUTANTS, MUTANTS_SEED and MUTANTS_ONLY; the report prints the whole
 command. The wing `spark`, the demo, progress bars and HTML are left out. The work tree is only
-read, except for measurements that are kept in `build/mutants`.
+read, except for measurements and verdicts, which are kept in `build/mutants`.
+
+Each verdict is printed and kept when it is known. The command of an interrupted run, with its seed,
+continues it and reports all verdicts; `--number` tries a change again. When the code or the tests
+change, the kept verdicts are discarded.
 
 A mutant is killed if a test fails. It is timed out if the tests take three times as long as without
 the change; this counts as killed. Otherwise it survives: the line may be wrong and no test would
@@ -24,6 +28,8 @@ regular expressions on lines, comments included. `coverage` finds the tests that
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import math
 import os
 import queue
@@ -186,6 +192,29 @@ class Result:
     outcome: Outcome
 
 
+class Verdicts:
+    """What became of changes, in a file to which each verdict is added when it is known.
+
+    Args:
+        path: The file. It is valid for exactly the code and tests that the changes were tried on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # None: the change is no mutant.
+        self.known: dict[Change, Outcome | None] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            change, outcome = json.loads(line)
+            self.known[Change(**change)] = None if outcome is None else Outcome(**outcome)
+
+    def add(self, change: Change, outcome: Outcome | None) -> None:
+        """Keep a verdict; a later one of the same change replaces it."""
+        found = None if outcome is None else dataclasses.asdict(outcome)
+        # One write of a short line is whole, even if the process is killed.
+        with self.path.open("a") as file:
+            file.write(json.dumps([dataclasses.asdict(change), found]) + "\n")
+
+
 class Run:
     """A run of some mutants, in as many copies as there are workers."""
 
@@ -196,6 +225,7 @@ class Run:
         self.shops: list[Workshop] = []
         self.sources: dict[str, bytes] = {}
         self.results: list[Result] = []
+        self.verdicts = Verdicts(project.kept / "verdicts")
 
     def source(self, change: Change) -> bytes:
         if change.file not in self.sources:
@@ -205,6 +235,29 @@ class Run:
     def first(self, mutant: Mutant) -> Change | None:
         """Return the change that is tried first: Cython and C are not compiled for it."""
         return next((one for one in mutant.changes if compiles(one, self.source(one))), None)
+
+    def resume(self, mutants: Sequence[Mutant]) -> list[Mutant]:
+        """Add the results that earlier runs kept; return the mutants that are left to be tried."""
+        left = []
+        for mutant in mutants:
+            result = self.judged(mutant)
+            if result is None:
+                left.append(mutant)
+            else:
+                self.results.append(result)
+        return left
+
+    def judged(self, mutant: Mutant) -> Result | None:
+        """Return what became of a mutant in an earlier run, if that is known."""
+        for change in mutant.changes:
+            if not compiles(change, self.source(change)):
+                continue
+            if change not in self.verdicts.known:
+                return None
+            outcome = self.verdicts.known[change]
+            if outcome is not None:
+                return Result(mutant, change, outcome)
+        return None
 
     def measure(self, mutants: Sequence[Mutant], done: Callable[[], None]) -> None:
         """Measure the suites that the mutants need and that were not measured before.
@@ -243,11 +296,13 @@ class Run:
                 try:
                     outcome = shop.attempt(change)
                 except NotAMutantError as error:
+                    self.verdicts.add(change, None)
                     said = str(error).strip().splitlines() or [""]
                     reason = next((one for one in said if "error" in one), said[-1])
                     line = change.line(self.source(change))
                     self.told(f"{mutant.number}: {change.file}:{line} is drawn again: {reason}")
                     continue
+                self.verdicts.add(change, outcome)
                 results.append(Result(mutant, change, outcome))
                 done(results[-1])
                 return
@@ -449,10 +504,15 @@ def work(project: Project, given: argparse.Namespace) -> int:
             if change is not None:
                 print(f"{mutant.number}: {show(change, run.source(change))}")
         return 0
+    drawn = len(mutants)
+    if given.number is None:
+        mutants = run.resume(mutants)
+    if len(mutants) < drawn:
+        told(f"{drawn - len(mutants)} of {drawn} mutants were tried by an earlier run")
     with bars:
         measuring = bars.add_task("tests measured", total=len(run.missing(mutants)))
         run.measure(mutants, lambda: bars.advance(measuring))
-        trying = bars.add_task("mutants tried", total=len(mutants))
+        trying = bars.add_task("mutants tried", total=drawn, completed=drawn - len(mutants))
 
         def done(result: Result) -> None:
             told(described(result, run.source(result.change)))

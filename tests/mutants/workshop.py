@@ -27,12 +27,13 @@ from pathlib import Path
 
 from mutants.changes import Change
 
-# Tests of modules that are in no wing.
+# Tests of modules that are in no wing, or whose tests are.
 OWN_TESTS = {
     "lookupstore/_built.py": ["tests/project/test_package.py"],
     "lookupstore/duckdb.py": ["tests/engines"],
     "lookupstore/errors.py": ["tests/project/test_ways_to_go_wrong.py", "tests/sst"],
     "lookupstore/extras.py": ["tests/project/test_extras.py", "tests/cli/test_doctor.py"],
+    "lookupstore/hostcache/own_folder.py": ["tests/hostile/test_cache.py", "tests/hostcache"],
     "lookupstore/keywords.py": ["tests/project/test_public_names.py", "tests/store"],
     "lookupstore/polars.py": ["tests/engines"],
     "lookupstore/processors.py": ["tests/sorting", "tests/sst"],

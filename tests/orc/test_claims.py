@@ -390,6 +390,17 @@ def test_ten_million_rows_of_three_bytes_a_hundred() -> None:
     assert found == rows
 
 
+@pytest.mark.parametrize("first", [0x7D, 0xFE], ids=["repeated", "literal"])
+def test_tags_that_end_inside_a_run_are_damage(first: int) -> None:
+    """A run says that one or two more bytes follow, and none does."""
+    one = stripe(128, (DATA, 2, bytes([first])), (DATA, 3, same(0, 128)))
+    data = OrcFile(keyed(Kind(UNION, [3]), Kind(LONG)), [one]).to_bytes()
+    with pytest.raises(CorruptionError, match="runs of bytes that make no sense"):
+        claims_in(data, ["k", "v"])
+    # A column that is not read may be anything.
+    assert claims_in(data, ["k"]).rows_at_once(5) == 5
+
+
 def test_what_is_not_read_may_be_anything(tmp_path: Path) -> None:
     path = tmp_path / "f.orc"
     path.write_bytes(HOSTILE["texts of 1 GB"][0]())

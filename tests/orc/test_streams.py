@@ -13,6 +13,7 @@ from support.orc_files import LENGTH, LZ4, NONE, SNAPPY, ZLIB, ZSTD, OrcFile, ch
 from lookupstore.orc._runs import lengths_in
 from lookupstore.orc.chunks import Compression
 from lookupstore.orc.footer import read_footer, read_stripe_footer
+from lookupstore.orc.messages import read_message, varint
 
 KINDS = [NONE, ZLIB, SNAPPY, LZ4, ZSTD]
 PACKED = KINDS[1:]
@@ -52,6 +53,16 @@ def test_a_chunk_that_is_larger_than_blocks_are(kind: int) -> None:
     assert Compression(kind, 100_000).plain(stored, 100_000) == bytes(100_000)
     with pytest.raises(ValueError, match=r"a chunk of \d+ bytes in blocks of 99999"):
         Compression(kind, 99_999).plain(stored, 100_000)
+
+
+def test_numbers_have_at_most_64_bits() -> None:
+    """Protobuf has ten bytes for such a number, which could be of 70 bits."""
+    most = bytes([0xFF] * 9 + [1])
+    assert varint(most + b"next", 0) == (2**64 - 1, 10)
+    assert read_message(b"\x08" + most) == {1: [2**64 - 1]}
+    for tenth in (2, 0x7F, 0x81):
+        with pytest.raises(ValueError, match="a number that does not end"):
+            varint(bytes([0xFF] * 9 + [tenth, 0, 0]), 0)
 
 
 def test_lengths_as_arrow_writes_them() -> None:

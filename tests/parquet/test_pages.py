@@ -147,6 +147,26 @@ def same_bits(found: pa.ChunkedArray, expected: pa.Array) -> bool:
     return bool(found.combine_chunks().equals(expected))
 
 
+@pytest.mark.parametrize("size", [4095, 4096, 4097])
+def test_bounds_are_as_long_as_those_of_arrow(size: int) -> None:
+    texts = pa.array(["b" * size, "c"])
+    data = written(pa.array(["a", "d"]))
+    footer, chunk, pages = chunk_of(data, "bytes")
+    pieces, nbytes, least, greatest = pages.replace(np.arange(2), plain_values(texts))
+    sink = io.BytesIO()
+    made = NewParquetFile(sink, footer)
+    said = chunk.with_values(sum(map(len, pieces)), nbytes, least, greatest)
+    made.append(2, [(said, pieces)])
+    made.finish({})
+    found, arrows = (
+        pq.read_metadata(pa.BufferReader(one)).row_group(0).column(0).statistics
+        for one in (sink.getvalue(), written(texts))
+    )
+    assert found.has_min_max == arrows.has_min_max == (size <= 4096)
+    assert (found.min, found.max) == (arrows.min, arrows.max)
+    assert found.null_count == 0
+
+
 def test_another_reader_reads_it(tmp_path: Any) -> None:
     values = pa.array([f"text {number}" for number in range(ROWS)])
     footer, chunk, pages = chunk_of(written(values, compression="snappy"), "bytes")
@@ -241,6 +261,24 @@ def test_damage_is_found(kind: str, seed: int) -> None:
         if kind == "bytes":
             with pytest.raises(CorruptionError):
                 cut.texts()
+
+
+def test_damage_is_found_in_every_page(seed: int) -> None:
+    """A checksum is of one page: each has its own."""
+    generator = np.random.default_rng(seed)
+    data = written(values_of("int64", ROWS, generator))
+    _, chunk, pages = chunk_of(data, "int64")
+    whole = data[chunk.offset : chunk.offset + chunk.nbytes]
+    check_pages(whole, "f.parquet", chunk.offset)
+    contents = payloads(pages)
+    assert len(contents) > 3
+    for content in contents:
+        begin = whole.index(content)
+        changed = bytearray(whole)
+        changed[begin + generator.integers(len(content))] ^= 1 << generator.integers(8)
+        with pytest.raises(CorruptionError, match="another checksum") as raised:
+            check_pages(bytes(changed), "f.parquet", chunk.offset)
+        assert 0 < chunk.offset + begin - raised.value.offset < 200, "a page's header"
 
 
 def test_values_that_do_not_fit_their_places() -> None:

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 from mutants import workshop
 from mutants.changes import Change, changes_of
-from mutants.run import HEADERS, Mutant, Run, all_changes, draw, markdown, quotas, rows_of
+from mutants.run import (
+    HEADERS,
+    Mutant,
+    Result,
+    Run,
+    all_changes,
+    draw,
+    markdown,
+    quotas,
+    rows_of,
+)
 from mutants.workshop import Project, suites_of, wing_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,14 +280,29 @@ def test_mutants_are_judged_and_the_work_tree_is_not_changed(
         Mutant(number, "small", [one for one in (instead.get(line), changed(line)) if one])
         for number, line in enumerate(expected, 1)
     ]
-    run = Run(project, 1, lambda text: None)
+    told: list[str] = []
+    run = Run(project, 1, told.append)
+
+    def interrupt(result: Result) -> None:
+        if len(run.results) == 2:
+            raise KeyboardInterrupt
+
     try:
         run.measure(mutants, lambda: None)
-        run.attempt(mutants[:-1], lambda result: None)
+        with pytest.raises(KeyboardInterrupt):
+            run.attempt(mutants, interrupt)
+        # Another run has the verdicts that are known, and goes on with the others.
+        told.clear()
+        run = Run(project, 1, told.append)
+        assert run.resume(mutants) == mutants[2:]
+        assert [one.mutant.number for one in run.results] == [1, 2]
+        run.attempt(mutants[2:-1], lambda result: None)
         monkeypatch.setattr(workshop, "LEAST_PATIENCE", 0.5)
         monkeypatch.setattr(workshop, "PATIENCE", 0)
         results = run.attempt(mutants[-1:], lambda result: None)
         copy = {name: (run.shops[0].copy / name).read_text() for name in files}
+        again = Run(project, 1, told.append)
+        assert (again.resume(mutants), again.results) == ([], results)
     finally:
         project.close()
     assert [one.outcome.verdict for one in results] == list(expected.values())
@@ -295,3 +320,27 @@ def test_mutants_are_judged_and_the_work_tree_is_not_changed(
     kept = str(tmp_path / "build" / "mutants")
     after = contents(tmp_path)
     assert {name: text for name, text in after.items() if not name.startswith(kept)} == before
+
+
+def test_verdicts_are_of_the_code_and_tests_that_were_tried(tmp_path: Path) -> None:
+    for name, text in {"lookupstore/small.py": RULE, "tests/test_rule.py": TEST}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def left(seed: int) -> int:
+        project = Project(tmp_path)
+        try:
+            mutants = draw(all_changes(project), 5, seed)
+            run = Run(project, 1, lambda text: None)
+            found = len(run.resume(mutants))
+            for mutant in mutants:
+                run.verdicts.add(mutant.changes[0], workshop.Outcome("killed", 0.1, "test"))
+        finally:
+            project.close()
+        return found
+
+    assert [left(1), left(1)] == [5, 0]
+    (tmp_path / "tests/test_rule.py").write_text(TEST + "# changed\n")
+    assert [left(1), left(1)] == [5, 0]
+    (tmp_path / "lookupstore/small.py").write_text(RULE + "# changed\n")
+    assert [left(1), left(1)] == [5, 0]

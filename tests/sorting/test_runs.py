@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -102,6 +104,38 @@ def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
         assert sorter.spills > 4 * 4
         assert len(sorter._runs) <= 4
     assert found == list(expected(rows, keep).items())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not list what is open in /proc")
+def test_runs_that_were_merged_give_their_room_back(tmp_path, monkeypatch):
+    """Two spill files are there at a time, at most: one that is read and one that is written."""
+    monkeypatch.setattr(runs, "MERGE_COPIES", 1000)  # a merge of two runs at a time
+    rows = random_rows(random.Random(7), 9000, 5000, False)
+    opened = []
+
+    class Watched(runs.SpillFile):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            opened.append(len(open_files(tmp_path)))
+
+    monkeypatch.setattr(runs, "SpillFile", Watched)
+    with RunSorter("last", memory=1 << 16, folder=str(tmp_path)) as sorter:
+        for start in range(0, len(rows), 500):
+            sorter.add(batch_of(rows[start : start + 500]))
+        assert drained(sorter.sorted_batches(0)) == list(expected(rows, "last").items())
+        assert len(opened) >= 3
+        assert max(opened) <= 2
+        assert len(open_files(tmp_path)) == 1
+    assert open_files(tmp_path) == []
+
+
+def open_files(folder):
+    """Return the files in a folder, with or without a name, that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in found if path.startswith(f"{folder}/")]
 
 
 def test_a_sorted_source_is_one_run_and_never_sorted(tmp_path, monkeypatch):

@@ -158,3 +158,7 @@ def test_scatter_refuses() -> None:
             call(wild)
         with pytest.raises(TypeError, match="values"):
             call(pa.array([1]))
+    # Rows are numbers of 32 bits. Values of no bytes take no memory, however many there are.
+    many = pa.Array.from_buffers(pa.binary(0), 1 << 32, [None, pa.py_buffer(b"")])
+    with pytest.raises(ValueError, match="4294967296 values; scatter at most 4294967295 at once"):
+        scatter.rows(many)

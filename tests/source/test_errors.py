@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import random
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from lookupstore.hudi import HudiTable
 from lookupstore.sorting import runs
 from lookupstore.source import search as file_search
 from lookupstore.source.reading import read_file
+from lookupstore.source.source import open_source
 from lookupstore.storage import output
 
 FILES = 40
@@ -179,6 +181,64 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: Any) 
         assert "bucket/in/007.parquet" in str(raised.value)
 
 
+SECRET_URI = "s3://AKIA123:s3cr3t@bucket/in"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "shown"),
+    [
+        (OSError(f"cannot list {SECRET_URI}"), OSError, r"cannot list s3://\*\*\*@bucket/in"),
+        (PermissionError(13, "denied to s3cr3t"), PermissionError, r"denied to \*\*\*"),
+        (pa.ArrowInvalid("s3cr3t is no key"), ValueError, r"\*\*\* is no key"),
+    ],
+    ids=["list", "denied", "invalid"],
+)
+def test_a_search_that_fails_shows_no_secret(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    kind: type[Exception],
+    shown: str,
+) -> None:
+    raised = searched(SECRET_URI, tmp_path, monkeypatch, error)
+    assert type(raised) is kind
+    assert "s3://***@bucket/in" in str(raised)
+    assert re.search(shown, str(raised))
+    assert "s3cr3t" not in str(raised) + repr(raised)
+    assert raised.__suppress_context__
+
+
+def test_a_search_that_fails_without_a_secret_raises_what_the_server_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = OSError("HTTP 503")
+    assert searched(SECRET_URI, tmp_path, monkeypatch, error) is error
+    remote = Remote(tmp_path, "s3")
+    monkeypatch.setattr(remote, "step", failing(error))
+    with pytest.raises(OSError, match="HTTP 503") as raised:
+        open_source(remote.location("bucket/in"))
+    assert type(raised.value) is OSError
+
+
+def failing(error: Exception) -> Callable[..., str]:
+    def fail(*_: object) -> str:
+        raise error
+
+    return fail
+
+
+def searched(
+    uri: str, folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> Exception:
+    """Return what is raised where every request of a remote file system fails with an error."""
+    remote = Remote(folder, "s3")
+    monkeypatch.setattr(remote, "step", failing(error))
+    monkeypatch.setattr(file_search, "open_uri", lambda _: (fs.PyFileSystem(remote), "bucket/in"))
+    with pytest.raises((OSError, ValueError)) as raised:
+        open_source(uri)
+    return raised.value
+
+
 class FullDisk:
     """A stand-in for what makes files: they take some bytes, and then there is no room."""
 
@@ -287,18 +347,62 @@ def test_rows_that_are_not_there(tmp_path: Path) -> None:
             lookupstore.build(path, tmp_path / "s", key="a")
 
 
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
 @pytest.mark.parametrize("name", [b"other", b"inner"])
-def test_a_name_that_is_no_text(tmp_path: Path, name: bytes) -> None:
-    path = tmp_path / "f.parquet"
+def test_a_name_that_is_no_text(tmp_path: Path, name: bytes, kind: str) -> None:
+    path = tmp_path / f"f.{kind}"
     rows = pa.table({"id": [1, 2], "other": [{"inner": 1}, {"inner": 2}]})
-    pq.write_table(rows, path, store_schema=False)
+    if kind == "orc":
+        orc.write_table(rows, path, compression="uncompressed")
+    else:
+        pq.write_table(rows, path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
     for build in (
         lambda: lookupstore.build(path, tmp_path / "s", key="id"),
         lambda: ColumnarFiles(path, key="id"),
     ):
-        with pytest.raises(CorruptionError, match=r"f\.parquet: offset \d+: .*utf-8"):
+        with pytest.raises(CorruptionError, match=rf"f\.{kind}: offset \d+: .*utf-8"):
             build()
+
+
+BAD_ROW = 69_998
+
+
+def latin(rows: pa.Table, folder: Path, kind: str) -> Any:
+    """Return rows as a source of some kind."""
+    path = folder / f"f.{kind}"
+    if kind == "parquet":
+        pq.write_table(rows, path)
+    elif kind == "orc":
+        orc.write_table(rows, path)
+    return {"table": rows, "batches": rows.to_batches(10_000)}.get(kind, path)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "table", "batches"])
+def test_a_text_that_is_not_utf8_is_named_by_its_row(tmp_path: Path, kind: str) -> None:
+    """The row is counted from 1, through all batches; other columns can be read."""
+    for bad in (1, BAD_ROW):
+        texts = [b"Bern"] * (bad - 1) + [b"Z\xfcrich", b"Ulm"]
+        rows = pa.table({"id": range(bad + 1), "city": pa.array(texts).view(pa.string())})
+        source = open_source(latin(rows, tmp_path, kind))
+        with pytest.raises(ValueError, match=rf"the column 'city' .* not UTF-8 in row {bad}: "):
+            list(source.batches(["id", "city"]))
+        source = open_source(latin(rows, tmp_path, kind))
+        assert sum(batch.num_rows for batch in source.batches(["id"])) == bad + 1
+
+
+def test_rows_of_large_texts_are_read_in_small_batches(tmp_path: Path) -> None:
+    """Rows of 64 KiB are read some megabytes at a time, and small ones 65,536 at a time."""
+    path = tmp_path / "f.parquet"
+    texts = [str(at) * (1 << 14) for at in range(1000, 1300)]
+    pq.write_table(pa.table({"v": texts}), path, use_dictionary=False, compression="none")
+    batches = list(open_source(path).batches(["v"]))
+    assert max(batch.nbytes for batch in batches) < 8 << 20
+    assert len(batches) < 10
+    assert [text for batch in batches for text in batch["v"].to_pylist()] == texts
+    pq.write_table(pa.table({"v": range(100_000)}), path)
+    counts = [batch.num_rows for batch in open_source(path).batches(["v"])]
+    assert counts == [65_536, 100_000 - 65_536]
 
 
 def test_a_damaged_store_that_is_a_source_is_damage(tmp_path: Path) -> None:

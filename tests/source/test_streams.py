@@ -266,6 +266,19 @@ def test_a_build_of_files_that_have_not_changed_reads_nothing(tmp_path: Path) ->
     assert rewritten() == 1
 
 
+def test_a_file_that_may_change_under_its_time_has_no_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times of some file systems have a step of two seconds, such as those of FAT."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,v\n1,2\n")
+    written = 1_700_000_000 * 10**9
+    os.utime(path, ns=(written, written))
+    for later, settled in ((2 * 10**9 - 1, False), (2 * 10**9, True), (-1, False)):
+        monkeypatch.setattr("time.time_ns", lambda later=later: written + later)
+        assert (open_source(path).fingerprint is not None) == settled, later
+
+
 def test_open_files(tmp_path: Path) -> None:
     table = pa.table({"id": [2, 1], "v": ["b", None]})
     pq.write_table(table, tmp_path / "p")

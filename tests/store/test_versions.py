@@ -551,6 +551,30 @@ def test_an_expire_that_is_killed_leaves_strays_only(tmp_path, kind):
         assert [one.number for one in lookupstore.versions(place)] == [4]
 
 
+def test_a_version_that_cannot_be_removed_keeps_the_newer_ones(tmp_path, monkeypatch):
+    """The oldest goes first: no version has a gap before it."""
+    remote = Remote(tmp_path, "s3")
+    place = remote.location()
+    for version in range(4):
+        build(table_of(version), place, key="id", overwrite=True).close()
+    names = sorted(list_names(place), key=lambda name: name.number)
+    step = remote.step
+
+    def refuse(name: str, path: str) -> str:
+        if name == "delete" and path.endswith(names[1].file):
+            raise PermissionError(13, "Access Denied", path)
+        return step(name, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(remote, "step", refuse)
+        assert expire(place, retain=0).versions == (1,)
+        assert [one.number for one in lookupstore.versions(place)] == [2, 3, 4]
+        for one in lookupstore.versions(place):
+            with lookupstore.open(place, version=one.number) as store:
+                assert content(store) == model_of(table_of(one.number - 1))
+    assert expire(place, retain=0).versions == (2, 3)
+
+
 def test_no_data_file_goes_while_a_build_runs(place, tmp_path):
     """It may be about to name files of the version that it began with."""
     build(table_of(1), place, key="id", buckets=4).close()

@@ -27,12 +27,12 @@ class ClusterResult:
     """
 
     instant: Instant | None
-    partitions: int = 0
-    rows: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    files_unchanged: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    bytes_spilled: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    partitions: int
+    rows: int
+    files_before: int
+    files_after: int
+    files_unchanged: int
+    bytes_before: int
+    bytes_after: int
+    bytes_spilled: int
+    seconds: Mapping[str, float] = field(compare=False)

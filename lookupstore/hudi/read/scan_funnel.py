@@ -15,8 +15,8 @@ from lookupstore.hudi.file_group.groups import FileSlice
 class Files:
     """Base files or row groups: how many, and their bytes."""
 
-    count: int = 0
-    bytes: int = 0
+    count: int
+    bytes: int
 
     @classmethod
     def of(cls, files: Sequence[FileSlice]) -> Files:
@@ -45,7 +45,7 @@ class ScanFunnel:
     files: Files
     partitions: Files
     statistics: Files
-    without_statistics: Files = Files()
+    without_statistics: Files
     parts: tuple[tuple[str, int], ...] = ()
     unreadable: str | None = None
     row_groups: tuple[Files, Files] | None = None
@@ -57,7 +57,8 @@ class ScanFunnel:
     def __str__(self) -> str:
         """Return a line for each step.
 
-        >>> print(ScanFunnel(Files(3, 900), Files(2, 600), Files(1, 300), parts=(("a > 3", 1),)))
+        >>> some, none = Files(1, 300), Files(0, 0)
+        >>> print(ScanFunnel(Files(3, 900), Files(2, 600), some, none, (("a > 3", 1),)))
         files                         3             900 bytes
         partitions                    2             600 bytes
         statistics                    1             300 bytes

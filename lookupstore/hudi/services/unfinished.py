@@ -16,8 +16,8 @@ _NAME = re.compile(
 )
 
 
-def delete_unfinished(view: TableView) -> int:
-    """Delete unfinished files of dead writers, and return how many; and what tasks wrote too late.
+def delete_unfinished(view: TableView) -> None:
+    """Delete unfinished files of dead writers, and what tasks wrote too late.
 
     Args:
         view: of the table; its timeline need not be that of the moment.
@@ -26,13 +26,12 @@ def delete_unfinished(view: TableView) -> int:
              if (match := _NAME.fullmatch(final))]  # fmt: skip
     staged = [name.rpartition("/")[2] for name in view.location.folders(STAGED)]
     if not found and not staged:
-        return 0
+        return
     # Read after the files were listed: whoever is at work on one of them has begun before that.
     pending = {instant.time for instant in view.folder.load().pending()}
-    dead = [name for time, name in found if time not in pending]
-    for name in dead:
-        view.location.delete(name)
+    for time, name in found:
+        if time not in pending:
+            view.location.delete(name)
     for time in staged:
         if time not in pending:
             delete_staged(view.location, time)
-    return len(dead)

@@ -201,6 +201,16 @@ def test_a_column_without_values(tmp_path: Path) -> None:
     assert both.queries == ("id: one value", "id: 1 % of rows")
 
 
+def test_a_column_of_one_value_is_asked_for_it(tmp_path: Path) -> None:
+    """Queries that nobody gave are made up of values of the rows, the least one among them."""
+    rows = pa.table({"id": [1, 2], "a": [7, 7]})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    table.bulk_insert(rows)
+    advice = table.advise_clustering(columns="a")
+    assert advice.queries == ("a: one value", "a: 1 % of rows")
+    assert advice.now.read_files == 1
+
+
 def test_one_query_and_one_size(tmp_path: Path) -> None:
     rng = np.random.default_rng(SEED)
     rows = pa.table({"id": range(400), "km": rng.integers(0, 10**6, 400)})

@@ -466,6 +466,25 @@ def test_footers_of_more_files_than_are_kept(
         known.file(location, first)
 
 
+def test_the_footer_that_was_asked_for_longest_ago_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lookupstore.hudi.file_group import key_files
+
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    write(table, {("", f"{at}-0"): numbered(100 * at, 9) for at in range(3)}, whole_footer)
+    location = table.table.location
+    first, second, third = (group.current for group in table.view().groups(None))
+    known = key_files.KnownFiles(most_files=2)
+    for file in (first, second, first, third):
+        known.file(location, file)
+    monkeypatch.setattr(key_files, "read_key_file", None)
+    assert known.file(location, first).least == b"k00000"
+    assert known.file(location, third).least == b"k00200"
+    with pytest.raises(TypeError):
+        known.file(location, second)
+
+
 def test_more_filters_than_there_is_room_for_are_not_all_read_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,10 @@ def test_wrong_arguments_are_refused() -> None:
         boundaries.ranks(pa.array([b"abcd"], pa.binary(4)), np.zeros(2, np.uint32), out)
     with pytest.raises(ValueError, match="1 numbers for 2 values"):
         boundaries.ranks(pa.array([b"abcd"] * 2, pa.binary(4)), np.zeros(3, np.uint32), out)
+    with pytest.raises(ValueError, match="1 numbers for 2 values"):
+        _curve.stretch(pa.array([b"a"] * 2), b"a", b"b", 8, out)
+    with pytest.raises(ValueError, match="1 numbers for 2 values"):
+        _curve.stretch_doubles(pa.array([bytes(8)] * 2, pa.binary(8)), 0.0, 1.0, 8, out)
     with pytest.raises(ValueError, match="one is null"):
         _curve.Boundaries(pa.array([b"a", None]))
     with pytest.raises(ValueError, match="low is greater"):

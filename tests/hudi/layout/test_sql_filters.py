@@ -287,6 +287,34 @@ def test_what_a_text_is_in_arrow(text: str, expected: pc.Expression) -> None:
         assert str(found) == str(expected)
 
 
+@pytest.mark.parametrize("zone", ["+23:59", "-23:59", "+01:59", "-00:59"])
+def test_a_time_has_a_zone_up_to_its_last_minute(zone: str) -> None:
+    text = f"2026-03-07 23:59:59{zone}"
+    expected = pc.field("at") == pa.scalar(datetime.fromisoformat(text), pa.timestamp("us", "UTC"))
+    assert str(filter_expression(f"at = '{text}'", SCHEMA)) == str(expected)
+    for wrong in (zone[:-2] + "60", zone[0] + "24:00"):
+        with pytest.raises(ValueError, match="is no timestamp"):
+            filter_expression(f"at = '2026-03-07 23:59:59{wrong}'", SCHEMA)
+
+
+@pytest.mark.parametrize("word", ["=", "<", ">="])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array(["a", "b", "é", None]), pa.array(["b", "b", "e", "a"], pa.large_string())),
+        (pa.array([1, 2, 3, None], pa.int32()), pa.array([0.5, 2.0, float("inf"), 1.0])),
+        (pa.array([1, 2, 3, None]), pa.array([1, 2, 2, 2], pa.int16())),
+        (pa.array([Decimal("1.5"), Decimal(2), Decimal(3), None]), pa.array([1, 2, 3, 4])),
+    ],
+    ids=["texts", "floats", "integers", "decimals"],
+)
+def test_columns_of_kindred_types_are_compared(word: str, one: pa.Array, other: pa.Array) -> None:
+    rows = pa.table({"one": one, "other": other})
+    for text in (f"one {word} other", f"other {word} one"):
+        expected = duckdb.sql(f"select * from rows where {text}").arrow().read_all()
+        assert rows.filter(filter_expression(text, rows.schema)).to_pylist() == expected.to_pylist()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

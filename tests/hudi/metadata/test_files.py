@@ -46,6 +46,24 @@ def test_what_is_listed_is_what_is_there(real_tables: Path, name: str) -> None:
     assert len(partition.logs) > 1
 
 
+@pytest.mark.parametrize(
+    ("size", "length"),
+    [(3, "03"), (127, "7f"), (128, "8f80"), (255, "8fff"), (256, "8e0100"), (300, "8e012c")],
+)
+def test_lengths_in_the_index_are_those_of_hadoop(size: int, length: str) -> None:
+    """What `WritableUtils.writeVInt` of Hadoop writes: one byte up to 127."""
+    row = struct.pack(">h", size - 2) + b"k" * (size - 2)
+    content = hfile_bytes([(row[2:], b"v")], schema_bytes(), 0)
+    blocks = [
+        zlib.decompressobj(wbits=31).decompress(content[at:])
+        for at in range(len(content))
+        if content.startswith(b"\x1f\x8b\x08", at)
+    ]
+    index = next(block for block in blocks if block.startswith(bytes(8)))
+    assert index[12:] == bytes.fromhex(length) + row
+    assert [one.key for one in read_hfile(content, "").entries] == [row[2:]]
+
+
 def test_a_log_file_of_java_is_written_again_to_the_byte(real_tables: Path) -> None:
     """But for the gzip of its blocks, of which a reader takes any."""
     for path in logs_of(real_tables):

@@ -27,9 +27,16 @@ from support.hudi.metadata import (
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.remote import Killed
 
-from lookupstore.errors import CommitConflictError, CommitUnknownError, FormatError
+from lookupstore.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    FormatError,
+    LockLostError,
+)
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.files_partition import TIMELINE, files_partition
+from lookupstore.hudi.metadata.maintain import forget_instant
 from lookupstore.hudi.options import METADATA_CHOICES
 from lookupstore.hudi.timeline.timeline import NEWEST, Instant, TimelineFolder
 
@@ -331,6 +338,27 @@ def test_a_rollback_of_what_was_compacted_deletes_the_metadata_table(real_table:
     assert not (path / ".hoodie" / "metadata").exists()
     assert_same_rows(table.scan(), other_scan(path))
     assert_same_rows(table.scan(), listed_scan(path))
+
+
+def test_nothing_is_taken_back_after_the_lock_is_lost(real_table: Real) -> None:
+    """Another writer may have the metadata table, or the commit, that would be taken back."""
+    path = real_table("v9_txns_nonpart_meta")
+    view = HudiTable.open(path).view()
+    first = next(one.time for one in view.timeline if one.is_completed and one.is_write)
+    before = contents(path / ".hoodie")
+    with table_lock(view.location) as lock:
+        (path / ".hoodie" / "lock").unlink()
+        with pytest.raises(LockLostError):
+            forget_instant(view, first, first, lock)
+    assert contents(path / ".hoodie") == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "lock" not in path.parts[-1]
+    }
 
 
 @pytest.mark.few(1)

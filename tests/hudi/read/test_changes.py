@@ -225,6 +225,16 @@ def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
         small.table.changes(first).read_all()
 
 
+def test_a_key_that_was_there_twice(tmp_path: Path) -> None:
+    """Of two rows before and one after, nobody can tell which was updated."""
+    small = SmallTable(tmp_path / "t", 9)
+    small.commit("f-0", [row(1, "a"), row(1, "b"), row(2, "c")])
+    first = small.table.timeline()[-1].position
+    small.commit("f-0", [row(1, "d"), row(2, "c")])
+    with pytest.raises(DuplicateKeyError, match=r"'1' is in several rows of .*f-0"):
+        small.table.changes(first).read_all()
+
+
 def test_a_key_that_two_file_groups_bring_in_one_range(tmp_path: Path) -> None:
     """Each file has it once; together they have two rows of one key, in the same partition."""
     small = SmallTable(tmp_path / "t", 9)

@@ -27,9 +27,15 @@ from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
 from support.samples import some_of
 
-from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
+from lookupstore.errors import (
+    CommitConflictError,
+    CorruptionError,
+    LockLostError,
+    StaleStoreError,
+)
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.services.archiver import Archival
+from lookupstore.hudi.timeline.history import History
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, plan_bytes
 from lookupstore.hudi.timeline.timeline import CLEAN, ROLLBACK, Instant
 from lookupstore.hudi.write.transaction import Transaction
@@ -97,6 +103,30 @@ def test_what_leaves_the_timeline_is_in_the_archive(tmp_path: Path, version: int
     assert HudiTable.open(tmp_path).upsert(some([1], "x"), options=ONE).rows_updated == 1
     assert rows_of(tmp_path) == {**expected, 1: "x"}
     assert table.verify().findings == ()
+
+
+def test_nothing_leaves_the_timeline_after_the_lock_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer may be at work on the same instants: what is archived stays where it is."""
+    table, times = many(tmp_path, 9)
+    add = History.add
+
+    def added(self: History, *arguments: Any) -> None:
+        add(self, *arguments)
+        (tmp_path / ".hoodie" / "lock").unlink()
+
+    before = {path.name for path in (tmp_path / ".hoodie" / "timeline").iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(History, "add", added)
+        with pytest.raises(LockLostError):
+            table.archive(min_commits=3, max_commits=7)
+    assert list(java_archive.known(tmp_path)) == times[:5]
+    assert before <= {path.name for path in (tmp_path / ".hoodie" / "timeline").iterdir()}
+    # The next archival goes on.
+    assert [one.time for one in table.archive(min_commits=3, max_commits=7).instants] == times[:5]
+    assert active(tmp_path) == times[5:]
+    assert list(java_archive.known(tmp_path)) == times[:5]
 
 
 def test_every_file_of_an_instant_is_in_a_log(tmp_path: Path) -> None:

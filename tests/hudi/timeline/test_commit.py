@@ -168,10 +168,20 @@ def test_a_plan_of_another_kind_is_an_error() -> None:
         parse_plan(SavepointMetadata, plan_bytes(RequestedReplace()), "t.savepoint")
 
 
-def test_fields_of_other_versions_are_passed_over() -> None:
-    content = b'{"partitionToWriteStats": {"": [{"fileId": "a", "added": 1}]}, "more": {}}'
-    (stat,) = (parse_commit(content, "").stats or {})[""]
-    assert stat == WriteStat(file_id="a")
+@pytest.mark.parametrize("stat", ['"fileId": "a", "added": 1', '"added": {}, "fileId": "a"'])
+def test_fields_of_other_versions_are_passed_over(stat: str) -> None:
+    content = f'{{"more": {{}}, "partitionToWriteStats": {{"": [{{{stat}}}]}}, "most": 1}}'
+    (found,) = (parse_commit(content.encode(), "").stats or {})[""]
+    assert found == WriteStat(file_id="a")
+
+
+@pytest.mark.parametrize("size", [57, 58, 59, 10_000])
+def test_a_wrong_value_is_shown_up_to_60_characters(size: int) -> None:
+    content = f'{{"partitionToWriteStats": {{"": [{{"numWrites": "{"3" * size}"}}]}}}}'
+    with pytest.raises(CorruptionError) as raised:
+        parse_commit(content.encode(), "t.commit")
+    shown = f"'{'3' * size}'" if size <= 58 else f"'{'3' * 56}..."
+    assert str(raised.value).endswith(f"found WriteStat.numWrites is {shown}")
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,10 @@ def test_a_new_table_and_its_arguments(tmp_path: Path) -> None:
         ({"options": {}}, "record_key is empty"),
         ({"options": {**GUIDE, GENERATOR: "x.NonpartitionedKeyGenerator"}}, "leave the option out"),
         ({"options": {**GUIDE, "hoodie.parquet.block.size": "x"}}, "give a whole number"),
+        (
+            {"options": {**GUIDE, "hoodie.datasource.write.precombine.field": "ts,city"}},
+            r"\('ts', 'city'\) are ordering columns; give one",
+        ),
     ]
     for arguments, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,33 @@
+"""Where a cache folder cannot be, and how much fits in one. What others may do: tests/hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lookupstore.errors import DiskQuotaError
+from lookupstore.hostcache.folder import BLOCK_BYTES, HostFolder
+from lookupstore.hostcache.own_folder import make_own_folder
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "cache"
+    path.write_text("not a folder")
+    path.chmod(0o600)
+    with pytest.raises(NotADirectoryError) as raised:
+        make_own_folder(str(path))
+    assert raised.value.filename == str(path)
+    with pytest.raises(NotADirectoryError, match="set LOOKUPSTORE_CACHE to a writable folder"):
+        HostFolder(path, quota=1 << 20).make()
+    assert path.read_text() == "not a folder"
+
+
+def test_a_file_may_take_the_whole_quota(tmp_path: Path) -> None:
+    folder = HostFolder(tmp_path / "cache", quota=8 * BLOCK_BYTES)
+    with folder.locked():
+        for nbytes, beside in ((8 * BLOCK_BYTES, 0), (7 * BLOCK_BYTES - 1, BLOCK_BYTES)):
+            folder.reserve(nbytes, "a.sst", "it takes", "split it", beside)
+        for nbytes, beside in ((8 * BLOCK_BYTES + 1, 0), (8 * BLOCK_BYTES, 1)):
+            with pytest.raises(DiskQuotaError, match=r"but the quota of the cache .* 32768 bytes"):
+                folder.reserve(nbytes, "a.sst", "it takes", "split it", beside)

@@ -80,9 +80,11 @@ def _named_values(given: tuple[str, ...], option: str) -> dict[str, str]:
     """Return what several NAME=VALUE say.
 
     Raises:
-        click.UsageError: one of them is not of this form.
+        click.UsageError: one of them is not of this form. Its text may be a secret, and is not
+            shown.
     """
-    for one in given:
+    for number, one in enumerate(given, 1):
         if not one.partition("=")[0] or "=" not in one:
-            raise click.UsageError(f"{option} {one.partition('=')[0]}: give NAME=VALUE")
+            which = option if len(given) == 1 else f"{option} number {number}"
+            raise click.UsageError(f"{which} is not NAME=VALUE: put a name and = before the value")
     return {name: value for name, _, value in (one.partition("=") for one in given)}

@@ -12,6 +12,7 @@ import click
 from lookupstore.source.source import Source, open_source
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder
+from lookupstore.storage.uris import shown_uri
 
 
 def source_of(given: Sequence[str]) -> Source:
@@ -47,4 +48,6 @@ def check_kept(out: str | None, *given: str | None) -> None:
         real = os.path.realpath(here)
         found = {os.path.realpath(one) for one in glob.glob(here, recursive=True)}
         if own == real or own in found or own.startswith(os.path.join(real, "")):
-            raise click.UsageError(f"-o {out} is in what is read ({path}); give another name")
+            raise click.UsageError(
+                f"-o {out} is in what is read ({shown_uri(path)}); give another name"
+            )

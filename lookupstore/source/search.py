@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.errors import FormatError, printable
+from lookupstore.errors import FormatError, LookupStoreError, printable
 from lookupstore.source.folder_columns import FolderColumns, folder_columns
 from lookupstore.source.table_folders import (
     TableFolder,
@@ -208,10 +207,13 @@ def find_source(
         one = _Search(path, filesystem, root.rstrip("/") or "/", search, formats)
         try:
             found = one.find(alone=len(paths) == 1)
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(path, Location) or not tells_secrets(str(error), path):
+        except LookupStoreError:
+            raise
+        except Exception as error:
+            uri = path.given[0] if isinstance(path, Location) else path
+            if not tells_secrets(str(error), uri, filesystem):
                 raise
-            raise without_credentials_error(error, shown_uri(path), path) from None
+            raise without_credentials_error(error, one.shown, uri, filesystem) from None
         if isinstance(found, FoundTable):
             return found
         files.append(found)

@@ -18,6 +18,7 @@ from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.storage.naming import temporary_name
 from lookupstore.storage.s3_client import bucket_client, options_of
+from lookupstore.storage.uris import told_by
 
 
 class ConditionalPuts:
@@ -36,6 +37,7 @@ class ConditionalPuts:
         import obstore.exceptions
 
         self._obstore: Any = obstore
+        self._filesystem = filesystem
         self._options = options_of(filesystem)
         self._stores: dict[str, Any] = {}
 
@@ -84,6 +86,11 @@ class ConditionalPuts:
         with self._telling(path):
             found = self._obstore.get(self._store(bucket), key)
             return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def server(self, path: str) -> tuple[str, ...]:
+        """Return what tells the server and bucket of a path from others."""
+        where = (str(self._options.get(name)) for name in ("scheme", "endpoint_override", "region"))
+        return (*where, path.partition("/")[0])
 
     def check(self, folder: str) -> None:
         """Put an object twice, since some servers pass over conditions.
@@ -134,7 +141,7 @@ class ConditionalPuts:
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
         except errors.BaseError as error:
-            reason = str(error).partition("\n")[0]
+            reason = told_by(self._filesystem, str(error).partition("\n")[0], path)
             raise OSError(errno.EIO, reason, path) from None
 
 

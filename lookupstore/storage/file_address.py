@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.storage.read_errors import read_error, reading
+from lookupstore.storage.uris import told_by
 
 #: What one read of a column asks for. Of a disk little, since it is held for each column; of an
 #: object store more, since each request takes its time.
@@ -51,11 +52,19 @@ class FileAddress:
 
     def reading(self, what: str, *, gone: str | None = None) -> AbstractContextManager[None]:
         """Let errors of reading it name it, and say what is wrong; see `read_errors.reading`."""
-        return reading(self.shown, what, local=is_local(self.filesystem), gone=gone)
+        return reading(
+            self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
+        )
 
     def read_error(self, error: Exception, what: str, *, gone: str | None = None) -> Exception:
         """Return what an error of reading it means; see `read_errors.read_error`."""
-        return read_error(error, self.shown, what, local=is_local(self.filesystem), gone=gone)
+        return read_error(
+            error, self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
+        )
+
+    def _told(self, message: str) -> str:
+        """Return a message of the file system without its options."""
+        return told_by(self.filesystem, message, self.shown)
 
     @property
     def page_bytes(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.file_address import written_ns
 from lookupstore.storage.inside import joined
@@ -28,14 +28,19 @@ from lookupstore.storage.location import FoundFile, Location, address_of
 from lookupstore.storage.lock_file import LockFile, ObjectLockFile
 from lookupstore.storage.naming import temporary_name
 from lookupstore.storage.s3_client import reads_of
-from lookupstore.storage.uris import open_uri, shown_uri, without_credentials_error
+from lookupstore.storage.uris import (
+    open_uri,
+    shown_uri,
+    tells_secrets,
+    without_credentials_error,
+)
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
 # Small parts that are read at one time: each waits for its answer.
 _READERS = 16
-# Locations whose server is known to keep conditions.
-_CHECKED: set[str] = set()
+# Servers and buckets that are known to keep conditions.
+_CHECKED: set[tuple[str, ...]] = set()
 
 
 class RemoteFolder(Location):
@@ -195,9 +200,11 @@ class RemoteFolder(Location):
 
     def check_creates_once(self, folder: str) -> None:
         """Put an object twice, on S3: some servers pass over conditions."""
-        if self.uri not in _CHECKED:
-            self.conditional_puts().check(self._path(folder))
-            _CHECKED.add(self.uri)
+        puts = self.conditional_puts()
+        server = puts.server(self._path(folder))
+        if server not in _CHECKED:
+            puts.check(self._path(folder))
+            _CHECKED.add(server)
 
     def conditional_puts(self) -> ConditionalPuts:
         """Return what puts objects of this store on conditions.
@@ -343,8 +350,15 @@ class RemoteFolder(Location):
         """Let errors of the file system name the URI, and nothing that is secret in it."""
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
-            raise without_credentials_error(error, self.show(name), self._given[0]) from None
+        except LookupStoreError:
+            raise
+        except Exception as error:
+            opened = None if self._opened is None else self._opened[0]
+            is_usual = isinstance(error, (OSError, pa.ArrowException))
+            if not is_usual and not tells_secrets(str(error), self._given[0], opened):
+                raise
+            where, uri = self.show(name), self._given[0]
+            raise without_credentials_error(error, where, uri, opened) from None
 
 
 class _ToldStream:

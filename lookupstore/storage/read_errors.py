@@ -8,7 +8,7 @@ kind say that bytes are wrong: nobody may call an object damaged because a reque
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -27,7 +27,14 @@ _NOT_READ = ("Length spanned by list offsets",)
 
 
 @contextmanager
-def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> Iterator[None]:
+def reading(
+    where: str,
+    what: str,
+    *,
+    local: bool,
+    gone: str | None = None,
+    told: Callable[[str], str] = hide_urls,
+) -> Iterator[None]:
     """Let errors of reading one file name it, and say what is wrong with it.
 
     Args:
@@ -35,6 +42,7 @@ def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> I
         what: is read of it, such as "a Parquet file".
         local: whether the file is on a disk of this machine.
         gone: what it means that the file is not there; None: it was to be found here.
+        told: what leaves out of a message what nobody may be shown.
 
     Raises:
         CorruptionError: its bytes are wrong.
@@ -52,14 +60,20 @@ def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> I
     try:
         yield
     except READ_ERRORS as error:
-        meant = read_error(error, where, what, local=local, gone=gone)
+        meant = read_error(error, where, what, local=local, gone=gone, told=told)
         if meant is error:
             raise
-        raise meant from (error if hide_urls(str(error)) == str(error) else None)
+        raise meant from (error if told(str(error)) == str(error) else None)
 
 
 def read_error(
-    error: Exception, where: str, what: str, *, local: bool, gone: str | None = None
+    error: Exception,
+    where: str,
+    what: str,
+    *,
+    local: bool,
+    gone: str | None = None,
+    told: Callable[[str], str] = hide_urls,
 ) -> Exception:
     """Return what one of `READ_ERRORS` means, `error` itself if it says so; see `reading`."""
     if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # of Arrow's kind, and of no file
@@ -68,7 +82,7 @@ def read_error(
         said in str(error) for said in _NOT_READ
     ):
         return FormatError(
-            f"{where}: {what} that Arrow does not read: {hide_urls(str(error))}; choose other "
+            f"{where}: {what} that Arrow does not read: {told(str(error))}; choose other "
             "columns, or give its rows as another program reads them"
         )
     if isinstance(error, OSError):
@@ -76,8 +90,11 @@ def read_error(
             return StaleStoreError(f"{where}: {gone}")
         if error.errno is not None:
             named = error.filename is not None or where in str(error)
-            return error if named else OSError(error.errno, error.strerror or str(error), where)
+            said = error.strerror or str(error)
+            if named and told(str(error)) == str(error):
+                return error
+            return OSError(error.errno, told(said), where)
         if not local:
-            reason = f"could not be read, or is damaged: {hide_urls(str(error))}"
+            reason = f"could not be read, or is damaged: {told(str(error))}"
             return OSError(errno.EIO, reason, where)
-    return CorruptionError(where, 0, what, hide_urls(str(error)))
+    return CorruptionError(where, 0, what, told(str(error)))

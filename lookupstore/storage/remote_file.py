@@ -22,7 +22,7 @@ from typing import Any
 
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.s3_client import reads_of
-from lookupstore.storage.uris import shown_uri
+from lookupstore.storage.uris import shown_uri, told_by
 
 #: How often a range is asked for, and the seconds to wait before the second time; it doubles.
 ATTEMPTS = 6
@@ -139,7 +139,7 @@ class RemoteFile:
             except FileNotFoundError:
                 raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
             except OSError as error:
-                problem = str(error)
+                problem = told_by(self._filesystem, str(error), self.uri)
             self._forget(file)
             what = f"{self.uri}: {size} bytes at offset {offset}"
             if attempt == ATTEMPTS:
@@ -163,7 +163,8 @@ class RemoteFile:
             with _fork_gate.passed(self.uri):
                 data, found = reads.read(self._path, offset, size)
         except OSError as error:
-            problem = str(error)  # the error itself would keep who asks alive, and with it the copy
+            # The error itself would keep who asks alive, and with it the copy.
+            problem = told_by(self._filesystem, str(error), self.uri)
         else:
             self._check_size(found)
             if len(data) == size:

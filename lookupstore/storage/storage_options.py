@@ -12,15 +12,18 @@ AzureBlobFileSystem of adlfs; the configuration keys of object_store, which delt
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 from types import GeneratorType
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from pyarrow import fs
+
+from lookupstore.storage.fsspec_files import arrow_filesystem
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,17 @@ class _Names:
 
     def name_of(self, given: str) -> str | None:
         """Return the name of an option, if there is one that is called so."""
-        plain = given.lower()
-        for prefix in self.prefixes:
-            plain = plain.removeprefix(prefix)
+        plain = self.plain(given)
         return next(
             (name for name, others in self.others.items() if plain == name or plain in others), None
         )
+
+    def plain(self, given: str) -> str:
+        """Return a name in lower case, without a prefix."""
+        plain = given.lower()
+        for prefix in self.prefixes:
+            plain = plain.removeprefix(prefix)
+        return plain
 
 
 # pyarrow has no `use_ssl` (of s3fs) and no `allow_http` (of object_store), but a `scheme`.
@@ -102,6 +110,14 @@ _OF_FSSPEC = frozenset(
         "default_cache_type", "cache_regions", "version_aware",
     }
 )  # fmt: skip
+# Options of others that are not taken, and whose names are no secret.
+_NOT_TAKEN = frozenset(
+    {
+        "session", "profile", "config_kwargs", "s3_additional_kwargs", "requester_pays",
+        "connection_string", "credential", "consistency", "timeout", "proxy_url",
+        "allow_invalid_certificates", "service_account", "application_credentials",
+    }
+)  # fmt: skip
 # Options that pyarrow's file systems have, and its URIs do not.
 _ONLY_HERE = frozenset(_S3.others) - {"region", "endpoint_override"}
 _ONLY_HERE_AZURE = frozenset({"account_name", "account_key", "sas_token"})
@@ -133,8 +149,8 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
     names = _NAMES.get(scheme.lower())
     if names is None:
         raise ValueError(
-            f"storage_options are known for {', '.join(f'{known}://' for known in _NAMES)}; this "
-            f"is {scheme}://; give a Location with a file system"
+            f"storage_options are known for {', '.join(f'{known}://' for known in _NAMES)}; give "
+            "a URI of these, or a Location with a file system"
         )
     wanted = _named(options, names)
     address, _, query = rest.partition("?")
@@ -198,6 +214,8 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
     >>> in_filesystem("/data/users", fsspec.filesystem("file"))[0]
     '/data/users'
     """
+    if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
+        filesystem = arrow_filesystem(filesystem.handler.fs)
     if isinstance(filesystem, fs.FileSystem):
         scheme, mark, rest = path.partition("://")
         if not mark or _TYPES.get(scheme) != filesystem.type_name:
@@ -219,29 +237,19 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
     if first in _NAMES:
         given = {n: v for n, v in filesystem.storage_options.items() if n not in _OF_FSSPEC}
         return with_options(f"{first}://{quote(inner, safe=_IN_PATHS)}", given), None
-    return inner, fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    return inner, arrow_filesystem(filesystem)
 
 
 def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
-    """Return options by their names in a URI."""
+    """Return options by their names in a URI.
+
+    No error has a value, or a name that is not known: it may be a secret that lost its name.
+    """
     found: dict[str, str] = {}
-    given = {str(name): value for name, value in options.items() if value is not None}
-    nested = given.pop("client_kwargs", {})  # where s3fs has what its client is made with
-    if not isinstance(nested, Mapping):
-        raise ValueError(f"storage_options: 'client_kwargs' is {nested!r}; give a dict")
-    given |= {name: value for name, value in nested.items() if value is not None}
-    if names is _GCS and (token := given.pop("token", None)) is not None:
-        if token != "anon":
-            raise ValueError(
-                "storage_options: 'token' can only be 'anon': Google's credentials are found by "
-                "themselves; set GOOGLE_APPLICATION_CREDENTIALS to the path of a key"
-            )
-        given["anonymous"] = True
-    for called, value in given.items():
+    for where, called, value in _given(options, names):
         name = names.name_of(called)
         if name is None:
-            known = ", ".join(sorted({*names.others, *chain(*names.others.values())}))
-            raise ValueError(f"storage_options: {called!r} is not known; known are {known}")
+            raise _unknown_error(where, called, names)
         text = _text_of(called, name, value)
         if found.setdefault(name, text) != text:
             raise ValueError(f"storage_options: {called!r} is {name} once more, with another value")
@@ -255,17 +263,53 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
     return found
 
 
+def _given(options: Mapping[str, Any], names: _Names) -> Iterator[tuple[str, str, Any]]:
+    """Yield where each option is that has a value, what it is called, and the value."""
+    for number, (called, value) in enumerate(options.items(), 1):
+        if value is None:
+            continue
+        if called == "client_kwargs":  # where s3fs has what its client is made with
+            if not isinstance(value, Mapping):
+                kind = type(value).__name__
+                raise ValueError(
+                    f"storage_options: 'client_kwargs' is {kind}; give a dict, or what would be in "
+                    "it as options of their own"
+                )
+            for inner, (one, its) in enumerate(value.items(), 1):
+                if its is not None:
+                    yield f"item {inner} of 'client_kwargs'", str(one), its
+        elif called == "token" and names is _GCS:
+            if value != "anon":
+                raise ValueError(
+                    "storage_options: 'token' can only be 'anon': Google's credentials are found "
+                    "by themselves; set GOOGLE_APPLICATION_CREDENTIALS to the path of a key"
+                )
+            yield "", "anonymous", True
+        else:
+            yield f"option {number}", str(called), value
+
+
+def _unknown_error(where: str, called: str, names: _Names) -> ValueError:
+    plain = names.plain(called)
+    known = sorted({*names.others, *chain(*names.others.values())})
+    if plain in _NOT_TAKEN:
+        where = repr(plain)
+    like = get_close_matches(plain, known, 1)
+    meant = f" ({like[0]!r} is like it)" if like else ""
+    return ValueError(f"storage_options: {where} is not known{meant}; known are {', '.join(known)}")
+
+
 def _text_of(called: str, name: str, value: Any) -> str:
     if name in _BOOLEANS:
         text = str(value).lower()
         if text not in ("true", "false", "1", "0"):
-            raise ValueError(f"storage_options: {called!r} is {value!r}; give True or False")
+            raise ValueError(f"storage_options: {called!r} is no truth value; give True or False")
         return "true" if text in _TRUE else "false"
     if name in _SECONDS:
         with suppress(ValueError):
             value = float(value) if isinstance(value, str) else value
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-            raise ValueError(f"storage_options: {called!r} is {value!r}; give seconds, above 0")
+            raise ValueError(f"storage_options: {called!r}: give seconds, above 0")
     elif not isinstance(value, str):
         raise ValueError(f"storage_options: {called!r} is {type(value).__name__}; give a text")
     return str(value)

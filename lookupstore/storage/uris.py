@@ -9,17 +9,18 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.storage.azure_credentials import has_credentials
+from lookupstore.storage.secrets import HIDDEN, option_values, without_values
 from lookupstore.storage.storage_options import open_with_options
 
 # Where a name before the host is no secret: a container, or a user.
 _NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
-_HIDDEN = "***"
 _NAME = re.compile(r"(?:py::)?[a-z][a-z0-9+.-]*", re.IGNORECASE)
 # Of a file system elsewhere, but without the two slashes that make it a URI.
 _ODD = re.compile(
@@ -27,16 +28,16 @@ _ODD = re.compile(
     re.IGNORECASE,
 )
 _HOST = re.compile(r"(?:[^:@%\\;=+&]*|\[[0-9a-f:.]*\])(?::[0-9]+)?", re.IGNORECASE)
+# What may stand behind a URI in a sentence.
+_ENDS = ":;,.)"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
-# What options of a URI everybody may see, and those whose names are known to be no secret.
-_PLAIN_OPTIONS = {
-    "region": re.compile(r"[a-z0-9-]*", re.IGNORECASE),
-    "scheme": re.compile(r"https?|"),
-    "endpoint_override": re.compile(rf"(?:https?://)?(?:{_HOST.pattern})/?", re.IGNORECASE),
-}
+# Values of the option `scheme` of a URI, which alone has values that everybody may see.
+_SCHEMES = ("http", "https")
+# Options of a URI whose names are known to be no secret.
 _OPTIONS = frozenset(
     re.findall(
         r"\w+",
+        "scheme region endpoint_override "
         "access_key secret_key session_token role_arn external_id session_name load_frequency "
         "allow_bucket_creation allow_bucket_deletion check_directory_existence_before_creation "
         "force_virtual_addressing allow_delayed_open background_writes smart_defaults "
@@ -65,7 +66,7 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     _check_whole(uri)
     try:
         filesystem, path = arrow_opens(uri)
-    except (ValueError, OSError, ImportError, pa.ArrowException) as error:
+    except Exception as error:  # of whatever kind, it may repeat an option
         reason = _without_secrets(str(error), uri)
         if isinstance(error, OSError):
             raise OSError(error.errno or errno.EIO, reason, shown_uri(uri)) from None
@@ -119,23 +120,22 @@ def shown_uri(text: str) -> str:
     """Return a path or URI without its credentials, and without what may be some.
 
     >>> shown_uri("s3://KEY:SECRET@bucket/users?region=eu-west-1&session_token=T")
-    's3://***@bucket/users?region=eu-west-1&session_token=***'
+    's3://***@bucket/users?region=***&session_token=***'
     >>> shown_uri("s3:/KEY:SECRET@bucket/users")
     's3:***'
     """
     if "://" not in text:
         odd = _ODD.match(text)
-        return text if odd is None else f"{odd[0]}{_HIDDEN}"
+        return text if odd is None else f"{odd[0]}{HIDDEN}"
     text, hash_mark, fragment = text.partition("#")
     scheme, colon, rest = text.partition("://")
     if not colon or not _NAME.fullmatch(scheme.strip()):
-        return f"{_HIDDEN}://{_HIDDEN}"
+        return f"{HIDDEN}://{HIDDEN}"
     address, mark, query = rest.partition("?")
-    if "@" in query + fragment:
-        address = _HIDDEN  # a secret with a ? or # in it
-    else:
-        address = _shown_address(scheme.strip().lower(), address)
-    fragment = hash_mark and hash_mark + _HIDDEN
+    # An @ there is behind a secret with a ? or # in it.
+    is_cut = "@" in query + fragment
+    address = HIDDEN if is_cut else _shown_address(scheme.strip().lower(), address)
+    fragment = hash_mark and hash_mark + HIDDEN
     return f"{scheme}://{address}{mark}{_shown_query(query)}{fragment}"
 
 
@@ -150,10 +150,10 @@ def _shown_address(scheme: str, address: str) -> str:
     if cut or not _HOST.fullmatch(after):
         before, at, after = address.rpartition("@")
         if not at or not _HOST.fullmatch(after.partition("/")[0]):
-            return _HIDDEN
-        return f"{_HIDDEN}@{after}"
+            return HIDDEN
+        return f"{HIDDEN}@{after}"
     if user:
-        before = _HIDDEN
+        before = HIDDEN
     return f"{before}{at}{after}{slash}{path}"
 
 
@@ -172,12 +172,11 @@ def _options(query: str) -> Iterable[tuple[str, str]]:
 def _shown_query(query: str) -> str:
     shown = []
     for name, value in _options(query):
-        if name not in _PLAIN_OPTIONS and name not in _OPTIONS:
-            shown.append(name and _HIDDEN)
+        if name not in _OPTIONS:
+            shown.append(name and HIDDEN)
             continue
-        plain = _PLAIN_OPTIONS.get(name)
-        is_plain = plain is not None and plain.fullmatch(unquote(value))
-        shown.append(f"{name}={value if is_plain or not value else _HIDDEN}")
+        is_plain = not value or (name == "scheme" and value in _SCHEMES)
+        shown.append(f"{name}={value if is_plain else HIDDEN}")
     return "&".join(shown)
 
 
@@ -187,42 +186,70 @@ def hide_urls(message: str) -> str:
     >>> hide_urls("Put 'https://host/box/x?sv=2020&sig=SECRET' failed")
     "Put 'https://host/box/x?sv=***&sig=***' failed"
     """
-    return _URL.sub(lambda found: shown_uri(found[0]), message)
+    return _URL.sub(_shown_url, message)
 
 
-def without_credentials_error(error: Exception, where: str, uri: str) -> Exception:
+def _shown_url(found: re.Match[str]) -> str:
+    """Return a URI of a message as it is shown, with the sign that ends it there."""
+    uri = found[0].rstrip(_ENDS)
+    return shown_uri(uri) + found[0][len(uri) :]
+
+
+def told_by(filesystem: Any, message: str, shown: str) -> str:
+    """Return a message of a file system, or of a client of it, without the options that it has.
+
+    Args:
+        filesystem: of pyarrow.
+        message: that may repeat an option, or a URI.
+        shown: what people see of the file in any case.
+
+    >>> told_by(fs.S3FileSystem(access_key="AKEY", secret_key="S"), "AKEY is unknown", "s3://box")
+    '*** is unknown'
+    """
+    return without_values(hide_urls(message), option_values(filesystem), shown)
+
+
+def without_credentials_error(
+    error: Exception, where: str, uri: str, filesystem: Any = None
+) -> Exception:
     """Return an error of a remote file system that says where, of the same kind.
 
     Args:
         error: that may repeat a URI.
         where: what people see of the file.
         uri: as it was given, with its credentials.
+        filesystem: that the error is of, if it is open.
 
     >>> without_credentials_error(OSError(5, "no s3://K:SECRET@b"), "s3://***@b/f", "s3://K:SECRET@b")
     OSError(5, 'no s3://***@b')
     """
+
+    def told(message: str) -> str:
+        message = _without_secrets(message, uri)
+        return message if filesystem is None else told_by(filesystem, message, where)
+
     if isinstance(error, OSError):
-        reason = _without_secrets(error.strerror or str(error), uri)
-        return type(error)(error.errno or errno.EIO, reason, where)
-    return ValueError(f"{where}: {_without_secrets(str(error), uri)}")
+        return type(error)(error.errno or errno.EIO, told(error.strerror or str(error)), where)
+    if isinstance(error, (ValueError, pa.ArrowException)):
+        return ValueError(f"{where}: {told(str(error))}")
+    return OSError(errno.EIO, f"{type(error).__name__}: {told(str(error))}", where)
 
 
-def tells_secrets(message: str, uri: str) -> bool:
-    """Return whether a message of another has what a URI keeps secret."""
-    return _without_secrets(message, uri) != message
+def tells_secrets(message: str, uri: str, filesystem: Any = None) -> bool:
+    """Return whether a message of another has what a URI or its file system keeps secret."""
+    said = _without_secrets(message, uri)
+    return (said if filesystem is None else told_by(filesystem, said, shown_uri(uri))) != message
 
 
 def _without_secrets(message: str, uri: str) -> str:
     """Return a message of another without what a URI keeps secret, quoted or not."""
     shown = shown_uri(uri)
     message = hide_urls(message.replace(uri, shown))
-    for secret in sorted(_secrets(uri, shown), key=len, reverse=True):
-        message = re.sub(re.escape(secret), _HIDDEN, message, flags=re.IGNORECASE)
-    return message
+    return without_values(message, _secrets(uri), f"{shown} {unquote(shown)}")
 
 
-def _secrets(uri: str, shown: str) -> set[str]:
-    """Return the parts of a URI that are not shown of it, as they are and unquoted."""
+def _secrets(uri: str) -> set[str]:
+    """Return the parts of a URI that may be a secret, as they are and unquoted."""
     forms = [uri]
     while (plain := unquote(forms[-1])) != forms[-1]:
         forms.append(plain)
@@ -232,7 +259,7 @@ def _secrets(uri: str, shown: str) -> set[str]:
         user = address.rpartition("@")[0]
         found |= {user, user.partition(":")[2]}
         found |= {value.partition("=")[2] for value in re.split("[?&]", form)}
-        found |= set(re.split(r"[:/@?&=#;+\\\s]+", form))
-    # A shorter one is part of every sentence; what is shown is none.
-    told = f"{shown} {unquote(shown)}".lower()
-    return {one for one in found if len(one) > 3 and one.lower() not in told}
+        # A port would hide numbers of bytes.
+        parts = re.split(r"[:/@?&=#;+\\\s]+", form)
+        found |= {one for one in parts if not (one.isdigit() and len(one) < 6)}
+    return found

@@ -212,8 +212,13 @@ def test_random_uris_are_shown_without_their_secret(uri: str) -> None:
 
 def test_what_is_shown_stays_in_messages() -> None:
     uri = f"s3://KEY1:{SECRET}@bucket/caf%C3%A9/f%20older?region=eu-west-1"
-    message = "no café/f older in bucket of eu-west-1: https://host:9000/bucket/café is gone"
-    for said, kept in ((message, message), (f"KEY1 {SECRET} is wrong", "*** *** is wrong")):
+    message = "no café/f older in bucket: https://host:9000/bucket/café is gone"
+    of_region = ("bucket of eu-west-1", "bucket of ***")
+    for said, kept in (
+        (message, message),
+        of_region,
+        (f"KEY1 {SECRET} is wrong", "*** *** is wrong"),
+    ):
         assert (
             str(without_credentials_error(OSError(5, said), "x", uri)) == f"[Errno 5] {kept}: 'x'"
         )

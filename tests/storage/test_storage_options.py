@@ -169,7 +169,7 @@ def test_commands_take_options(server: ObjectStore, tmp_path: Path) -> None:
     assert "region" in run("--storage-option", "colour=red", "info", store, status=2), (
         "it lists what there is"
     )
-    assert "give NAME=VALUE" in run("--storage-option", "red", "info", store, status=2)
+    assert "is not NAME=VALUE" in run("--storage-option", "red", "info", store, status=2)
 
 
 def test_nothing_that_takes_a_path_was_left_out() -> None:
@@ -336,18 +336,19 @@ def test_options_are_those_of_the_file_system(
 
 WRONG = [
     (lambda: Location("s3://b/x", storage_options={"sekret": "S"}), ValueError,
-     "'sekret' is not known; known are access_key, access_key_id, allow_http, anon"),
+     "option 1 is not known ('secret' is like it); known are access_key, access_key_id"),
     (lambda: Location("s3://b/x", storage_options={"anon": "maybe"}), ValueError,
-     "'anon' is 'maybe'; give True or False"),
+     "'anon' is no truth value; give True or False"),
     (lambda: Location("s3://b/x", storage_options={"request_timeout": "5s"}), ValueError,
      "give seconds"),
     (lambda: Location("s3://b/x", storage_options={"key": 5}), ValueError, "'key' is int"),
     (lambda: Location("s3://b/x", storage_options=["key"]), TypeError, "list; give a dict"),
     (lambda: Location("s3://b/x", storage_options={"client_kwargs": "endpoint_url"}), ValueError,
-     "'client_kwargs' is 'endpoint_url'; give a dict"),
+     "'client_kwargs' is str; give a dict"),
     (lambda: Location("s3://b/x", storage_options={"key": "A", "AWS_ACCESS_KEY_ID": "B"}),
      ValueError, "'AWS_ACCESS_KEY_ID' is access_key once more"),
-    (lambda: Location("s3://b/x", storage_options={5: "x"}), ValueError, "'5' is not known"),
+    (lambda: Location("s3://b/x", storage_options={5: "x"}), ValueError,
+     "option 1 is not known; known are"),
     (lambda: Location("gs://b/x", storage_options={"token": "key.json"}), ValueError,
      "set GOOGLE_APPLICATION_CREDENTIALS"),
     (lambda: Location("hdfs://b/x", storage_options={"user": "u"}), ValueError,

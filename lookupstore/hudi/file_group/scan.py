@@ -221,7 +221,7 @@ class BaseFiles:
             yield
         except READ_ERRORS as error:
             if isinstance(error, OSError) and not self._location.is_cheap_to_read:
-                raise self._meaning_error(error, "") from error
+                raise self._meaning_error(error, "") from None
             self._find_fault()
             raise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +22,7 @@ from lookupstore.quantities import counted
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
+from lookupstore.storage.small_files import read_small_file
 
 
 @click.command()
@@ -150,7 +150,7 @@ def _column_or_number(given: str) -> str | int:
 def _fields_of(path: str) -> Sequence[Mapping[str, Any]]:
     """Return the fields of a schema file."""
     what = "a schema file of Paimon's"
-    said = parse_json(Path(path).read_bytes(), path, what, most_bytes=_MOST_BYTES)
+    said = parse_json(read_small_file(path, _MOST_BYTES), path, what, most_bytes=_MOST_BYTES)
     fields = said.get("fields") if isinstance(said, dict) else None
     if not isinstance(fields, list) or not all(
         isinstance(one, dict) and isinstance(one.get("name"), str) and "type" in one

@@ -103,7 +103,7 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
 
 def _read(location: Location, name: str) -> PublishedFile:
     path = described_name(name)
-    content = location.read(path)
+    content = location.read(path, _MOST_BYTES)
     try:
         said = parse_json(
             content, location.show(path), "a description of a lookup file", most_bytes=_MOST_BYTES

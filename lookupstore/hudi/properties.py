@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lookupstore.errors import CorruptionError
 
-# The schema of a table with thousands of columns is among them.
-_MOST_BYTES = 4 << 20
+#: Of a file; the schema of a table with thousands of columns is in it.
+MOST_PROPERTIES_BYTES = 4 << 20
 # Of the comments at the head of a file; Java has two.
 _MOST_COMMENTS = 1000
 _BLANK = " \t\f"
@@ -35,8 +35,10 @@ def parse_properties(content: bytes, path: str) -> dict[str, str]:
     >>> parse_properties(b"# made by hand\\nname = a\\\\:b\\nkeys=x,\\\\\\n  y\\n", "t.properties")
     {'name': 'a:b', 'keys': 'x,y'}
     """
-    if len(content) > _MOST_BYTES:
-        raise CorruptionError(path, 0, f"properties of at most {_MOST_BYTES} bytes", len(content))
+    if len(content) > MOST_PROPERTIES_BYTES:
+        raise CorruptionError(
+            path, 0, f"properties of at most {MOST_PROPERTIES_BYTES} bytes", len(content)
+        )
     pairs = {}
     for offset, line in _logical_lines(content.decode("latin-1")):
         key, value = _split(line)

@@ -88,7 +88,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - LONGEST_FOOTER))
-        tail = file.read()
+        tail = file.read(LONGEST_FOOTER)
         dialect = dialect_of(tail)
         if dialect is None:
             raise FormatError(f"{path}: not a sorted lookup file ({size} bytes, no known magic)")

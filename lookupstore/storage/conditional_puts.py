@@ -17,8 +17,11 @@ from pyarrow import fs
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.storage.naming import temporary_name
-from lookupstore.storage.s3_client import bucket_client, options_of
+from lookupstore.storage.s3_client import bucket_client, options_of, whole_object
 from lookupstore.storage.uris import told_by
+
+#: Of an object that is put on conditions and read again: a lock, or a heartbeat.
+MOST_BYTES = 1 << 20
 
 
 class ConditionalPuts:
@@ -77,15 +80,16 @@ class ConditionalPuts:
         return str(put["e_tag"])
 
     def read(self, path: str) -> tuple[bytes, str]:
-        """Return an object and its tag.
+        """Return a small object and its tag.
 
         Raises:
             FileNotFoundError: there is none.
+            CorruptionError: it is larger than locks and heartbeats are.
         """
         bucket, _, key = path.partition("/")
         with self._telling(path):
             found = self._obstore.get(self._store(bucket), key)
-            return bytes(found.bytes()), str(found.meta["e_tag"])
+            return whole_object(found, MOST_BYTES, path), str(found.meta["e_tag"])
 
     def server(self, path: str) -> tuple[str, ...]:
         """Return what tells the server and bucket of a path from others."""

@@ -27,6 +27,7 @@ from pyarrow import fs
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.output import PIECE
+from lookupstore.storage.small_files import MOST_BYTES
 from lookupstore.storage.storage_options import in_filesystem, with_options
 from lookupstore.storage.uris import check_path, open_uri
 
@@ -219,19 +220,24 @@ class Location:
             while chunk := stream.read(PIECE):
                 yield chunk
 
-    def read(self, name: str) -> bytes:
-        """Read a whole file.
+    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        """Read a whole small file.
+
+        Args:
+            name: of the file.
+            most: how many bytes one of its kind may have.
 
         Raises:
             FileNotFoundError: there is none.
+            CorruptionError: it has more bytes; nothing is read of one that says so.
         """
-        return b"".join(self.chunks(name))
+        raise NotImplementedError
 
-    def one_request(self) -> Callable[[str], bytes] | None:
+    def one_request(self) -> Callable[[str, int], bytes] | None:
         """Return what reads a whole small file by one request that others need not wait for.
 
-        It raises an OSError if the file is not there, or whatever else keeps it from that. None:
-        there is no such request, or no need for it.
+        It is called as `read`, and raises an OSError if the file is not there, or whatever else
+        keeps it from that. None: there is no such request, or no need for it.
         """
         raise NotImplementedError
 

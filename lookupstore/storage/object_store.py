@@ -28,6 +28,7 @@ from lookupstore.storage.location import FoundFile, Location, address_of
 from lookupstore.storage.lock_file import LockFile, ObjectLockFile
 from lookupstore.storage.naming import temporary_name
 from lookupstore.storage.s3_client import reads_of
+from lookupstore.storage.small_files import MOST_BYTES, whole
 from lookupstore.storage.uris import (
     open_uri,
     shown_uri,
@@ -82,18 +83,22 @@ class RemoteFolder(Location):
             self._opened = filesystem, path.rstrip("/")
         return self._opened
 
-    def read(self, name: str) -> bytes:
-        """Read a whole object, by one request where that is possible."""
+    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        """Read a whole small object, by one request where that is possible."""
+        path, shown = self._path(name), self.show(name)
         reads = reads_of(self._filesystem)
         if reads is not None:
             with suppress(OSError):  # pyarrow says what is wrong, if anything is
-                return reads.read_whole(self._path(name))
-        return super().read(name)
+                return reads.read_whole(path, most, shown)
+        with self._telling(name), self._filesystem.open_input_file(path) as stream:
+            return whole(stream.read, shown, most, stream.size())
 
-    def one_request(self) -> Callable[[str], bytes] | None:
+    def one_request(self) -> Callable[[str, int], bytes] | None:
         """Return what reads an object of S3."""
         reads = reads_of(self._filesystem)
-        return None if reads is None else lambda name: reads.read_whole(self._path(name))
+        if reads is None:
+            return None
+        return lambda name, most: reads.read_whole(self._path(name), most, self.show(name))
 
     @property
     def _is_one_put(self) -> bool:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyarrow import fs
 
+from lookupstore.errors import CorruptionError
 from lookupstore.extras import is_there
+from lookupstore.storage.small_files import check_small, whole
 
 # What both call the same.
 _CREDENTIALS = {
@@ -27,6 +30,8 @@ _CREDENTIALS = {
 _OTHERS = ("role_arn", "tls_ca_file_path")
 # Seconds for a request whose file system has no limit of its own.
 _LONGEST = 30.0
+# Bytes of an object that come at once.
+_PIECE = 2 << 20
 
 
 def options_of(filesystem: fs.FileSystem) -> dict[str, Any]:
@@ -97,25 +102,35 @@ class S3Reads:
         self._has_answered = True
         return answer
 
-    def read_whole(self, path: str) -> bytes:
-        """Return all bytes of an object; raises what `read` does."""
-        return self._get(path, {})[0]
+    def read_whole(self, path: str, most: int, shown: str) -> bytes:
+        """Return all bytes of a small object.
+
+        Args:
+            path: bucket and key.
+            most: how many bytes it may have.
+            shown: URI of the object, for errors.
+
+        Raises:
+            OSError: there was no answer.
+            CorruptionError: it has more bytes.
+        """
+        with _told():
+            return whole_object(self._got(path, {}), most, shown)
 
     def _get(self, path: str, options: Any) -> tuple[bytes, int]:
+        with _told():
+            found = self._got(path, options)
+            return bytes(found.bytes()), int(found.meta["size"])
+
+    def _got(self, path: str, options: Any) -> Any:
+        """Return obstore's answer, of which only the head is there yet."""
         import obstore
 
         bucket, _, key = path.partition("/")
-        try:
-            client = self._buckets.get(bucket)
-            if client is None:
-                client = self._buckets[bucket] = bucket_client(
-                    self._options, bucket, **self._limits()
-                )
-            found = obstore.get(client, key, options=options)
-            answer = bytes(found.bytes()), int(found.meta["size"])
-        except Exception as error:  # of obstore's own kinds, some of which are no OSError
-            raise OSError(str(error).partition("\n")[0]) from None
-        return answer
+        client = self._buckets.get(bucket)
+        if client is None:
+            client = self._buckets[bucket] = bucket_client(self._options, bucket, **self._limits())
+        return obstore.get(client, key, options=options)
 
     def _limits(self) -> dict[str, str]:
         limits = {}
@@ -123,6 +138,33 @@ class S3Reads:
             seconds = self._options.get(ours) or 0
             limits[theirs] = f"{int(1000 * (seconds if seconds > 0 else _LONGEST))}ms"
         return limits
+
+
+def whole_object(found: Any, most: int, shown: str) -> bytes:
+    """Return the bytes of an answer of obstore's, as they come.
+
+    Args:
+        found: the answer.
+        most: how many bytes the object may have.
+        shown: URI of it, for errors.
+
+    Raises:
+        CorruptionError: it has more bytes, whatever its head says.
+    """
+    check_small(shown, most, int(found.meta["size"]))
+    pieces = iter(found.stream(min_chunk_size=_PIECE))
+    return whole(lambda _: next(pieces, b""), shown, most)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let errors of obstore be an OSError: some of its kinds are none."""
+    try:
+        yield
+    except CorruptionError:
+        raise
+    except Exception as error:
+        raise OSError(str(error).partition("\n")[0]) from None
 
 
 def reads_of(filesystem: Any) -> S3Reads | None:

@@ -37,7 +37,7 @@ BUCKET_FUNCTION = "xxh64"
 WRITER = f"lookupstore {__version__}"
 
 # Of a manifest: that of all buckets, with keys of a kilobyte.
-_MOST_BYTES = 256 << 20
+MOST_MANIFEST_BYTES = 256 << 20
 _MOST_NUMBER = (1 << 63) - 1
 
 _DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
@@ -234,7 +234,7 @@ def parse_manifest(path: str, content: bytes) -> Manifest:
         FormatError: it is of an unknown format version.
         CorruptionError: it contradicts itself; `expected` names the field.
     """
-    fields = parse_json(content, path, "a manifest", most_bytes=_MOST_BYTES)
+    fields = parse_json(content, path, "a manifest", most_bytes=MOST_MANIFEST_BYTES)
     return _parse(_Fields(path, "", fields))
 
 

@@ -10,9 +10,19 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
+from lookupstore.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptionError,
+    LookupStoreError,
+)
 from lookupstore.storage.location import Location
-from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes
+from lookupstore.store.manifest import (
+    DATA_FOLDER,
+    MOST_MANIFEST_BYTES,
+    Manifest,
+    manifest_bytes,
+)
 from lookupstore.store.marks import marks, running_marks
 from lookupstore.store.version_files import (
     EMPTY_LOOKS,
@@ -338,6 +348,7 @@ def _is_there(location: Location, manifest: Manifest) -> bool:
     Another process that publishes the same content may have the same name, and be published.
     """
     try:
-        return location.read(name_of(manifest).file) == manifest_bytes(manifest)
-    except FileNotFoundError:
+        content = location.read(name_of(manifest).file, MOST_MANIFEST_BYTES)
+        return content == manifest_bytes(manifest)
+    except (FileNotFoundError, CorruptionError):  # ours is not larger than a manifest may be
         return False

@@ -33,7 +33,7 @@ from lookupstore.errors import (
 )
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location, as_location
-from lookupstore.store.manifest import Manifest, parse_manifest
+from lookupstore.store.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from lookupstore.store.marks import marks
 
 VERSIONS_FOLDER = "versions"
@@ -198,7 +198,7 @@ def read_version(location: Location, name: VersionName) -> Manifest:
         FormatError: it is of an unknown format version.
         CorruptionError: it contradicts itself or its name; `expected` names the field.
     """
-    return _manifest_of(location, name, location.read(name.file))
+    return _manifest_of(location, name, location.read(name.file, MOST_MANIFEST_BYTES))
 
 
 def _manifest_of(location: Location, name: VersionName, content: bytes) -> Manifest:
@@ -260,9 +260,9 @@ class _CopyOfNewest:
             )
             self._thread.start()
 
-    def _read(self, read: Callable[[str], bytes]) -> None:
-        with suppress(OSError):
-            self._content = read(NEWEST_COPY)
+    def _read(self, read: Callable[[str, int], bytes]) -> None:
+        with suppress(OSError, LookupStoreError):
+            self._content = read(NEWEST_COPY, MOST_MANIFEST_BYTES)
 
     def manifest(self, name: VersionName) -> Manifest | None:
         """Return the manifest of a version if it is the one, and right."""

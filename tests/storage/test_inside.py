@@ -323,6 +323,7 @@ OWN_PLACES = {
     "hostcache.own_folder": "the same",
     "hostcache.stats": "the same",
     "storage.regular_file": "opens the file whose path it is given",
+    "storage.small_files": "opens the file whose path it is given",
     "storage.azure_credentials": "looks whether the caller has signed in",
     "demo": "the demonstration's own folder",
     "source.search": "looks for the source that the caller gave; links to folders are not followed",

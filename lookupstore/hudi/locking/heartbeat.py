@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from lookupstore.errors import CommitConflictError
-from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.errors import CommitConflictError, CorruptionError
+from lookupstore.hudi.locking.owner import MOST_BYTES, Owner, parse_owner
 from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, is_time
@@ -42,8 +42,10 @@ class Heartbeats:
     def owner(self, time: str) -> Owner | None:
         """Return the owner of an instant; None: another program, or unknown."""
         try:
-            return parse_owner(self._location.read(heartbeat_name(time)))
+            return parse_owner(self._location.read(heartbeat_name(time), MOST_BYTES))
         except FileNotFoundError:
+            return None
+        except CorruptionError:  # it is larger than any of ours
             return None
 
     def is_dead(self, time: str, now: float | None) -> bool:
@@ -122,7 +124,7 @@ class Heartbeats:
             ):
                 yield Heartbeat(self, instant, owner)
             # It is done; what stays of it is that of a dead owner, which the next writer deletes.
-            with suppress(OSError):
+            with suppress(Exception):
                 if instant.is_write:
                     delete_markers(self._location, instant.time)
                 self.delete(instant.time)

@@ -28,6 +28,8 @@ from lookupstore.storage.location import Location
 #: Where its timeline, and its files are.
 TIMELINE = f"{METADATA_FOLDER}/.hoodie/timeline"
 FOLDER = f"{METADATA_FOLDER}/{FILES}"
+# Of a base or log file: that of some ten million files.
+_MOST_BYTES = 1 << 30
 _ID = r"(?P<file_id>[A-Za-z0-9-]+)"
 _BASE = re.compile(rf"{_ID}_[0-9-]+_(?P<time>\d+)\.hfile")
 #: Name of a log file of it.
@@ -138,7 +140,7 @@ def files_partition(location: Location, table: Timeline, folder: TimelineFolder)
 
 def _read(location: Location, name: str) -> bytes:
     try:
-        return location.read(name)
+        return location.read(name, _MOST_BYTES)
     except FileNotFoundError:
         raise CorruptionError(
             location.show(name), 0, "a file of the metadata table", "none"

@@ -53,7 +53,12 @@ from lookupstore.hudi.options.table_options import (
     checksum,
     layout_of,
 )
-from lookupstore.hudi.properties import first_comments, parse_properties, print_properties
+from lookupstore.hudi.properties import (
+    MOST_PROPERTIES_BYTES,
+    first_comments,
+    parse_properties,
+    print_properties,
+)
 from lookupstore.storage.inside import check_name
 from lookupstore.storage.location import Location
 
@@ -69,11 +74,10 @@ def read_options(location: Location) -> TableOptions:
     damaged: CorruptionError | None = None
     for name in (PROPERTIES, BACKUP):
         try:
-            content = location.read(name)
+            content = location.read(name, MOST_PROPERTIES_BYTES)
+            options = parse_options(content, location.show(name))
         except (FileNotFoundError, NotADirectoryError):
             continue
-        try:
-            options = parse_options(content, location.show(name))
         except CorruptionError as error:
             # A writer that died while it wrote them has left the backup.
             damaged = damaged or error

@@ -20,7 +20,11 @@ from lookupstore.hudi.options.names import (
 from lookupstore.hudi.options.refused import either
 from lookupstore.hudi.options.rules import check_writable, metadata_remedy
 from lookupstore.hudi.options.table_options import TableOptions, layout_of
-from lookupstore.hudi.properties import parse_properties, print_properties
+from lookupstore.hudi.properties import (
+    MOST_PROPERTIES_BYTES,
+    parse_properties,
+    print_properties,
+)
 from lookupstore.storage.location import Location
 
 
@@ -84,7 +88,7 @@ def check_metadata_table(location: Location, options: TableOptions) -> None:
     name = f"{METADATA_FOLDER}/{PROPERTIES}"
     shown = location.show(name)
     try:
-        pairs = parse_properties(location.read(name), shown)
+        pairs = parse_properties(location.read(name, MOST_PROPERTIES_BYTES), shown)
     except FileNotFoundError:
         pairs = {}
     for wanted, value in (

@@ -59,6 +59,8 @@ _MAGIC = b"#HUDI#"
 _LOG_VERSION, _AVRO_DATA, _DATA_VERSION, _SCHEMA = 1, 3, 3, 2
 _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 _STATES = tuple(State)
+# Of a log file: Java begins another one after 512 MiB.
+_MOST_LOG_BYTES = 1 << 30
 # Of instants in a block, as Java has it by default.
 _BATCH = 10
 
@@ -176,7 +178,7 @@ class ArchivedLog:
 def _entries(location: Location, name: str, fields: tuple[str, ...]) -> Iterator[_Entry]:
     """Yield the entries of a log file, with some fields beside the instant."""
     path = location.show(name)
-    for schema, offset, content in _data_blocks(location.read(name), path):
+    for schema, offset, content in _data_blocks(location.read(name, _MOST_LOG_BYTES), path):
         decode = record_decoder(schema, path, offset, _ENTRY, fields=(*_BASIC, *fields))
         content.number(_I32, "the version of a block of records")
         for _ in range(content.number(_I32, "a number of records")):

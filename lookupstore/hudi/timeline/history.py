@@ -57,8 +57,8 @@ _METADATA = "metadata"
 _VERSION = "_version_"
 _MANIFEST = re.compile(r"manifest_(?P<number>\d{1,18})")
 _FILE = re.compile(r"(?P<least>\d+)_(?P<greatest>\d+)_(?P<level>\d)\.parquet")
-# Of a manifest: that of some hundred thousand files.
-_MOST_BYTES = 64 << 20
+# Of a manifest: that of some hundred thousand files; and of the file with the number of one.
+_MOST_MANIFEST_BYTES, _MOST_VERSION_BYTES = 64 << 20, 1 << 10
 # As Java has them by default: files that are merged, manifests that are kept; and bytes of what is
 # merged, which are in memory here.
 _MERGED, _KEPT, _MERGED_BYTES = 10, 3, 128 << 20
@@ -217,7 +217,7 @@ class History:
         """Return the number of the manifest that counts; 0: there is none."""
         path = self._path(_VERSION)
         try:
-            content = self._location.read(path)
+            content = self._location.read(path, _MOST_VERSION_BYTES)
         except FileNotFoundError:
             # Java deletes it before it writes the next one.
             return max(self._manifests(), default=0)
@@ -236,11 +236,11 @@ class History:
         shown = self._location.show(path)
         what = "a manifest of the archive"
         try:
-            content = self._location.read(path)
+            content = self._location.read(path, _MOST_MANIFEST_BYTES)
         except FileNotFoundError:
             raise CorruptionError(shown, 0, what, "no file") from None
         # An empty one is one of nothing, as Java reads it.
-        said = parse_json(content, shown, what, most_bytes=_MOST_BYTES) if content else {}
+        said = parse_json(content, shown, what, most_bytes=_MOST_MANIFEST_BYTES) if content else {}
         listed = said.get("files", []) if isinstance(said, dict) else None
         if not isinstance(listed, list):
             raise CorruptionError(shown, 0, what, "another JSON value")

@@ -56,6 +56,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _ATTEMPTS = 1000
 # By how much the clocks of writers may differ.
 _AHEAD = timedelta(seconds=10)
+#: Of the file of an instant: a commit of a million files has less.
+MOST_INSTANT_BYTES = 256 << 20
 #: So many of the newest requested files show what clock their instants are told by.
 NEWEST = 8
 
@@ -302,8 +304,9 @@ class TimelineFolder:
 
         Raises:
             FileNotFoundError: there is none: it has never been in that state, or was rolled back.
+            CorruptionError: it is larger than what any instant has to say.
         """
-        return self._location.read(self._name(instant))
+        return self._location.read(self._name(instant), MOST_INSTANT_BYTES)
 
     def times_written(self, timeline: Timeline) -> dict[str, str]:
         """Return when each file was written, by the clock of the instants; empty since version 8.

@@ -43,6 +43,8 @@ _MAGIC = b"LSLAYOT1"
 # What JSON may be beside the layout, of which a line for each file is most.
 _MOST_BYTES = MOST_BYTES + (512 << 20)
 _MOST_RATIO = 1000
+# Of the file, as it is compressed.
+_MOST_FILE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def read_layout(location: Location, partition: str, choice: str | None = None) -
     """
     name = _name(partition)
     try:
-        found = KeptLayout.decode(location.read(name), location.show(name))
+        found = KeptLayout.decode(location.read(name, _MOST_FILE_BYTES), location.show(name))
     except FileNotFoundError:
         return None
     except CorruptionError as error:

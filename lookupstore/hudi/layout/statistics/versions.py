@@ -31,6 +31,8 @@ _VERSION = re.compile(
     rf"{re.escape(STATISTICS_FOLDER)}/(?P<number>[0-9]{{12}})_(?P<time>[0-9]+)\.stats"
 )
 _MARK = re.compile(rf"{re.escape(_WRONG)}/[0-9a-f]{{32}}\.json")
+# Of a version, as it is compressed: that of some million files; and of what is a few names.
+_MOST_VERSION_BYTES, _MOST_TEXT_BYTES = 256 << 20, 1 << 20
 # How often versions are listed while writers replace them.
 _TRIES = 3
 
@@ -53,7 +55,7 @@ def kept_columns(location: Location) -> KeptColumns | None:
         CorruptionError: the file that says it is damaged.
     """
     try:
-        content = location.read(_COLUMNS)
+        content = location.read(_COLUMNS, _MOST_TEXT_BYTES)
     except FileNotFoundError:
         return None
     try:
@@ -94,7 +96,7 @@ def read_statistics(location: Location, pending: Collection[str]) -> TableStatis
             return None
         marks = {one for one in names if one.startswith(f"{_WRONG}/")}
         with suppress(FileNotFoundError):  # another writer has replaced it
-            content = location.read(version)
+            content = location.read(version, _MOST_VERSION_BYTES)
             found = TableStatistics.decode(content, location.show(version))
             paths = found.table["path"].to_pylist() if marks else []
             wrong = [one for one in paths if _mark(one) in marks]
@@ -189,7 +191,7 @@ def _mark(path: str) -> str:
 
 
 def _said(location: Location, name: str) -> dict[str, str]:
-    content = location.read(name)
+    content = location.read(name, _MOST_TEXT_BYTES)
     try:
         said = json.loads(content)
         return {"path": str(said["path"]), "problem": str(said["problem"])}

@@ -155,6 +155,7 @@ def build(
         columns=columns,
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
+        source=opened.description,
     )
     if plan.keep in ("first", "last") and not opened.in_order:
         raise ValueError(

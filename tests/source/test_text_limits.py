@@ -309,3 +309,33 @@ def test_a_bomb_takes_little_memory(tmp_path: Path, name: str) -> None:
     kibibytes, error, message = done.stdout.split(" ", 2)
     assert (error, "has a text of more than 67.1 MB" in message) == ("FormatError", True)
     assert int(kibibytes) < 300_000
+
+
+def test_max_text_of_builds_and_upserts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python and on the command line; the error names the option of the one that was called."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("id,v\n1," + "x" * 2000 + "\n")
+    with pytest.raises(FormatError, match="row 1, column 'v' .*; if this is intended, raise max_t"):
+        lookupstore.build("a.csv", "s", key="id", max_text=1000)
+    with lookupstore.build("a.csv", "s", key="id", max_text="2KiB") as store:
+        for changes in (lookupstore.upsert, lambda _, *a, **b: store.upsert(*a, **b)):
+            with pytest.raises(FormatError, match="row 1, column 'v'"):
+                changes("s", "a.csv", max_text=1000)
+            changes("s", "a.csv", max_text=2048).close()
+    run = click.testing.CliRunner().invoke
+    assert run(main, ["hudi", "create", "t", "--like", "a.csv", "--key", "id"]).exit_code == 0
+    for line in (
+        "build a.csv new --key id",
+        "upsert s a.csv",
+        "join a.csv s --on id --prefix p_",
+        "join - s --on id --prefix p_",
+        "hudi upsert t a.csv",
+    ):
+        words = [*line.split(), "--max-text"]
+        refused = run(main, [*words, "1kB"], input=Path("a.csv").read_text())
+        assert refused.exit_code == 1, line
+        assert "more than 1.0 kB; if this is intended, raise --max-text\n" in refused.stderr
+        wrong = run(main, [*words, "much"])
+        assert "--max-text is 'much'; give bytes, or a size" in wrong.stderr
+        done = run(main, [*words, "2KiB"], input=Path("a.csv").read_text())
+        assert done.exit_code == 0, done.output

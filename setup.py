@@ -115,6 +115,7 @@ MODULES = {
     "lookupstore.rows._one": [],
     "lookupstore.rows._small": ["ls_rows"],
     "lookupstore.source._csv": ["ls_csv"],
+    "lookupstore.source._json": ["ls_json"],
     "lookupstore.store._kinds": [],
     "lookupstore.store._points": ["ls_hash"],
     "lookupstore.orc._runs": ["ls_runs"],

@@ -21,14 +21,22 @@ static const uint8_t *find_opening(const ls_csv *csv, const uint8_t *at, const u
     return end;
 }
 
+/* Where the last field begins of a piece without quotes that open one; NULL: before the piece. */
+static const uint8_t *last_field(const ls_csv *csv, const uint8_t *at, const uint8_t *stop) {
+    for (const uint8_t *last = stop; last > at; last--)
+        if (last[-1] == csv->separator || ends_row(last[-1]))
+            return last;
+    return NULL;
+}
+
 ls_status ls_csv_move(ls_csv *csv, const uint8_t *data, size_t size, size_t *end) {
-    const uint8_t *at = data, *stop = data + size;
+    const uint8_t *at = data, *stop = data + size, *field = NULL;
     *end = 0;
     while (at < stop) {
         if (csv->state == LS_CSV_QUOTED) {
             const uint8_t *quote = memchr(at, '"', (size_t)(stop - at));
             if (quote == NULL)
-                return LS_OK;
+                break;
             csv->state = LS_CSV_CLOSED;
             at = quote + 1;
         } else if (csv->state == LS_CSV_CLOSED) {
@@ -50,12 +58,17 @@ ls_status ls_csv_move(ls_csv *csv, const uint8_t *data, size_t size, size_t *end
                 }
             if (quote > at)
                 csv->before = quote[-1];
-            at = quote;
             if (quote < stop) {
                 csv->state = LS_CSV_QUOTED;
-                at++;
+                field = quote;
+                at = quote + 1;
+            } else {
+                const uint8_t *last = last_field(csv, at, stop);
+                field = last == NULL ? field : last;
+                at = stop;
             }
         }
     }
+    csv->field = field == NULL ? csv->field + size : (size_t)(stop - field);
     return LS_OK;
 }

@@ -19,6 +19,7 @@ typedef struct {
     uint8_t separator;
     uint8_t before; /* the last byte, outside of quotes; \n at the beginning */
     ls_csv_state state;
+    size_t field; /* bytes that there are of the field at hand, with its quotes */
 } ls_csv;
 
 /* Moves on over a block. *end is where its last complete row ends, 0 if none does.

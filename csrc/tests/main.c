@@ -11,6 +11,7 @@ int main(int argc, char **argv) {
     state = seed;
     test_bytes();
     test_csv();
+    test_json();
     test_utf8();
     test_varints();
     test_columns();

@@ -3,6 +3,7 @@
 
 void test_bytes(void);
 void test_csv(void);
+void test_json(void);
 void test_utf8(void);
 void test_varints(void);
 void test_columns(void);

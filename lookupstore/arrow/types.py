@@ -31,6 +31,25 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def levels_of(kind: pa.DataType) -> int:
+    """Return how many levels of lists, structs and maps a type has above its innermost values.
+
+    >>> levels_of(pa.int64()), levels_of(pa.list_(pa.struct([("a", pa.int64())])))
+    (0, 2)
+    """
+    # In a loop: a type may have more levels than Python has frames.
+    level, levels = [plain_type(kind)], -1
+    while level:
+        levels += 1
+        level = [
+            plain_type(one.field(at).type)
+            for one in level
+            if pa.types.is_nested(one)
+            for at in range(one.num_fields)
+        ]
+    return levels
+
+
 def unwrap(array: pa.Array) -> pa.Array:
     """Return the array in its plain type.
 

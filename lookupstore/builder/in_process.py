@@ -29,6 +29,7 @@ from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.source import Source, open_source, with_every_column
+from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
@@ -64,6 +65,7 @@ def build(
     retain: Duration = HOUR,
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
+    max_text: Size = MOST_TEXT,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Build a store from columnar data and open it.
@@ -115,6 +117,8 @@ def build(
         progress: show a progress bar; None shows it on a terminal or in a notebook.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
+        max_text: the most bytes of one value in files of CSV or JSON lines, as a number or a text
+            such as `"1GiB"`.
         storage_options: of all URIs among `source` and `path`, as of `lookupstore.Location`.
 
     Raises:
@@ -123,7 +127,8 @@ def build(
             range; the error names the remedy.
         TypeError: a source or column type that cannot be stored.
         FileNotFoundError: the source names no files.
-        FormatError: the source is files of a table; the error names the line to write instead.
+        FormatError: the source is files of a table; the error names the line to write instead. Or
+            a value of text is longer than `max_text`, or JSON nests more than 256 brackets.
         CorruptionError: a file of the source is damaged.
         OSError: a file cannot be read, or the disk is full; the error names the path.
         FileExistsError: `path` holds a store or something else.
@@ -150,13 +155,15 @@ def build(
                 f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
     options = file_options(location, compression, level, block_size, bloom_fpp)
-    opened = open_source(source) if columns is not None else with_every_column(source)
+    every = columns is None
+    opened = (with_every_column if every else open_source)(source, max_text=max_text)
     plan = plan_build(
         opened.schema,
         key=key,
         columns=columns,
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
+        source=opened.description,
     )
     if plan.keep in ("first", "last") and not opened.in_order:
         raise ValueError(

@@ -97,10 +97,15 @@ def plan_build(
     columns: Sequence[str] | None = None,
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
+    source: str | None = None,
 ) -> BuildPlan:
     """Check what a build was asked against the schema of its source.
 
-    The arguments are those of `build`.
+    Args:
+        schema: of the source.
+        source: what to call it in errors of its columns; None: nothing.
+
+    The others are those of `build`.
 
     Raises:
         KeyError: a column that the source does not have.
@@ -132,12 +137,14 @@ def plan_build(
     if rank is not None:
         _check_column(counts, rank, "on_duplicate")
         rank_schema = KeySchema(_fields(schema, [rank], nullable=[rank]), nullable=[rank])
-    return BuildPlan(
-        KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable),
-        RowSchema(_fields(schema, values, nullable=None)),
-        keep,
-        rank_schema,
-    )
+    try:
+        key_schema = KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable)
+        row_schema = RowSchema(_fields(schema, values, nullable=None))
+    except TypeError as error:
+        if source is None:
+            raise
+        raise TypeError(f"source: {source}: {error}") from None
+    return BuildPlan(key_schema, row_schema, keep, rank_schema)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> list[str]:

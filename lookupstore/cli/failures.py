@@ -49,6 +49,7 @@ _SPOKEN = {
     r"(sequence|kind)= (?=takes)": r"--\1 ",
     r"in types=": "in --schema",
     r"temp_dir(=|(?=:))": "--temp-dir",
+    r"raise max_text=, or read the file yourself, and pass its rows": "raise --max-text",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",
     r"^on: ": "--on: ",

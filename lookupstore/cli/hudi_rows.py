@@ -18,11 +18,13 @@ from lookupstore.cli.options import (
     as_of_option,
     filter_option,
     lock_option,
+    max_text_option,
     names_of,
     output_option,
     query_type_option,
 )
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
+from lookupstore.cli.sources import source_of
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
@@ -298,6 +300,7 @@ def tag(
               "in them: collect leaves them out, and prints what is wrong.")  # fmt: skip
 @click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
               help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
+@max_text_option
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
@@ -324,6 +327,7 @@ def upsert(
     sort_by: str | None,
     on_error: OnError,
     memory: str,
+    max_text: str,
     evolve: bool,
     missing: Missing | None,
     index: str,
@@ -360,7 +364,8 @@ def upsert(
         services=services,
     )
     table = HudiTable.open(path)
-    result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
+    source = source_of(files, max_text)
+    result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
         write_json(_fields(result, dry_run))
         return

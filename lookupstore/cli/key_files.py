@@ -8,16 +8,15 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import BinaryIO
 
 import click
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 
-from lookupstore.cli.key_text import NULL, key_types, parse_columns
+from lookupstore.cli.key_text import key_types, parse_columns
 from lookupstore.errors import FormatError
-from lookupstore.source.csv_rows import names_in
+from lookupstore.source.csv_rows import CsvRows, names_at
+from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
 from lookupstore.source.source import Source, open_source
 from lookupstore.source.streams import (
     BOM,
@@ -25,6 +24,7 @@ from lookupstore.source.streams import (
     IPC_FILE,
     IPC_STREAM,
     first_line,
+    open_stream,
     rejoined,
 )
 from lookupstore.storage.home import expanded
@@ -63,8 +63,9 @@ def check_one_of(typed: Sequence[str], keys_file: str | None) -> None:
 def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iterator[Keys]:
     """Open what `--keys` names, for as long as the keys are read.
 
-    It is `-`, a file of Arrow IPC, CSV or lines, or what `open_source` reads. CSV has a first line
-    with the names of the key columns; lines are keys as they are typed.
+    It is `-`, a file of Arrow IPC, CSV or lines, or what `open_source` reads. CSV is read as
+    everywhere, and has a first line with the names of the key columns; its values are keys as they
+    are typed, and so are lines.
 
     Args:
         given: path of the file, or `-`.
@@ -76,9 +77,16 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
     """
     columns = _Columns(key, also)
     path = expanded(given)
+    named = format_of(given, STREAM_FORMATS) if is_stream(given) else None
+    if named == "JSON lines":
+        raise _json_error(shown_uri(given))
     with ExitStack() as stack:
         if given == "-":
             yield _of_stream(sys.stdin.buffer, "standard input", columns)
+        elif named == "CSV" and (os.path.isfile(path) or not os.path.exists(path)):
+            with _said_of_keys():
+                source = open_source(given)
+            yield _of_csv_source(source, shown_uri(given), columns)
         elif os.path.exists(path) and not os.path.isdir(path) and not _is_columnar(path):
             yield _of_stream(stack.enter_context(open(path, "rb")), given, columns)
         else:
@@ -98,6 +106,32 @@ def _said_of_keys() -> Iterator[None]:
             raise
         said = str(error).removeprefix("source").removeprefix(":").lstrip()
         raise click.UsageError(f"--keys: {said}") from error
+
+
+def _of_csv_source(source: Source, name: str, wanted: _Columns) -> Keys:
+    """Return the keys of files of CSV: its values are texts until they are parsed as keys."""
+    fields = wanted.among(wanted.given_in(source.schema, name).names)
+    assert source.in_types is not None
+    texts = source.in_types(_as_texts(fields))
+    return _parsed(texts.batches(fields.names), fields)
+
+
+def _as_texts(fields: pa.Schema) -> pa.Schema:
+    return pa.schema((name, pa.string()) for name in fields.names)
+
+
+def _parsed(batches: Iterator[pa.RecordBatch], fields: pa.Schema) -> Keys:
+    """Return keys whose fields are columns of texts."""
+
+    def tables() -> Iterator[pa.Table]:
+        while True:
+            with _said_of_keys():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield parse_columns(batch.columns, fields)
+
+    return Keys(key_types(fields), tables())
 
 
 def _of_source(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -168,8 +202,7 @@ def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
         return _of_batches(reader.schema, reader, name, wanted)
     if not head:
         return Keys(key_types(wanted.key), ())
-    fields, columns = _text_columns(head, whole, name, wanted)
-    return Keys(key_types(fields), (parse_columns(one, fields) for one in columns))
+    return _of_text(head, whole, name, wanted)
 
 
 def _of_batches(
@@ -180,24 +213,31 @@ def _of_batches(
     return Keys(fields, tables)
 
 
-def _text_columns(
-    head: bytes, whole: BinaryIO, name: str, wanted: _Columns
-) -> tuple[pa.Schema, Iterator[list[pa.Array]]]:
-    """Return the columns of CSV, or of lines, and what yields them as texts."""
-    names = names_in(head.removeprefix(BOM))
+def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
+    """Return the keys of CSV with a line of names, or else of lines."""
     key = wanted.key
-    if set(key.names) <= set(names):
-        fields = wanted.among(names)
-        return fields, _csv_columns(whole, fields.names, has_header=True)
-    if name.lower().endswith(".csv"):
-        raise click.UsageError(f"--keys {name}: no key column {key.names[0]!r}; it has {names}")
-    if _is_json(head, key.names):
-        raise click.UsageError(
-            f"--keys: JSON is not read from {name}; give Parquet, ORC, Arrow IPC, CSV or lines"
-        )
-    if len(key) == 1:
-        return key, ([lines] for lines in _lines(whole, name))
-    return key, _csv_columns(whole, key.names, has_header=False)
+    try:
+        names = names_at(head.removeprefix(BOM), name)
+    except ValueError:  # a key as it is typed
+        names = []
+    with _said_of_keys():
+        if set(key.names) <= set(names):
+            fields = wanted.among(names)
+            return _parsed(open_stream(whole, name).read(_as_texts(fields)), fields)
+        if name.lower().endswith(".csv"):
+            raise click.UsageError(f"--keys {name}: no key column {key.names[0]!r}; it has {names}")
+        if _is_json(head, key.names):
+            raise _json_error(name)
+        if len(key) == 1:
+            return Keys(key_types(key), (parse_columns([one], key) for one in _lines(whole, name)))
+        rows = CsvRows(_blocks(whole), name, names=key.names)
+        return _parsed(rows.read(_as_texts(key)), key)
+
+
+def _json_error(name: str) -> click.UsageError:
+    return click.UsageError(
+        f"--keys: JSON is not read from {name}; give Parquet, ORC, Arrow IPC, CSV or lines"
+    )
 
 
 def _is_json(head: bytes, names: Collection[str]) -> bool:
@@ -209,10 +249,15 @@ def _is_json(head: bytes, names: Collection[str]) -> bool:
     return isinstance(value, dict) and set(names) <= set(value)
 
 
+def _blocks(whole: BinaryIO) -> Iterator[bytes]:
+    """Yield a text in blocks, without a byte-order mark."""
+    yield whole.read(_BLOCK).removeprefix(BOM)
+    yield from iter(lambda: whole.read(_BLOCK), b"")
+
+
 def _lines(whole: BinaryIO, name: str) -> Iterator[pa.Array]:
     rest = b""
-    blocks = chain([whole.read(_BLOCK).removeprefix(BOM)], iter(lambda: whole.read(_BLOCK), b""))
-    for block in blocks:
+    for block in _blocks(whole):
         *lines, rest = (rest + block).replace(b"\r\n", b"\n").split(b"\n")
         yield _texts(lines, name)
     if rest:
@@ -224,22 +269,3 @@ def _texts(lines: list[bytes], name: str) -> pa.Array:
         return pa.array(lines, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
         raise click.ClickException(f"--keys: {name} is not text in UTF-8") from None
-
-
-def _csv_columns(
-    whole: BinaryIO, names: list[str], *, has_header: bool
-) -> Iterator[list[pa.Array]]:
-    reader = pa_csv.open_csv(
-        whole,
-        read_options=pa_csv.ReadOptions(
-            column_names=None if has_header else names, block_size=_BLOCK
-        ),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=names,
-            null_values=[NULL],
-            strings_can_be_null=True,
-        ),
-    )
-    return (batch.columns for batch in reader)

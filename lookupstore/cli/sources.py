@@ -9,23 +9,30 @@ from collections.abc import Sequence
 
 import click
 
+from lookupstore.quantities import bytes_of
 from lookupstore.source.source import Source, open_source
+from lookupstore.source.text_limits import LEAST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder
 from lookupstore.storage.uris import shown_uri
 
 
-def source_of(given: Sequence[str]) -> Source:
+def source_of(given: Sequence[str], max_text: str) -> Source:
     """Open the paths that were given, or for `-` the standard input.
+
+    Args:
+        given: paths.
+        max_text: what `--max-text` is given.
 
     Raises:
         UsageError: `-` is one of several.
     """
+    most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
     if "-" not in given:
-        return open_source(list(given))
+        return open_source(list(given), max_text=most)
     if len(given) > 1:
         raise click.UsageError("- is standard input, and stands alone")
-    return open_source(sys.stdin.buffer)
+    return open_source(sys.stdin.buffer, max_text=most)
 
 
 def check_kept(out: str | None, *given: str | None) -> None:

@@ -12,6 +12,7 @@ from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
     allow_empty_option,
+    max_text_option,
     names_of,
     output_option,
     overwrite_option,
@@ -57,6 +58,7 @@ from lookupstore.store.store import open as open_store
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N",
               help="Threads that read ahead, sort, compress and write (default: one for each "
               "processor).")  # fmt: skip
+@max_text_option
 @overwrite_option
 @allow_empty_option
 @retain_option
@@ -73,6 +75,7 @@ def build(
     memory: str,
     temp_dir: str | None,
     threads: int | None,
+    max_text: str,
     overwrite: bool,
     allow_empty: bool,
     retain: str,
@@ -89,7 +92,7 @@ def build(
         bytes_of(memory, "--memory"),
         seconds_of(retain, "--retain"),
     )
-    source = source_of(sources)
+    source = source_of(sources, max_text)
     store = in_process.build(
         source,
         path,

@@ -430,7 +430,9 @@ def _outside_error(bad: BadValueError, offsets: np.ndarray) -> BadValueError:
 
 
 def _unsupported_error(kind: pa.DataType, path: str) -> TypeError:
-    return TypeError(f"the column {path!r} is {kind}, which a value column cannot have")
+    return TypeError(
+        f"the column {path!r} is {kind}, which a value column cannot have; cast it, or leave it out"
+    )
 
 
 def _codec(kind: pa.DataType, path: str) -> _Codec:

@@ -11,12 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookupstore.arrow.types import concat, schema_from_json, schema_to_json
+from lookupstore.arrow.types import concat, levels_of, schema_from_json, schema_to_json
 from lookupstore.errors import FormatError
 from lookupstore.rows import _codec as _rows
 from lookupstore.rows._one import RowDecoder
 from lookupstore.rows._small import SmallPlan, is_plain
 from lookupstore.rows.layout import BadValueError, RowLayout
+
+# Levels of lists, structs and maps: Arrow reads no schema of more than 127.
+_MOST_LEVELS = 100
 
 
 class RowSchema:
@@ -26,7 +29,7 @@ class RowSchema:
         schema: the columns in order: every Arrow type but unions and run-end encodings.
 
     Raises:
-        TypeError: a column has a type that cannot be packed.
+        TypeError: a column has a type that cannot be packed, or is nested too deeply.
         ValueError: two columns of one name.
 
     >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
@@ -44,6 +47,13 @@ class RowSchema:
             if self._numbers.setdefault(name, number) != number:
                 raise ValueError(
                     f"schema names the column {name!r} twice; columns need different names"
+                )
+        for field in schema:
+            levels = levels_of(field.type)
+            if levels > _MOST_LEVELS:
+                raise TypeError(
+                    f"the column {field.name!r} is nested {levels} levels deep, and at most "
+                    f"{_MOST_LEVELS} are stored; store it as text, or leave it out"
                 )
         self._schema = schema
         self._layout = RowLayout(list(schema))

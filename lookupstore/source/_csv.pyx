@@ -15,6 +15,7 @@ cdef extern from "ls_csv.h":
         uint8_t separator
         uint8_t before
         ls_csv_state state
+        size_t field
     ls_status ls_csv_move(ls_csv *csv, const uint8_t *data, size_t size, size_t *end) noexcept nogil
 
 
@@ -30,6 +31,7 @@ cdef class RowEnds:
         self.csv.separator = ord(separator)
         self.csv.before = b"\n"
         self.csv.state = LS_CSV_PLAIN
+        self.csv.field = 0
 
     def move(self, bytes block not None):
         """Move on over a block; return where its last complete row ends, 0 if none does."""
@@ -50,3 +52,8 @@ cdef class RowEnds:
     def is_open(self):
         """Return whether what comes next is within quotes."""
         return self.csv.state == LS_CSV_QUOTED
+
+    @property
+    def field_bytes(self):
+        """Return how many bytes of the field at hand there are by now, with its quotes."""
+        return self.csv.field

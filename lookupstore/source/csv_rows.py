@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from lookupstore.arrow.types import first_invalid
+from lookupstore.errors import FormatError
 from lookupstore.source._csv import RowEnds
+from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import RECODE, type_of, typed
 
 # The least bytes of a piece.
@@ -32,19 +35,39 @@ class CsvRows:
     Args:
         blocks: the text, without a byte-order mark, from its first line of names on.
         name: of the file, for errors.
+        limits: how much text one value, and one row, may have.
+        names: of the columns of a key, where the text has rows only, with commas between fields.
+            Default: its first line has them.
 
     Raises:
         ValueError: the first lines are not those of CSV in UTF-8, or are separated by semicolons.
+        FormatError: the first row is too long.
 
     >>> rows = CsvRows([b"id,zip\\n1,02134\\n"], "users.csv")
     >>> next(rows.read(pa.schema([("zip", pa.string())]))).to_pylist()
     [{'zip': '02134'}]
     """
 
-    def __init__(self, blocks: Iterable[bytes], name: str) -> None:
+    def __init__(
+        self,
+        blocks: Iterable[bytes],
+        name: str,
+        limits: TextLimits = BY_DEFAULT,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
         blocks = iter(blocks)
-        head = next(blocks, b"")
         self._name = name
+        self._limits = limits
+        self.names: list[str] = [] if names is None else list(names)
+        self._whole = "the line of names" if names is None else "a key"  # which has all fields
+        if names is not None:
+            self._rows = 0
+            self._separator = ","
+            self._pieces = self._cut(blocks)
+            self._first = next(self._pieces, b"")
+            return
+        head = next(blocks, b"")
         self._rows = -1  # that have been read, after the line of names
         self._separator = _separator(_first_line(head), name)
         self._pieces = self._cut(chain([head], blocks))
@@ -66,6 +89,7 @@ class CsvRows:
         Raises:
             ValueError: a row has more or fewer fields than the line of names, a quote is wrong, or
                 a value is not UTF-8 or not of its type.
+            FormatError: a value or a row is too long.
         """
         for piece in chain([self._first], self._pieces):
             if not piece.strip(b"\r\n"):
@@ -82,36 +106,53 @@ class CsvRows:
 
         Raises:
             ValueError: a quote is wrong, after the rows before it have been given.
+            FormatError: likewise, a value or a row is too long.
         """
         ends = RowEnds(self._separator)
         held: list[bytes] = []
         size = whole = 0  # bytes that are held, and those of whole rows among them
+        is_long = False
         for block in blocks:
             end = ends.move(block)
             whole = size + end if end else whole
             held.append(block)
             size += len(block)
-            if ends.is_wrong:
+            is_long = ends.field_bytes > self._limits.text or size - whole > self._limits.row
+            if ends.is_wrong or is_long:
                 break
             if whole >= _PIECE:
                 text = b"".join(held)
                 yield text[:whole]
                 held, size, whole = [text[whole:]], size - whole, 0
         text = b"".join(held)
-        if not (ends.is_wrong or ends.is_open):
+        if not (ends.is_wrong or ends.is_open or is_long):
             if text:
                 yield text
             return
         if whole:
             yield text[:whole]
         # Only now: the rows before it have been counted.
+        if is_long:
+            raise self._long_error(text[whole:], ends.field_bytes)
         what = "has a quote that is never closed"
         if ends.is_wrong:
             what = "has text after the quote that closes a field; two quotes within quotes are one"
         raise self._row_error(text[whole:], what)
 
+    def _where(self) -> str:
+        return "the line of names" if self._rows < 0 else f"row {self._rows + 1}"
+
+    def _long_error(self, row: bytes, field_bytes: int) -> FormatError:
+        """Return the error of a row that is cut within a field."""
+        where = f"source: {self._name}: {self._where()}"
+        if field_bytes <= self._limits.text:
+            return self._limits.row_error(where)
+        at = len(names_in(row[:-field_bytes], self._separator)) - 1
+        column = f", column {self.names[at]!r}" if 0 <= at < len(self.names) else ""
+        return self._limits.text_error(f"{where}{column}")
+
     def _row_error(self, text: bytes, what: str) -> ValueError:
-        row = "the line of names" if self._rows < 0 else f"row {self._rows + 1}"
+        row = self._where()
         shown = text.lstrip(b"\r\n")[:_SHOWN]
         return ValueError(
             f"source: {self._name}: {row} {what}: {_text(shown)!r}; if these quotes are text, give "
@@ -146,7 +187,7 @@ class CsvRows:
     def _texts(self, piece: bytes, names: Sequence[str]) -> list[pa.Array]:
         """Return columns of a piece as strings."""
         try:
-            return self._parsed(piece, names, pa.string())
+            columns = self._parsed(piece, names, pa.string())
         except pa.ArrowInvalid as error:  # which says columns by number, and rows of the piece
             for name, column in zip(names, self._parsed(piece, names, pa.binary()), strict=True):
                 try:
@@ -159,6 +200,18 @@ class CsvRows:
                         "pyarrow.csv.read_csv(...) with ReadOptions(encoding=...) in its place"
                     ) from None
             raise ValueError(f"source: {self._name}: {error}") from None
+        if len(piece) > self._limits.text:
+            self._check_lengths(columns, names)
+        return columns
+
+    def _check_lengths(self, columns: Sequence[pa.Array], names: Sequence[str]) -> None:
+        for name, column in zip(names, columns, strict=True):
+            is_long = pc.greater(pc.binary_length(column), self._limits.text)
+            at = pc.index(is_long, True).as_py()
+            if at >= 0:
+                raise self._limits.text_error(
+                    f"source: {self._name}: row {self._rows + 1 + at}, column {name!r}"
+                )
 
     def _parsed(self, piece: bytes, names: Sequence[str], kind: pa.DataType) -> list[pa.Array]:
         """Return columns of a piece as strings or as bytes."""
@@ -184,15 +237,32 @@ class CsvRows:
                 raise
             number, expected, found, text = wrong.groups()
             raise ValueError(
-                f"source: {self._name}: row {self._rows + int(number)} has {found} fields, and the "
-                f"line of names {expected}: {text[:_SHOWN]!r}; quote fields that have a "
+                f"source: {self._name}: row {self._rows + int(number)} has {found} fields, and "
+                f"{self._whole} {expected}: {text[:_SHOWN]!r}; quote fields that have a "
                 f"{self._separator!r}, or give pyarrow.csv.read_csv(...) with an "
                 "invalid_row_handler in its place"
             ) from None
         return [one.combine_chunks() for one in table]
 
 
-def names_in(line: bytes, separator: str = ",") -> list[str]:
+def names_at(head: bytes, name: str) -> list[str]:
+    """Return the names that the first line of a text has, if it is one of names.
+
+    Args:
+        head: the text as far as it has been read, without a byte-order mark.
+        name: of the file, which may say what is between them, and for errors.
+
+    Raises:
+        ValueError: semicolons are between them, or a quote is wrong.
+
+    >>> names_at(b"id\\tzip\\n1\\t2\\n", "users.csv")
+    ['id', 'zip']
+    """
+    line = _first_line(head)
+    return names_in(line, _separator(line, name))
+
+
+def names_in(line: bytes, separator: str) -> list[str]:
     """Return the fields of the first row of CSV, which is more than a line where one is quoted.
 
     Raises:

@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lookupstore.arrow.texts import first_bad_text
+from lookupstore.source._json import JsonShape, open_value
 from lookupstore.source.reading import check_names, check_there, fitted
+from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
 from lookupstore.source.text_values import RECODE, typed
 
 # The least bytes of a piece.
@@ -47,19 +49,22 @@ class JsonRows:
     Args:
         blocks: the text, without a byte-order mark.
         name: of the file, for errors.
+        limits: how much text one value, and one row, may have.
 
     Raises:
         ValueError: the first lines are not objects in UTF-8.
+        FormatError: the first row is nested too deeply, or too long.
 
     >>> rows = JsonRows([b'{"id": 18446744073709551615}\\n'], "users.jsonl")
     >>> rows.schema.field("id").type
     DataType(uint64)
     """
 
-    def __init__(self, blocks: Iterable[bytes], name: str) -> None:
+    def __init__(self, blocks: Iterable[bytes], name: str, limits: TextLimits = BY_DEFAULT) -> None:
         self._name = name
+        self._limits = limits
         self._rows = 0
-        self._pieces = _cut(blocks)
+        self._pieces = self._cut(blocks)
         self._first = next(self._pieces)
         found = self._parsed(self._first, None)
         try:
@@ -81,10 +86,11 @@ class JsonRows:
 
         Raises:
             ValueError: a column is missing, or a value is not UTF-8 or not of its type.
+            FormatError: a row is nested too deeply, or too long.
         """
         schema = pa.schema(self._known(field, wanted) for field in self.schema)
         for piece in chain([self._first], self._pieces):
-            if not piece.strip():
+            if piece.isspace():
                 continue
             rows = self._parsed(piece, schema)
             self._check_texts(rows)
@@ -96,6 +102,41 @@ class JsonRows:
                 columns = [self._fitted(batch.column(field.name), field) for field in wanted]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
                 self._rows += batch.num_rows
+
+    def _cut(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield text in pieces of whole lines.
+
+        Raises:
+            FormatError: a row is too deep or too long, after the rows before it have been given.
+        """
+        shape = JsonShape(MOST_DEPTH, self._limits.text)
+        held: list[bytes] = []
+        size = whole = 0  # bytes that are held, and those of whole lines among them
+        for block in blocks:
+            bad = shape.move(block)
+            end = block.rfind(b"\n") + 1
+            if bad >= 0:
+                yield from self._rows_before(b"".join([*held, block[:bad]]))
+                where = f"source: {self._name}: row {self._rows + 1}"
+                raise depth_error(where) if shape.is_too_deep else self._limits.text_error(where)
+            if end and size + end >= _PIECE:
+                yield b"".join([*held, block[:end]])
+                held, size, whole, block = [], 0, 0, block[end:]
+            elif end:
+                whole = size + end
+            held.append(block)
+            size += len(block)
+            if size - whole > self._limits.row:
+                yield from self._rows_before(b"".join(held))
+                raise self._limits.row_error(f"source: {self._name}: row {self._rows + 1}")
+        if last := b"".join(held):
+            yield last
+
+    def _rows_before(self, text: bytes) -> Iterator[bytes]:
+        """Yield the rows before the one that is open at the end of a text, if there are any."""
+        before = text[: open_value(text)]
+        if before and not before.isspace():
+            yield before
 
     def _known(self, field: pa.Field, wanted: pa.Schema) -> pa.Field:
         """Return a column as it is parsed: nulls in the first rows are as they are wanted."""
@@ -239,23 +280,8 @@ class _Numbers:
             self.inexact = number, row
 
 
-def _cut(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield text in pieces of whole lines."""
-    held: list[bytes] = []
-    size = 0
-    for block in blocks:
-        end = block.rfind(b"\n") + 1
-        if end and size + end >= _PIECE:
-            yield b"".join([*held, block[:end]])
-            held, size, block = [], 0, block[end:]
-        held.append(block)
-        size += len(block)
-    if last := b"".join(held):
-        yield last
-
-
 def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
-    if not piece.strip():  # which Arrow refuses
+    if not piece or piece.isspace():  # which Arrow refuses
         return (pa.schema([]) if schema is None else schema).empty_table()
     parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     if schema is None:

@@ -46,7 +46,7 @@ def is_read_once(given: Any) -> bool:
 
 
 class KeptRows:
-    """Rows that can be read once, for `open_source`, which can open them again.
+    """Rows that can be read once, which `opened` can open again.
 
     Args:
         given: The rows, of which `is_read_once` is true.
@@ -57,8 +57,10 @@ class KeptRows:
         >>> from lookupstore.source.source import open_source
         >>> batch = pa.record_batch({"id": [1, 2]})
         >>> with KeptRows(iter([batch]), "/tmp") as rows:
-        ...     [[len(one) for one in open_source(rows).batches(["id"])] for _ in range(2)]
-        [[2], [2]]
+        ...     for _ in range(2):
+        ...         print([len(one) for one in opened(rows, open_source).batches(["id"])])
+        [2]
+        [2]
     """
 
     def __init__(self, given: Any, folder: str, *, keep: bool = True) -> None:
@@ -106,10 +108,11 @@ class KeptRows:
                 # To know the columns of an iterator, its first item is taken.
                 _note_read(self._given)
             self._source = open_given(self._given)
-            return replace(self._source, batches=self._read)
+            # Another view of the source would pass its rows by.
+            return replace(self._source, batches=self._read, in_types=None, every_column=None)
         if not self.can_be_read_again:
             raise _read_before(self._given)
-        return replace(self._source, batches=self._again)
+        return replace(self._source, batches=self._again, in_types=None, every_column=None)
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         assert self._source is not None
@@ -155,6 +158,23 @@ class KeptRows:
         else:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)
+
+
+def opened(given: Any, open_given: Callable[[Any], Source]) -> Source:
+    """Open rows that may be kept.
+
+    Args:
+        given: The rows.
+        open_given: Opens rows that are not.
+
+    Raises:
+        ValueError: if they were read before, and not kept.
+
+    >>> from lookupstore.source.source import open_source
+    >>> opened(pa.table({"id": [1, 2]}), open_source).schema.names
+    ['id']
+    """
+    return given.opened(open_given) if isinstance(given, KeptRows) else open_given(given)
 
 
 def _check_unread(given: Any) -> None:

@@ -30,8 +30,8 @@ from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.quantities import Size, bytes_of
 from lookupstore.source.folder_columns import Value
-from lookupstore.source.kept import KeptRows
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -46,6 +46,7 @@ from lookupstore.source.search import (
     shown_path,
 )
 from lookupstore.source.table_readers import table_reader
+from lookupstore.source.text_limits import LEAST_TEXT, MOST_TEXT, TextLimits
 from lookupstore.storage.file_address import FileAddress, written_ns
 from lookupstore.storage.location import Location
 from lookupstore.storage.read_errors import READ_ERRORS, reading
@@ -104,7 +105,7 @@ class Source:
     every_column: Callable[[], Source] | None = None
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     """Open a source of rows; `source.KNOWN` says what it may be. An open one is what it is.
 
     Folders are read recursively, by Spark's rules. Every file is Parquet or ORC, whatever its
@@ -115,6 +116,11 @@ def open_source(source: Any) -> Source:
 
     CSV has a line with names, and its types are those of the first megabyte of rows, in which a
     number with a zero before it is text; a field without anything in it is a null.
+
+    Args:
+        source: files, or what gives Arrow batches.
+        max_text: the most bytes of one value of CSV or JSON lines, as a number or a text such as
+            `"1GiB"`; see `TextLimits`.
 
     Raises:
         TypeError: `source` is nothing that gives rows.
@@ -131,10 +137,9 @@ def open_source(source: Any) -> Source:
     """
     if isinstance(source, Source):
         return source
-    if isinstance(source, KeptRows):
-        return source.opened(open_source)
+    limits = TextLimits(bytes_of(max_text, "max_text", least=LEAST_TEXT))
     if isinstance(source, (str, os.PathLike, Location)):
-        return _files_source([path_of(source)])
+        return _files_source([path_of(source)], limits)
     if isinstance(source, pa.RecordBatch):
         return _table_source(pa.Table.from_batches([source]))
     if isinstance(source, pa.Table):
@@ -170,13 +175,13 @@ def open_source(source: Any) -> Source:
         batches = checked(reader, partly, "source") if partly else reader
         return _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
     if hasattr(source, "read") and hasattr(source, "readable"):
-        return _object_source(source)
+        return _object_source(source, limits)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
-        return _iterable_source(source)
+        return _iterable_source(source, limits)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
 
 
-def in_types(source: Any, known: pa.Schema) -> Source:
+def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
     """Open a source of rows for a place whose columns are known.
 
     Columns whose types would be those that its first rows of text look like have those of the
@@ -189,13 +194,11 @@ def in_types(source: Any, known: pa.Schema) -> Source:
     >>> in_types(io.BytesIO(b"zip,city\\n10001,New York\\n"), zips).schema.field("zip").type
     DataType(string)
     """
-    if isinstance(source, KeptRows):
-        return source.opened(lambda given: in_types(given, known))
-    opened = open_source(source)
+    opened = open_source(source, max_text=max_text)
     return opened if opened.in_types is None else opened.in_types(known)
 
 
-def with_every_column(source: Any) -> Source:
+def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     """Open a source of rows of which every column is read, not those that somebody chose.
 
     Raises: what `open_source` raises; and while rows are read:
@@ -204,7 +207,7 @@ def with_every_column(source: Any) -> Source:
     >>> with_every_column(pa.table({"id": [1, 2]})).schema.names
     ['id']
     """
-    opened = open_source(source)
+    opened = open_source(source, max_text=max_text)
     return opened if opened.every_column is None else opened.every_column()
 
 
@@ -357,7 +360,7 @@ def _one_line(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-def _iterable_source(source: Iterable[Any]) -> Source:
+def _iterable_source(source: Iterable[Any], limits: TextLimits) -> Source:
     items = iter(source)
     first = next(items, None)
     if first is None:
@@ -371,7 +374,7 @@ def _iterable_source(source: Iterable[Any]) -> Source:
             if not isinstance(item, (str, os.PathLike, Location)):
                 raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
             paths.append(path_of(item))
-        return _files_source(paths, in_order=not isinstance(source, (set, frozenset)))
+        return _files_source(paths, limits, in_order=not isinstance(source, (set, frozenset)))
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
@@ -392,7 +395,7 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
     return _checked(Source(schema, description, select, lambda: int(dataset.count_rows())))
 
 
-def _object_source(file: Any) -> Source:
+def _object_source(file: Any, limits: TextLimits) -> Source:
     """Return a file that is open for reading as a source."""
     # Imported here, as below: it takes its time, and few sources are text.
     from lookupstore.source.streams import FROM_THE_END, open_stream
@@ -411,7 +414,7 @@ def _object_source(file: Any) -> Source:
                 return _columnar_object(file, kind.lower(), shown)
     what = "CSV, JSON lines or Arrow IPC"
     with reading(shown, what, local=True):
-        stream = open_stream(file, shown)
+        stream = open_stream(file, shown, limits)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
@@ -436,12 +439,20 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
 
 
 def _streams_source(
-    paths: Sequence[Path], found: Sequence[FoundFiles], *, in_order: bool
+    paths: Sequence[Path],
+    found: Sequence[FoundFiles],
+    limits: TextLimits,
+    *,
+    in_order: bool,
 ) -> Source:
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
-    files = [FileAddress.on(one.filesystem, path) for one in found for path in one.files]
+    files = [
+        (FileAddress.on(one.filesystem, info.path), info.size)
+        for one in found
+        for info in one.infos
+    ]
     formats = sorted({kind for one in found for kind in one.formats})
     if len(formats) > 1:
         raise ValueError(
@@ -449,28 +460,29 @@ def _streams_source(
         )
     what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
 
-    def opened(file: FileAddress) -> tuple[pa.NativeFile, Stream]:
+    def opened(file: FileAddress, size: int) -> tuple[pa.NativeFile, Stream]:
         compression = COMPRESSIONS.get(posixpath.splitext(file.path)[1].lower())
         if compression is None:
-            handle = file.open()
+            handle, its = file.open(), limits
         else:
             handle = file.filesystem.open_input_stream(file.path, compression=compression)
+            its = replace(limits, compressed=size)
         try:
-            return handle, open_stream(handle, file.shown)
+            return handle, open_stream(handle, file.shown, its)
         except BaseException:
             handle.close()
             raise
 
-    with files[0].reading(what):
-        handle, first = opened(files[0])
+    with files[0][0].reading(what):
+        handle, first = opened(*files[0])
         handle.close()
     shown = shown_path(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
 
     def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
-        for file in files:
+        for file, size in files:
             with file.reading(what):
-                handle, stream = opened(file)
+                handle, stream = opened(file, size)
             with handle:
                 if known is not None:
                     check_no_others(stream.schema.names, known, file.shown)
@@ -529,7 +541,7 @@ def _each(
         yield batch
 
 
-def _files_source(paths: Sequence[Path], *, in_order: bool = True) -> Source:
+def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool = True) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
@@ -537,7 +549,7 @@ def _files_source(paths: Sequence[Path], *, in_order: bool = True) -> Source:
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
-        return _streams_source(paths, found, in_order=in_order)
+        return _streams_source(paths, found, limits, in_order=in_order)
     files = [file for one in found for file in one.files]
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:

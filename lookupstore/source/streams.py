@@ -20,6 +20,7 @@ from lookupstore.arrow.texts import check_texts
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
+from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 
 #: What Arrow IPC begins with: files, which are read from their end, and streams.
 IPC_FILE, IPC_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
@@ -56,7 +57,7 @@ class Stream:
     read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
 
 
-def open_stream(file: BinaryIO, name: str) -> Stream:
+def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> Stream:
     """Open a file at its beginning, whose first bytes say what it is.
 
     A first line that is an object is of JSON lines; other text is CSV with a line of names, whose
@@ -65,9 +66,12 @@ def open_stream(file: BinaryIO, name: str) -> Stream:
     Args:
         file: that is read, and closed by the caller.
         name: of the file, for errors.
+        limits: how much text one value, and one row, of CSV and JSON lines may have.
 
     Raises:
         TypeError: it gives texts.
+        FormatError: its first row is longer than the limits, or JSON that is nested too deeply; or
+            while it is read: a later one is.
         ValueError: it is empty, of a format that is read from its end, text that is not CSV or
             JSON lines in UTF-8, or names a column twice; or while it is read: a column is missing,
             or a value is not of its type.
@@ -100,13 +104,16 @@ def open_stream(file: BinaryIO, name: str) -> Stream:
         if head.startswith(magic) or text.startswith(magic):
             raise ValueError(f"source: {name} is {said}")
     if not text:
-        raise ValueError(f"source: {name} is empty; CSV has a line with the names of its columns")
+        raise ValueError(
+            f"source: {name} is empty; leave it out, or write the line with the names of the "
+            "columns, which CSV without rows has"
+        )
     blocks = chain([head.removeprefix(BOM)], iter(lambda: _some_of(file, _BLOCK), b""))
     if text.startswith(b"{"):
-        objects = JsonRows(blocks, name)
+        objects = JsonRows(blocks, name, limits)
         check_once(objects.schema.names, name)
         return Stream(objects.schema, True, objects.read)
-    rows = CsvRows(blocks, name)
+    rows = CsvRows(blocks, name, limits)
     check_once(rows.names, name)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

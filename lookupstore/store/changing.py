@@ -22,7 +22,7 @@ import pyarrow as pa
 from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.progress import Advance, Bars, progress_bars
-from lookupstore.quantities import Duration
+from lookupstore.quantities import Duration, Size
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.source.source import in_types, open_source, with_every_column
 from lookupstore.storage.location import Location
@@ -71,6 +71,7 @@ def upsert_version(
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
     progress: bool | None,
+    max_text: Size,
 ) -> VersionName | None:
     """Publish the current version with changes, as the next one; without changes nothing.
 
@@ -87,7 +88,8 @@ def upsert_version(
     values = current.row_schema.schema
     reader = None
     given = pa.table({}) if changes is None else changes
-    source = open_source(given) if columns is not None else with_every_column(given)
+    every = columns is None
+    source = (with_every_column if every else open_source)(given, max_text=max_text)
     if changes is not None:
         known = pa.schema([*current.key_schema.schema, *values])
         reader = plan_changes(

@@ -25,6 +25,7 @@ from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
@@ -173,6 +174,7 @@ def upsert(
     retain: Duration = HOUR,
     temp_dir: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    max_text: Size = MOST_TEXT,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Change rows of a store and open it at the next version, which costs what the changes do.
@@ -224,6 +226,8 @@ def upsert(
             beside a local store, and the system's temporary folder for a remote one.
         progress: show progress bars; None shows them after a second, on a terminal or in a
             notebook.
+        max_text: the most bytes of one value in files of CSV or JSON lines, as a number or a text
+            such as `"1GiB"`.
         storage_options: of the URIs of the store and of files with changes, as of
             `lookupstore.Location`.
 
@@ -235,7 +239,8 @@ def upsert(
         TypeError: a column whose type means something else in the store, or a rule that its type
             does not know.
         FileNotFoundError: there is no such store, or the source names no files.
-        FormatError: the folder is not a store.
+        FormatError: the folder is not a store. Or a value of text is longer than `max_text`, or
+            JSON nests more than 256 brackets.
         CorruptionError: a file of the store or of the source is damaged.
         CommitConflictError: other writers were faster again and again; nothing is changed.
         CommitUnknownError: the version may or may not be published; nothing was deleted.
@@ -269,6 +274,7 @@ def upsert(
         retain=retain,
         temp_dir=temp_dir,
         progress=progress,
+        max_text=max_text,
     )
     if background:
         compact_in_background(
@@ -442,6 +448,7 @@ class LookupStore(PointLookups, LocalLookups):
         retain: Duration = HOUR,
         temp_dir: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
+        max_text: Size = MOST_TEXT,
     ) -> LookupStore:
         """Change rows of the store's current version and open it at the next one.
 
@@ -473,6 +480,7 @@ class LookupStore(PointLookups, LocalLookups):
             retain=retain,
             temp_dir=temp_dir,
             progress=progress,
+            max_text=max_text,
         )
         if self._cache_bytes is None and self._residency is None:
             return changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -18,6 +19,7 @@ import pyarrow.ipc
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 import lookupstore
 from lookupstore.cli import answers, key_files, main
@@ -135,8 +137,8 @@ def test_keys_of_several_fields(tmp_path: Path) -> None:
         assert (result.exit_code, result.stderr) == (0, "")
         assert [json.loads(line)["v"] for line in result.stdout.splitlines()] == [*range(9)]
     cut = run("get", tmp_path / "s", "--keys", "-", given=b"plain\n")
-    assert cut.exit_code == 1
-    assert "Expected 2 columns, got 1" in cut.stderr
+    assert cut.exit_code == 2
+    assert "--keys: standard input: row 1 has 1 fields, and a key 2: 'plain'" in cut.stderr
 
 
 def test_keys_of_sorted_files(tmp_path: Path) -> None:
@@ -251,6 +253,69 @@ def test_text_that_is_no_keys(store: Path, tmp_path: Path) -> None:
     lookupstore.build(pa.table({"id": ['{"a": 1}', "7"]}), tmp_path / "texts", key="id").close()
     result = run("get", tmp_path / "texts", "--keys", "-", given=b'{"a": 1}\n7\n')
     assert result.exit_code == 0, result.output
+
+
+def test_csv_is_read_as_everywhere(tmp_path: Path) -> None:
+    """As `join` reads it: tabs, gzip, a quote inside a field, and fields without anything in them.
+
+    Arrow's reader took quotes out of fields, knew no other separator, and read compressed bytes.
+    """
+    ids = ["a", "b", '5" pipe', "c\nd", None, ""]
+    table = pa.table({"id": ids, "n": range(6)})
+    lookupstore.build(table, tmp_path / "s", key="id", nullable_keys="id").close()
+    text = 'x,id\n1,b\n2,5" pipe\n\n3,"c\nd"\n4,\n5,""\n6,a\n'
+    tabs = text.replace(",", "\t")
+    files = {
+        "k.csv": text.encode(),
+        "k.csv.gz": gzip.compress(text.encode()),
+        "k.csv.zst": zstandard.compress(text.encode()),
+        "k.tsv": tabs.encode(),
+        "t.csv": tabs.encode(),
+        "lines": text.encode(),
+        "-": tabs.encode(),
+    }
+    for name, content in files.items():
+        given = name if name == "-" else str(tmp_path / name)
+        if name != "-":
+            Path(given).write_bytes(content)
+        result = run("get", tmp_path / "s", "--keys", given, "--output", "json", given=content)
+        assert result.exit_code == 0, result.output
+        found = [json.loads(line)["n"] for line in result.stdout.splitlines()]
+        assert found == [1, 2, 3, 4, 5, 0], name
+        if name != "lines":
+            words = ["join", given, tmp_path / "s", "--on", "id", "--how", "inner"]
+            joined = run(*words, "--output", "json", given=content)
+            rows = [json.loads(line) for line in joined.stdout.splitlines()]
+            assert [row["n"] for row in rows] == [1, 2, 3, 5, 0]  # a null matches nothing
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id\n1\n2,3\n", "row 2 has 2 fields, and the line of names 1: '2,3'"),
+        (b'id,v\n1,2\n"3"x,4\n', "row 2 has text after the quote that closes a field"),
+        (b"id,v\n1,2\n\xff,4\n", "the column 'id' is not UTF-8 in row 2"),
+        (b"id;v\n1;2\n", "is separated by ';'"),
+        (b"", "is empty; leave it out"),
+    ],
+)
+def test_errors_of_csv_name_file_and_row(
+    store: Path, tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "k.csv"
+    path.write_bytes(content)
+    result = run("get", store, "--keys", path, "--output", "json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--keys: {path}" in result.stderr
+    assert message in result.stderr
+
+
+def test_json_is_refused_by_its_name(store: Path, tmp_path: Path) -> None:
+    for name, content in (("a.jsonl", b'{"id":' * 10_000), ("a.ndjson.gz", gzip.compress(b"{}"))):
+        (tmp_path / name).write_bytes(content)
+        result = run("get", store, "--keys", tmp_path / name)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"JSON is not read from {tmp_path / name}; give Parquet" in result.stderr
 
 
 def test_keys_that_are_categories_of_views(tmp_path: Path) -> None:

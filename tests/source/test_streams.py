@@ -425,7 +425,7 @@ def test_standard_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
-        ("a.csv", b"", ValueError, "a.csv is empty; CSV has a line with the names"),
+        ("a.csv", b"", ValueError, "a.csv is empty; leave it out, or write the line with"),
         ("a.csv", b"id,v,id\n1,2,3\n", ValueError, "a.csv names columns twice: id"),
         ("a.csv", b"id,v\n1,2\n3\n", ValueError, "row 2 has 1 fields, and the line of names 2"),
         ("a.csv", b"id,v\n1,\xff\n", ValueError, "the column 'v' is not UTF-8 in row 1: "),

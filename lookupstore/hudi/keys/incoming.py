@@ -29,6 +29,7 @@ from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
+from lookupstore.source.kept import opened
 from lookupstore.source.source import Source, in_types, open_source, with_every_column
 
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
@@ -195,7 +196,7 @@ class IncomingRows:
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
-        self._source = in_types(with_every_column(given), known.columns)
+        self._source = opened(given, lambda rows: in_types(with_every_column(rows), known.columns))
         self._options = options
         self._named = named
         self._ordering = ordering
@@ -581,7 +582,8 @@ class IncomingKeys:
         named: bool | None,
         everywhere: bool = False,
     ) -> None:
-        self._source = source = open_source(_key_table(given, options.record_key, columns))
+        given = _key_table(given, options.record_key, columns)
+        self._source = source = opened(given, open_source)
         self._options = options
         self._named = named
         names = source.schema.names

@@ -132,8 +132,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
     found: list[Splits] = []
     real = spark_build.plan_splits
 
-    def plan(*given: Any) -> Splits:
-        found.append(real(*given))
+    def plan(*given: Any, **named: Any) -> Splits:
+        found.append(real(*given, **named))
         return found[-1]
 
     monkeypatch.setattr(spark_build, "plan_splits", plan)
@@ -169,7 +169,9 @@ def test_timestamps_as_spark_writes_them(
         written = spark.sql(
             "SELECT id, timestamp'1500-03-01 00:00:00.123456Z' + make_dt_interval(id * 9999) AS at,"
             " timestamp_ntz'2020-01-01 01:02:03.4' AS local, nullif(timestamp_seconds(id),"
-            " timestamp_seconds(7)) AS `seen.at` FROM range(100)"
+            " timestamp_seconds(7)) AS `seen.at`,"
+            " named_struct('at', timestamp_seconds(id)) AS inside,"
+            " array(timestamp_seconds(id), null) AS several FROM range(100)"
         )
         written.write.parquet(f"{tmp_path}/in")
         by_spark = build_store(spark.read.parquet(f"{tmp_path}/in"), tmp_path / "a", key="id")
@@ -302,11 +304,6 @@ def of_other_types(folder: Path) -> None:
     pq.write_table(rows(2, v=pa.array([7], pa.int32())), folder / "2.parquet")
 
 
-def of_96_bits_inside(folder: Path) -> None:
-    at = pa.array([{"at": datetime.datetime(2020, 1, 1, tzinfo=UTC)}])
-    pq.write_table(rows(1, at=at), folder / "1.parquet", use_deprecated_int96_timestamps=True)
-
-
 def of_durations(folder: Path) -> None:
     pq.write_table(rows(1, d=pa.array([7], pa.duration("us"))), folder / "1.parquet")
 
@@ -379,7 +376,6 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
         (of_other_case, {}, "the column 'v' of each file as string"),
         (without_a_column, {}, "the column 'v' of each file as string"),
         (of_other_types, {}, "the column 'v' of each file as bigint"),
-        (of_96_bits_inside, {}, "the column 'at' of each file as struct<at:timestamp>"),
         (of_durations, {}, "the column 'd' of each file as bigint"),
         (of_a_version("2.4.8"), {}, "dates may be of an old calendar"),
         (of_a_version("3.0"), {}, "dates may be of an old calendar"),

@@ -123,6 +123,7 @@ def build(
         FileNotFoundError: the source names no files.
         FormatError: the source is files of a table; the error names the line to write instead.
         CorruptionError: a file of the source is damaged.
+        StaleStoreError: a file of the source was written while it was read; build again.
         OSError: a file cannot be read, or the disk is full; the error names the path.
         FileExistsError: `path` holds a store or something else.
         CommitConflictError: another build of the same store was published in the same moment.

@@ -130,6 +130,7 @@ def build(
         FormatError: the source is files of a table; the error names the line to write instead. Or
             a value of text is longer than `max_text`, or JSON nests more than 256 brackets.
         CorruptionError: a file of the source is damaged.
+        StaleStoreError: a file of the source was written while it was read; build again.
         OSError: a file cannot be read, or the disk is full; the error names the path.
         FileExistsError: `path` holds a store or something else.
         CommitConflictError: another build of the same store was published in the same moment.

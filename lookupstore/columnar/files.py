@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -55,6 +56,8 @@ Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Lo
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
+
+_log = logging.getLogger(__name__)
 
 
 class ColumnarFiles(PlannedFiles):
@@ -298,7 +301,9 @@ class ColumnarFiles(PlannedFiles):
         """Write the lookup files beside their columnar files, so that other hosts fetch them.
 
         They go into the folder `_lookup` of the source. Existing ones stay as they are; those of
-        files that have changed are removed a day later, by the next `publish`.
+        files that have changed are removed a day later, by the next `publish`. Files that may
+        still change without a difference that can be seen are left out, with a warning in the log:
+        those of the last minute, on an object store without ETags.
 
         Args:
             threads: how many are made at the same time.
@@ -321,7 +326,13 @@ class ColumnarFiles(PlannedFiles):
 
         def one(lookup: FileLookup) -> None:
             plan = lookup.plan
-            if plan.name not in present:
+            if plan.source.stored.unsettled:
+                _log.warning(
+                    "%s: not published: written a moment ago, and it could change again unseen; "
+                    "list the files and publish again in a minute",
+                    plan.source.uri,
+                )
+            elif plan.name not in present:
                 location = location_of(plan.source)
                 published[plan.name] = publish_file(
                     location, plan.name, plan.source, lookup.reader().path

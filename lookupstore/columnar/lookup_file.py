@@ -195,6 +195,7 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
         try:
             write_sorted(plan.build, plan.encoded(), path, room, memory, source.uri)
         except RepeatedKeyError as error:
+            source.check_unchanged()
             raise plan.repeated_error(error.key) from None
     source.check_unchanged()
 
@@ -270,6 +271,15 @@ def check_lookup_file(plan: LookupFilePlan, reader: Reader | None, memory: int) 
         CorruptionError: the columnar file is damaged, or the lookup file is not of its rows.
         StaleStoreError: the columnar file has been written again, or is gone.
     """
+    try:
+        _compare(plan, reader, memory)
+    except CorruptionError:
+        plan.source.check_unchanged()
+        raise
+    plan.source.check_unchanged()
+
+
+def _compare(plan: LookupFilePlan, reader: Reader | None, memory: int) -> None:
     if reader is None:
         for _ in plan.encoded():
             continue

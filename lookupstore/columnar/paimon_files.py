@@ -322,7 +322,7 @@ def _as_it_is(source: SourceFile) -> SourceFile:
         return source
     info = source.filesystem.get_file_info(source.path)
     (own,) = source_files([FoundFiles(source.filesystem, (info,), (source.file_format,), None)])
-    if (own.nbytes, own.footer) != (source.nbytes, source.footer):
+    if not own.stored.matches(source.stored):
         raise StaleStoreError(
             f"{source.uri}: rewritten since the files were listed; list them again"
         )

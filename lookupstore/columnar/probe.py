@@ -127,6 +127,7 @@ class ParquetProbe:
                         sorter.add(found)
                 batches = list(sorter.sorted_batches(0))
             except RepeatedKeyError as error:
+                self._plan.source.check_ending()
                 raise self._plan.repeated_error(error.key) from None
         # An object store gives the bytes of now to who has opened the object before.
         self._plan.source.check_ending()

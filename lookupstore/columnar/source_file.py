@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from lookupstore.source.folder_columns import FolderColumns, Value
 from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import FoundFiles
 from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.file_identity import FileIdentity, open_identified, open_settled
 from lookupstore.storage.read_errors import READ_ERRORS
 
 # Most footers are shorter: one request of an object store brings one.
@@ -46,10 +47,8 @@ class SourceFile:
         path: of the file on it.
         file_format: `parquet` or `orc`.
         base: folder that it was found below, where lookup files may be published.
-        nbytes: its size.
-        written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
-            system say it; None if none does, or if it is of no interest.
-        footer: XXH64 of its footer, 16 hexadecimal digits.
+        stored: what tells it from other files of its path; its footer is an XXH64, 16 hexadecimal
+            digits.
         ending: the same of the last 1 MiB of the footer, if that is longer.
         num_rows: number of its rows.
         schema: its columns, with those that `name=value` folders give.
@@ -61,9 +60,7 @@ class SourceFile:
     path: str
     file_format: str
     base: str
-    nbytes: int
-    written: int | None
-    footer: str
+    stored: FileIdentity
     ending: str
     num_rows: int
     schema: pa.Schema
@@ -86,25 +83,35 @@ class SourceFile:
         return self.path[len(self.base.rstrip("/")) + 1 :]
 
     @property
+    def nbytes(self) -> int:
+        """Return its size."""
+        return self.stored.nbytes
+
+    @property
     def identity(self) -> tuple[object, ...]:
         """Return what changes whenever its rows do."""
         constants = [
             (name, value if isinstance(value, (int, str, NoneType)) else str(value))
             for name, value in self.constants
         ]
-        return (self.path, self.nbytes, self.written, self.footer, constants)
+        return (*self.stored.parts, constants)
 
     def open(self) -> pa.NativeFile:
         """Open the file.
 
         Raises:
-            StaleStoreError: it is gone, or has another size.
+            StaleStoreError: it is gone, or is another file by now.
         """
         try:
-            file = self.address.open()
+            if self.stored.is_permanent:
+                file = self.address.open()
+                is_same = file.size() == self.nbytes
+            else:
+                file, now = open_identified(self.address)
+                is_same = now.matches(self.stored)
         except FileNotFoundError:
             raise StaleStoreError(f"{self.uri}: {_GONE}") from None
-        if file.size() != self.nbytes:
+        if not is_same:
             file.close()
             raise self._changed_error()
         return file
@@ -115,10 +122,11 @@ class SourceFile:
         Raises:
             StaleStoreError: it has been written again, or is gone.
         """
-        self._check_touched()
         with self.open() as file:
+            if self.stored.etag:  # which no other bytes have
+                return
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
-        if footer != self.footer:
+        if footer != self.stored.footer:
             raise self._changed_error()
 
     def check_ending(self) -> None:
@@ -127,19 +135,11 @@ class SourceFile:
         Raises:
             StaleStoreError: it has been written again, or is gone.
         """
-        if self.ending == self.footer:
+        if self.stored.etag or self.ending == self.stored.footer:
             return self.check_unchanged()
-        self._check_touched()
         with self.open() as file:
             ending = file.read_at(_COMPARED_BYTES, self.nbytes - _COMPARED_BYTES)
         if _footer_hash(ending) != self.ending:
-            raise self._changed_error()
-
-    def _check_touched(self) -> None:
-        info = self.filesystem.get_file_info(self.path)
-        if info.type is fs.FileType.NotFound:
-            raise StaleStoreError(f"{self.uri}: {_GONE}")
-        if self.written is not None and self.address.written(info) != self.written:
             raise self._changed_error()
 
     def _changed_error(self) -> StaleStoreError:
@@ -164,12 +164,23 @@ class SourceFile:
             for batch in batches:
                 rows += batch.num_rows
                 yield self.with_constants(batch, names)
-        if rows != self.num_rows:
-            raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
+            if rows != self.num_rows:
+                raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Name the file in errors of reading, and give them their kind."""
-        return self.address.reading(f"{self.file_format} pages", gone=_GONE)
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Name the file in errors of reading, and give them their kind.
+
+        Raises:
+            StaleStoreError: the file has changed, which may look like damage.
+        """
+        try:
+            with self.address.reading(f"{self.file_format} pages", gone=_GONE):
+                yield
+        except (CorruptionError, OSError):
+            with suppress(CorruptionError, OSError):
+                self.check_unchanged()
+            raise
 
     def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return the named columns of rows of the file, those of its folders among them."""
@@ -242,7 +253,7 @@ def source_files(
 def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
     """Describe one Parquet file that is never written again, and return what its footer says.
 
-    When it was written is of no interest then, and takes no request of an object store.
+    Its identity is no more than path, size and footer.
 
     Args:
         filesystem: that has the file.
@@ -270,9 +281,7 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
         path=path,
         file_format="parquet",
         base=posixpath.dirname(path),
-        nbytes=nbytes,
-        written=None,
-        footer=_footer_hash(tail),
+        stored=FileIdentity(path, nbytes, footer=_footer_hash(tail)),
         ending=_footer_hash(tail[-_COMPARED_BYTES:]),
         num_rows=metadata.num_rows,
         schema=schema.remove_metadata(),
@@ -323,7 +332,10 @@ def _read(one: _One, ranges_of: str | None) -> SourceFile:
     columns: FolderColumns = found.columns
     ranges = None
     address = FileAddress.on(found.filesystem, info.path)
-    with address.reading(f"the {file_format} footer"), address.open() as file:
+    with ExitStack() as stack:
+        stack.enter_context(address.reading(f"the {file_format} footer"))
+        file, stored = open_settled(address)
+        stack.enter_context(file)
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
         if file_format == "parquet":
@@ -341,9 +353,7 @@ def _read(one: _One, ranges_of: str | None) -> SourceFile:
         path=info.path,
         file_format=file_format,
         base=posixpath.dirname(info.path) if found.base is None else found.base,
-        nbytes=nbytes,
-        written=address.written(info),
-        footer=_footer_hash(tail),
+        stored=stored.with_footer(_footer_hash(tail)),
         ending=_footer_hash(tail[-_COMPARED_BYTES:]),
         num_rows=num_rows,
         schema=columns.schema(schema),

@@ -11,7 +11,6 @@ import json
 import os
 import posixpath
 import sys
-import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -47,7 +46,8 @@ from lookupstore.source.search import (
 )
 from lookupstore.source.table_readers import table_reader
 from lookupstore.source.text_limits import LEAST_TEXT, MOST_TEXT, TextLimits
-from lookupstore.storage.file_address import FileAddress, written_ns
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.file_identity import FileIdentity, listed_identity, opened_unchanged
 from lookupstore.storage.location import Location
 from lookupstore.storage.read_errors import READ_ERRORS, reading
 
@@ -67,8 +67,6 @@ KNOWN = (
 _BATCH_ROWS = 1 << 16
 # Footers that are read at one time.
 _THREADS = 16
-# The coarsest clock of a file system has seconds: what is older can not change under its time.
-_SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,13 @@ class Source:
     Attributes:
         schema: its columns.
         description: what it is, in one line for people.
-        batches: gives the named columns as record batches, in source order; call it once.
+        batches: gives the named columns as record batches, in source order; call it once. It raises
+            `StaleStoreError` if a file has changed since it was listed or while it is read.
         count_rows: counts the rows without reading them, or gives None where that is not cheap.
         is_files: whether it is files, which any thread may read; what a caller has made may not be.
-        fingerprint: what changes whenever the rows do: of files a hash of their names, sizes and
-            times, in their order; None if nobody knows, or if a file is so new that it may change
-            again under the same time.
+        fingerprint: what changes whenever the rows do: of files a hash of their identities, in
+            their order; None if nobody knows, or if a file is so new that it may change again under
+            the same time.
         nbytes: size of the files; None if it is not files.
         in_order: whether the order of its rows is the same each time they are read, so that it can
             decide between repeated keys.
@@ -448,11 +447,7 @@ def _streams_source(
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
-    files = [
-        (FileAddress.on(one.filesystem, info.path), info.size)
-        for one in found
-        for info in one.infos
-    ]
+    files = _identified(found)
     formats = sorted({kind for one in found for kind in one.formats})
     if len(formats) > 1:
         raise ValueError(
@@ -460,33 +455,30 @@ def _streams_source(
         )
     what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
 
-    def opened(file: FileAddress, size: int) -> tuple[pa.NativeFile, Stream]:
+    def opened(
+        stack: ExitStack, file: FileAddress, handle: pa.NativeFile, identity: FileIdentity
+    ) -> Stream:
         compression = COMPRESSIONS.get(posixpath.splitext(file.path)[1].lower())
         if compression is None:
-            handle, its = file.open(), limits
-        else:
-            handle = file.filesystem.open_input_stream(file.path, compression=compression)
-            its = replace(limits, compressed=size)
-        try:
-            return handle, open_stream(handle, file.shown, its)
-        except BaseException:
-            handle.close()
-            raise
-
-    with files[0][0].reading(what):
-        handle, first = opened(*files[0])
-        handle.close()
-    shown = shown_path(paths[0])
-    others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+            return open_stream(handle, file.shown, limits)
+        handle = stack.enter_context(pa.CompressedInputStream(handle, compression))
+        return open_stream(handle, file.shown, replace(limits, compressed=identity.nbytes))
 
     def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
-        for file, size in files:
-            with file.reading(what):
-                handle, stream = opened(file, size)
-            with handle:
+        for file, identity in files:
+            with ExitStack() as stack:
+                with file.reading(what):
+                    handle = stack.enter_context(opened_unchanged(file, identity))
+                    stream = opened(stack, file, handle, identity)
                 if known is not None:
                     check_no_others(stream.schema.names, known, file.shown)
                 yield from _each(stream.read(wanted), partial(file.reading, what))
+
+    address, identity = files[0]
+    with address.reading(what), ExitStack() as stack:
+        first = opened(stack, address, stack.enter_context(address.open()), identity)
+    shown = shown_path(paths[0])
+    others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
 
     def made(read: _Read, every_column: Callable[[], Source] | None = None) -> Source:
         source = Source(
@@ -495,7 +487,7 @@ def _streams_source(
             _selected(first.schema, read),
             lambda: None,
             is_files=True,
-            fingerprint=_fingerprint(found),
+            fingerprint=_fingerprint(found, [identity for _, identity in files]),
             nbytes=sum(info.size for one in found for info in one.infos),
             in_order=in_order,
             every_column=every_column,
@@ -555,7 +547,7 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
     if len(formats) > 1:
         raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
     (file_format,) = formats
-    addresses = [FileAddress.on(one.filesystem, file) for one in found for file in one.files]
+    identified = _identified(found)
     # The columns of the first file are the source's. The first ones of other folders are looked at
     # as well, before anything is read.
     schemas = []
@@ -569,16 +561,16 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
         columns: Sequence[str], *, known: Container[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
-        for one in found:
-            for file in one.files:
-                address, values = FileAddress.on(one.filesystem, file), one.columns.values(file)
-                yield from _read_file(address, file_format, wanted, values, known)
+        columns_of = (one.columns for one in found for _ in one.files)
+        for (address, identity), folders in zip(identified, columns_of, strict=True):
+            constants = folders.values(address.path)
+            yield from _read_file(address, identity, file_format, wanted, constants, known)
 
     def count_rows() -> int | None:
         count = partial(_rows, file_format=file_format)
         try:
-            with ThreadPoolExecutor(min(_THREADS, len(addresses)), "lookupstore-rows") as pool:
-                return sum(pool.map(count, addresses))
+            with ThreadPoolExecutor(min(_THREADS, len(identified)), "lookupstore-rows") as pool:
+                return sum(pool.map(count, (address for address, _ in identified)))
         except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
             return None
 
@@ -591,7 +583,7 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
         select,
         count_rows,
         is_files=True,
-        fingerprint=_fingerprint(found),
+        fingerprint=_fingerprint(found, [known for _, known in identified]),
         nbytes=sum(info.size for one in found for info in one.infos),
         in_order=in_order,
     )
@@ -607,17 +599,22 @@ def _rows(address: FileAddress, file_format: str) -> int:
         return sum(group.rows for group in read_parquet_footer(file, address.shown).groups)
 
 
-def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
-    """Return a hash that changes when files are added, removed, renamed, or written."""
-    files = [
-        (one.filesystem.type_name, one.base, info.path, info.size, written_ns(info))
+def _identified(found: Sequence[FoundFiles]) -> list[tuple[FileAddress, FileIdentity]]:
+    """Return the files with their identities, as far as their listing knows these."""
+    return [
+        (FileAddress.on(one.filesystem, info.path), listed_identity(one.filesystem, info))
         for one in found
         for info in one.infos
     ]
-    settled = time.time_ns() - _SETTLED_NS
-    if any(written is None or written > settled for *_, written in files):
+
+
+def _fingerprint(found: Sequence[FoundFiles], known: Sequence[FileIdentity]) -> str | None:
+    """Return a hash that changes when files are added, removed, renamed, or written."""
+    if any(one.is_young for one in known):
         return None
-    return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
+    folders = [(one.filesystem.type_name, one.base, len(one.infos)) for one in found]
+    files = [one.parts for one in known]
+    return xxhash.xxh3_128_hexdigest(json.dumps([folders, files]).encode())
 
 
 def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[None]:
@@ -626,6 +623,7 @@ def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[N
 
 def _read_file(
     address: FileAddress,
+    identity: FileIdentity,
     file_format: str,
     schema: pa.Schema,
     constants: Mapping[str, Value],
@@ -635,6 +633,7 @@ def _read_file(
 
     Args:
         address: of the file.
+        identity: its identity.
         file_format: `parquet` or `orc`.
         schema: the wanted columns.
         constants: the values of the columns that its folders give.
@@ -645,7 +644,7 @@ def _read_file(
     rows = 0
     with ExitStack() as stack:
         with _reading(address, file_format):
-            file = stack.enter_context(address.open())
+            file = stack.enter_context(opened_unchanged(address, identity))
             batches = read_to_store(
                 file, file_format, names, shown, page_bytes=page_bytes, known=known
             )

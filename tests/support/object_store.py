@@ -108,10 +108,11 @@ def _program() -> str | None:
 
 
 @contextmanager
-def object_store(folder: Path) -> Iterator[ObjectStore]:
+def object_store(folder: Path, *, etags: bool = False) -> Iterator[ObjectStore]:
     """Serve the buckets under a folder as long as the block runs.
 
-    Objects are put there as files, or through a proxy before the server.
+    Objects are put there as files, or through a proxy before the server. They have no ETag unless
+    it is asked for, since the first look at an object reads all of it then.
     """
     (folder / BUCKET).mkdir(parents=True)
     address = f"127.0.0.1:{free_port()}"
@@ -120,8 +121,9 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
     with subprocess.Popen(
         [
             program, "serve", "s3", "--addr", address, "--auth-key", f"{KEY},{SECRET}",
-            # Else the first look at an object reads all of it; and folders are not remembered.
-            "--etag-hash", "", "--dir-cache-time", "0s", "--config", "", str(folder),
+            "--etag-hash", "MD5" if etags else "",
+            # Folders are not remembered.
+            "--dir-cache-time", "0s", "--config", "", str(folder),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

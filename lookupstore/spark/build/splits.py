@@ -24,7 +24,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.arrow.texts import check_texts
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import read_footer
 from lookupstore.source.reading import check_names, read_file
@@ -32,6 +32,12 @@ from lookupstore.source.search import FoundFiles
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import spark_type
 from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.file_identity import (
+    FileIdentity,
+    changed_error,
+    open_settled,
+    opened_unchanged,
+)
 from lookupstore.storage.read_errors import READ_ERRORS
 
 #: What a task reads, in bytes of a row group before compression: as little as is worth a task, and
@@ -73,36 +79,47 @@ class Split:
     """Row groups of a file that stand together.
 
     Attributes:
-        path: of the file.
-        size: of the file, in bytes.
-        digest: of its footer.
+        stored: what tells the file from others of its path.
         file: its number among the files, in the order in which their rows count.
         groups: numbers of the row groups.
         first_row: number of their first row in the file.
     """
 
-    path: str
-    size: int
-    digest: int
+    stored: FileIdentity
     file: int
     groups: range
     first_row: int
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file."""
+        return self.stored.path
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the columns of a schema, in the types that Spark has for them.
 
         Raises:
-            ValueError: the file is not the one of which the driver read the footer, or a value is
-                beyond those of Spark's type, or a text is not UTF-8.
+            ValueError: the file is not the one of which the driver read the footer, or was written
+                while it was read; or a value is beyond those of Spark's type, or a text is not
+                UTF-8.
             CorruptionError: it is damaged.
             OSError: it cannot be read.
         """
+        try:
+            yield from self._batches(schema)
+        except StaleStoreError as error:
+            raise ValueError(
+                f"{self.path} changed while the build ran; build again, or, if each host has its "
+                "own copy, give a DataFrame"
+            ) from error
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         address, row = _address(self.path), self.first_row
         with ExitStack() as stack:
             with address.reading(_WHAT):
-                file = stack.enter_context(address.open())
-                if file.size() != self.size or _digest(file) != self.digest:
-                    raise ValueError(f"{self.path} changed while the build ran; build again")
+                file = stack.enter_context(opened_unchanged(address, self.stored))
+                if _digest(file) != self.stored.footer:
+                    raise changed_error(address)
                 batches = read_file(
                     file,
                     "parquet",
@@ -141,8 +158,7 @@ Splits: TypeAlias = tuple[tuple[Split, ...], ...]
 class _Footer(NamedTuple):
     """What tells whether and how a file is read: of its row groups the rows, and the bytes."""
 
-    size: int
-    digest: int
+    stored: FileIdentity
     schema: pa.Schema
     said: Mapping[bytes, bytes]
     groups: tuple[tuple[int, int], ...]
@@ -178,7 +194,7 @@ def plan_splits(
     except _ForSparkError as error:
         _log.info("Spark reads the files, and tasks do not: %s", error)
         return ()
-    return _by_task(files, footers, parallelism(spark))
+    return _by_task(footers, parallelism(spark))
 
 
 def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
@@ -245,7 +261,12 @@ def _footers(files: Sequence[str], columns: _Columns, known: Sequence[str] | Non
 def _footer(path: str) -> _Footer:
     address = _address(path)
     try:
-        with address.reading(_WHAT), address.open() as file:
+        with ExitStack() as stack:
+            stack.enter_context(address.reading(_WHAT))
+            file, stored = open_settled(address)
+            stack.enter_context(file)
+            if stored.unsettled:
+                raise _ForSparkError(f"{path} was written a moment ago, and may change unseen")
             read_footer(file, path)
             opened = ParquetRows(file, path)
             metadata = opened.metadata
@@ -253,8 +274,7 @@ def _footer(path: str) -> _Footer:
             schema = opened.schema
             check_names(schema)
             return _Footer(
-                file.size(),
-                _digest(file),
+                stored.with_footer(_digest(file)),
                 schema,
                 metadata.metadata or {},
                 tuple((group.num_rows, group.total_byte_size) for group in groups),
@@ -263,12 +283,12 @@ def _footer(path: str) -> _Footer:
         raise _ForSparkError(str(error)) from None
 
 
-def _digest(file: pa.NativeFile) -> int:
+def _digest(file: pa.NativeFile) -> str:
     """Return a hash of the footer of a file."""
     end = max(0, file.size() - _TAIL)
     tail = file.read_at(_TAIL, end)
     start = end - int.from_bytes(tail[:4], "little")
-    return xxhash.xxh3_64_intdigest(tail if start < 0 else file.read_at(end - start, start) + tail)
+    return xxhash.xxh3_64_hexdigest(tail if start < 0 else file.read_at(end - start, start) + tail)
 
 
 class _Columns:
@@ -316,7 +336,7 @@ def _kind(schema: pa.Schema, name: str) -> str | None:
     return str(spark.simpleString())
 
 
-def _by_task(files: Sequence[str], footers: Sequence[_Footer], tasks: int) -> Splits:
+def _by_task(footers: Sequence[_Footer], tasks: int) -> Splits:
     """Cut files between row groups, so that each task has about as much to read."""
     least, most = TASK_BYTES
     total = sum(nbytes for footer in footers for _, nbytes in footer.groups)
@@ -326,7 +346,7 @@ def _by_task(files: Sequence[str], footers: Sequence[_Footer], tasks: int) -> Sp
     by_task: list[tuple[Split, ...]] = []
     splits: list[Split] = []
     size = 0
-    for number, (path, footer) in enumerate(zip(files, footers, strict=True)):
+    for number, footer in enumerate(footers):
         if not footer.groups:
             continue
         first = first_row = row = 0
@@ -336,7 +356,7 @@ def _by_task(files: Sequence[str], footers: Sequence[_Footer], tasks: int) -> Sp
             row += rows
             if size >= enough or group == len(footer.groups):
                 groups = range(first, group)
-                splits.append(Split(path, footer.size, footer.digest, number, groups, first_row))
+                splits.append(Split(footer.stored, number, groups, first_row))
                 first, first_row = group, row
             if size >= enough:
                 by_task.append(tuple(splits))

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from support.replaced import ROWS, WAYS, two_versions
 
 import lookupstore
 from lookupstore import CorruptionError
@@ -29,6 +31,7 @@ from lookupstore.spark.build import splits as spark_splits
 from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.build.splits import Split, Splits
 from lookupstore.spark.build.task import BuildTask, encode_splits
+from lookupstore.storage.file_identity import FileIdentity
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.store import LookupStore
@@ -248,7 +251,7 @@ def test_small_files_may_have_many_rows(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "1.parquet"
     pq.write_table(rows(*range(200)), path)
     footer = spark_splits._footer(str(path))
-    split = Split(str(path), footer.size, footer.digest, 0, range(1), 0)
+    split = Split(footer.stored, 0, range(1), 0)
     (batch,) = split.batches(footer.schema)
     assert batch["id"].to_pylist() == list(range(200))
 
@@ -262,8 +265,8 @@ def test_rows_of_many_batches_are_counted_on(
     footer = spark_splits._footer(str(path))
     plan = plan_build(footer.schema, key="id", on_duplicate="first")
     splits: Splits = (
-        (Split(str(path), footer.size, footer.digest, 0, range(1, 3), 50),),
-        (Split(str(path), footer.size, footer.digest, 0, range(3, 4), 150),),
+        (Split(footer.stored, 0, range(1, 3), 50),),
+        (Split(footer.stored, 0, range(3, 4), 150),),
     )
     task = BuildTask(
         plan, footer.schema, (), Location("nowhere"), "0", 1, FileOptions(), {}, reads=True
@@ -485,8 +488,7 @@ def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch)
     for _ in range(200):
         footers = [
             spark_splits._Footer(
-                number,
-                -number,
+                FileIdentity(f"/{number}", number),
                 pa.schema([]),
                 {},
                 tuple((rng.randrange(9), rng.randrange(99)) for _ in range(rng.randrange(5))),
@@ -497,8 +499,7 @@ def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch)
         opening = rng.choice([0, 50])
         monkeypatch.setattr(spark_splits, "TASK_BYTES", (least, most))
         monkeypatch.setattr(spark_splits, "_OPEN_BYTES", opening)
-        files = [f"/{number}" for number in range(len(footers))]
-        by_task = spark_splits._by_task(files, footers, tasks)
+        by_task = spark_splits._by_task(footers, tasks)
         splits = list(itertools.chain.from_iterable(by_task))
         groups = [(split.file, group) for split in splits for group in split.groups]
         expected = [(at, g) for at, one in enumerate(footers) for g in range(len(one.groups))]
@@ -507,10 +508,7 @@ def test_each_row_group_is_read_once(seed: int, monkeypatch: pytest.MonkeyPatch)
             footer = footers[split.file]
             before = footer.groups[: split.groups.start]
             assert split.first_row == sum(rows for rows, _ in before)
-            same = Split(
-                files[split.file], footer.size, footer.digest, split.file, *split_of(split)
-            )
-            assert split == same
+            assert split == Split(footer.stored, split.file, *split_of(split))
         sizes = [
             sum(footers[one.file].groups[g][1] for one in task for g in one.groups)
             + opening * sum(one.groups.start == 0 for one in task)
@@ -532,6 +530,8 @@ def split_of(split: Split) -> tuple[range, int]:
     [
         ("other rows", ValueError, r"in/2\.parquet changed while the build ran; build again"),
         ("as large", ValueError, r"in/2\.parquet changed while the build ran; build again"),
+        ("another inode", ValueError, r"in/2\.parquet changed while the build ran; build again"),
+        ("another time", ValueError, r"in/2\.parquet changed while the build ran; build again"),
         ("gone", FileNotFoundError, r"in/2\.parquet"),
         ("cut", ValueError, r"in/2\.parquet changed while the build ran; build again"),
     ],
@@ -546,7 +546,8 @@ def test_a_file_that_changes_while_the_build_runs(
 ) -> None:
     (tmp_path / "in").mkdir()
     for number in range(4):
-        pq.write_table(rows(*range(number * 10, number * 10 + 10)), path_of(tmp_path, number))
+        numbers = range(number * 10, number * 10 + 10)
+        pq.write_table(rows(*numbers), path_of(tmp_path, number), write_statistics=False)
     real = spark_build.plan_splits
 
     def plan(*given: Any) -> Splits:
@@ -557,10 +558,13 @@ def test_a_file_that_changes_while_the_build_runs(
         if change == "other rows":
             pq.write_table(rows(*range(20, 31)), path)
         elif change == "as large":
-            pq.write_table(rows(*range(120, 130)), path)
+            pq.write_table(rows(*range(120, 130)), path, write_statistics=False)
             assert path.stat().st_size == len(before)
         elif change == "gone":
             path.unlink()
+        elif change in WAYS:
+            pq.write_table(rows(*range(29, 19, -1)), tmp_path / "new", write_statistics=False)
+            WAYS[change](path, (tmp_path / "new").read_bytes())
         else:
             path.write_bytes(before[:5])
         return planned
@@ -569,6 +573,39 @@ def test_a_file_that_changes_while_the_build_runs(
     with pytest.raises(error, match=message):
         build_store(tmp_path / "in", tmp_path / "store", key="id", spark=spark)
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_split_is_of_one_file(tmp_path: Path, way: str) -> None:
+    """Of another one with its size and footer, before it is read or after a batch, no row comes."""
+    old, new = two_versions()
+    path = tmp_path / "1.parquet"
+    path.write_bytes(old)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    footer = spark_splits._footer(str(path))
+    split = Split(footer.stored, 0, range(5), 0)
+    assert sum(batch.num_rows for batch in split.batches(footer.schema)) == ROWS
+    batches = split.batches(footer.schema)
+    found = [next(batches)]
+    WAYS[way](path, new)
+    if way == "another inode":  # the file that is open is read to its end
+        found += batches
+        texts = pa.Table.from_batches(found)["v"].to_pylist()
+        assert texts == [f"old {key:06}" for key in range(ROWS)]
+    else:
+        with pytest.raises(ValueError, match="changed while the build ran; build again"):
+            list(batches)
+    with pytest.raises(ValueError, match=r"1\.parquet changed while the build ran; build again"):
+        next(split.batches(footer.schema))
+
+
+def test_files_that_may_change_unseen_are_left_to_spark(tmp_path: Path) -> None:
+    path = tmp_path / "1.parquet"
+    pq.write_table(rows(1), path)
+    now = int(time.time())
+    os.utime(path, (now, now))  # as a clock with seconds has it
+    with pytest.raises(spark_splits._ForSparkError, match=r"1\.parquet was written a moment ago"):
+        spark_splits._footer(str(path))
 
 
 def path_of(folder: Path, number: int) -> Path:

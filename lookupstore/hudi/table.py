@@ -40,7 +40,9 @@ from lookupstore.hudi.layout import (
     known_bounds,
     layout_health,
     layout_picture,
+    said,
     start,
+    warn,
 )
 from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
 from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
@@ -873,7 +875,7 @@ class HudiTable(ArrowRows):
     def after_write(self, result: WriteResult, options: WriteOptions) -> WriteResult:
         """Cluster, clean and archive, as the options of a write say, and return its result so.
 
-        The write is committed: what fails is told by a warning, and in the result.
+        The write is committed: what fails, whatever it raises, is a warning, and is in the result.
 
         Args:
             result: of the write; nothing follows one that was only tried.
@@ -889,8 +891,8 @@ class HudiTable(ArrowRows):
         if services.cluster_by:
             with self._no_error_of_the_write("cluster", errors):
                 clustering = self._cluster_if_due(options)
-        if services.clean:
-            with self._no_error_of_the_write("clean", errors):
+        with self._no_error_of_the_write("clean", errors):
+            if services.clean:
                 cleans = self.clean(
                     retain_commits=services.retain_commits,
                     retain_hours=services.retain_hours,
@@ -940,9 +942,13 @@ class HudiTable(ArrowRows):
         try:
             yield
         except Exception as error:
-            said = f"{service}() after the write failed, which is committed: {error}"
-            errors.append(said)
-            warnings.warn(f"{self._location.uri}: {said}", stacklevel=6)
+            failed = f"{service}() after the write failed, which is committed: {said(error)}"
+            errors.append(failed)
+            warn(
+                f"{self._location.uri}: {failed}; do not write the rows again: call {service}() "
+                "when its cause is gone, or leave it to the next write",
+                above=5,
+            )
 
     def _written(
         self,

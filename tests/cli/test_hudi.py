@@ -900,3 +900,21 @@ def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
         refused = run("upsert", table, new, *more)
         assert refused.exit_code != 0
         assert "the table has no hoodie.table.partition.fields" in refused.output
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_service_that_fails_is_a_warning_of_a_command_that_succeeds(
+    table: Path, tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise AttributeError("injected")
+
+    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    pq.write_table(VISITS, tmp_path / "rows.parquet")
+    given = "upsert", table, tmp_path / "rows.parquet", "--retain-versions", 1, "--output", output
+    for options in (given, ("delete", table, "--where", "id = 2", *given[3:])):
+        done = run(*options)
+        assert done.exit_code == 0, done.output
+        assert "clean() after the write failed, which is committed: AttributeError" in done.stderr
+        assert "do not write the rows again: call clean() when" in done.stderr
+    assert pages(table) == {1: "/a", 3: None}

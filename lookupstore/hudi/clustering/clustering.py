@@ -22,7 +22,7 @@ from lookupstore.hudi.clustering.plan import (
 )
 from lookupstore.hudi.clustering.result import ClusterResult
 from lookupstore.hudi.clustering.rewrite import Rewrite, stored_rows
-from lookupstore.hudi.layout import KeptLayout, LayoutChoice, keep_layout
+from lookupstore.hudi.layout import KeptLayout, LayoutChoice, keep_layout, optional_layout
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.names import GroupId
@@ -129,7 +129,7 @@ def cluster(
 
 
 def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
-    """Keep layouts, before the clustering is completed."""
+    """Keep layouts, before the clustering is completed; what fails is a warning."""
     if not layouts:
         return
     with table_lock(view.location):
@@ -137,7 +137,8 @@ def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
         for group in view.reloaded().groups(None):
             groups.setdefault(group.id.partition, []).append(group.id)
         for partition, kept in layouts.items():
-            keep_layout(view.location, partition, kept, groups.get(partition, ()))
+            with optional_layout(view.location):
+                keep_layout(view.location, partition, kept, groups.get(partition, ()))
 
 
 def _result(

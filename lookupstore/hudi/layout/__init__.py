@@ -3,7 +3,7 @@
 `curves` orders rows, `filters` is what queries ask for, `statistics` what is known of the columns
 of each file, `health` what queries read of a table as it lies, `kept` is for going on with an order
 when rows come; `choice` is what a caller may ask for when rows are ordered, and `sealed` how files
-of statistics and layouts are checked.
+of statistics and layouts are checked. `optional` lets a write go on without any of it.
 """
 
 from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
@@ -34,9 +34,12 @@ from lookupstore.hudi.layout.statistics.keeping import (
     pending_writes,
     start,
 )
-from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
-from lookupstore.hudi.layout.statistics.usable import unreadable_statistics, usable_statistics
+from lookupstore.hudi.layout.statistics.usable import (
+    unreadable_statistics,
+    usable_skipping,
+    usable_statistics,
+)
 from lookupstore.hudi.layout.statistics.verification import wrong_statistics
 from lookupstore.hudi.layout.statistics.versions import (
     STATISTICS_FOLDER,
@@ -45,6 +48,13 @@ from lookupstore.hudi.layout.statistics.versions import (
     quarantined,
     read_statistics,
     version_time,
+)
+from lookupstore.hudi.layout.unfailing import (
+    optional,
+    optional_layout,
+    optional_statistics,
+    said,
+    warn,
 )
 
 __all__ = [
@@ -61,7 +71,6 @@ __all__ = [
     "LayoutHealth",
     "LayoutPicture",
     "PlacedFile",
-    "Skipping",
     "TableStatistics",
     "Waiting",
     "cell_ends",
@@ -78,6 +87,9 @@ __all__ = [
     "layout_picture",
     "names_of",
     "new_statistics",
+    "optional",
+    "optional_layout",
+    "optional_statistics",
     "pending_writes",
     "place_files",
     "predicate_of",
@@ -85,12 +97,14 @@ __all__ = [
     "quarantined",
     "read_layout",
     "read_statistics",
+    "said",
     "shown",
-    "skip",
     "start",
     "told_to_arrow",
     "unreadable_statistics",
+    "usable_skipping",
     "usable_statistics",
     "version_time",
+    "warn",
     "wrong_statistics",
 ]

@@ -190,7 +190,7 @@ def table_lock(
                 lock.release()
             raise
         # What was done under it is done; a lock that stays is that of a dead owner.
-        with suppress(OSError):
+        with suppress(Exception):
             lock.release()
 
 

@@ -23,8 +23,8 @@ from lookupstore.hudi.layout import (
     guarantees,
     names_of,
     pending_writes,
-    skip,
     told_to_arrow,
+    usable_skipping,
     usable_statistics,
 )
 from lookupstore.hudi.options import TableOptions
@@ -139,10 +139,9 @@ class ScanPlan:
         self, where: pc.Expression, files: tuple[FileSlice, ...], funnel: ScanFunnel
     ) -> tuple[tuple[FileSlice, ...], ScanFunnel]:
         """Return the files that statistics leave, and what that came to."""
-        statistics, unreadable = self._statistics()
-        if statistics is None:
+        found, unreadable = usable_skipping(self.location, self.pending, where, self.schema, files)
+        if found is None:
             return files, replace(funnel, unreadable=unreadable)
-        found = skip(statistics, where, self.schema, files)
         left = tuple(compress(files, found.kept))
         unknown = Files.of(list(compress(files, ~found.known)))
         funnel = replace(

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout import delete_version
+from lookupstore.hudi.layout import delete_version, optional
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.metadata.maintain import forget_files, forget_instant
@@ -91,7 +91,7 @@ def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
         files = _files_of(view, instant.time)
         forget_files(view, files)
         delete_files(view, files)
-        delete_version(view.location, instant.time)
+        _delete_statistics(view, instant.time)
         delete_staged(view.location, instant.time)
         delete_markers(view.location, instant.time)
 
@@ -323,7 +323,7 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
     # Those that came after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
     delete_files(view, files)
-    delete_version(view.location, target.commit_time)
+    _delete_statistics(view, target.commit_time)
     delete_staged(view.location, target.commit_time)
     delete_markers(view.location, target.commit_time)
     lock.check()
@@ -348,6 +348,16 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
     done = view.folder.complete(rollback, plan_bytes(metadata), lock.check)
     Heartbeats(view.location).delete(target.commit_time)
     return done
+
+
+def _delete_statistics(view: TableView, time: str) -> None:
+    """Delete the statistics that an instant has kept; those that stay are of files that are gone.
+
+    A failure is a warning: they say nothing wrong of any other file.
+    """
+    without = f"statistics of the instant {time}, which was rolled back, are not deleted"
+    with optional(view.location, without, "the next write that keeps statistics replaces them"):
+        delete_version(view.location, time)
 
 
 def _check_last(view: TableView, instant: Instant) -> None:

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.table_schema import TableSchema
-from lookupstore.hudi.layout import KeptLayout
+from lookupstore.hudi.layout import KeptLayout, optional_layout
 from lookupstore.hudi.services.never_completed import check_completed
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.boxes import NewRows, layouts_of
+from lookupstore.hudi.write.boxes import Boxes, NewRows, layouts_of
 from lookupstore.hudi.write.conflict import check_not_clustered
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import Load, Packing
@@ -150,13 +150,30 @@ class Pipeline:
         if operation == INSERT and found:
             raise _keys_are_there_error(found, rows.known_keys())
         with self.step("plan"):
-            sizing = self._options.sizing
-            new_rows = self._new_rows(rows)
-            packing, boxes = plan_files(self._view, rows.loads, rows.slices, sizing, new_rows)
-            numbers = rows.assign(packing)
+            packing, boxes, numbers = self._packed(rows)
             buckets = [packing.buckets[number] for number in numbers]
             files = planned_files(buckets, rows.slices, self._options.new_file_id)
         return WritePlan(operation, files, rows.loads, replaced, boxes, numbers)
+
+    def _packed(self, rows: FoundRows) -> tuple[Packing, Mapping[str, Boxes], Sequence[int]]:
+        """Return the buckets of rows, where rows go that follow a layout, and buckets with rows.
+
+        What fails because of a layout is done again without any.
+        """
+        new_rows: dict[str, NewRows] = {}
+        with optional_layout(self._view.location):
+            new_rows = self._new_rows(rows)
+        if new_rows:
+            with optional_layout(self._view.location):
+                return self._assigned(rows, new_rows)
+        return self._assigned(rows, {})
+
+    def _assigned(
+        self, rows: FoundRows, new_rows: Mapping[str, NewRows]
+    ) -> tuple[Packing, Mapping[str, Boxes], Sequence[int]]:
+        sizing = self._options.sizing
+        packing, boxes = plan_files(self._view, rows.loads, rows.slices, sizing, new_rows)
+        return packing, boxes, rows.assign(packing)
 
     def _new_rows(self, rows: FoundRows) -> dict[str, NewRows]:
         """Return the new rows of partitions that keep a layout."""
@@ -185,6 +202,9 @@ class Pipeline:
             inserts = any(load.inserts for load in plan.loads.values())
             # Rows of an overwrite come in the place of whatever is there.
             are_new = inserts and self._options.looks_up(plan.operation)
+            placed: dict[str, KeptLayout] = {}
+            with optional_layout(self._view.location):
+                placed = _placed(plan, written, transaction.time)
             outcome = Outcome(
                 [one.stat for one in written],
                 rows.schema.avro,
@@ -192,7 +212,7 @@ class Pipeline:
                 {one.file.group: one.keys for one in written},
                 rows.keys_to_insert() if are_new else None,
                 replaced.partitions,
-                _placed(plan, written, transaction.time),
+                placed,
             )
             current = [one.file.current for one in written]
             rewritten = [one for one in current if one is not None]

@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
-from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
+from lookupstore.errors import CommitConflictError, CommitUnknownError
+from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.partition_metadata import mark_partition
 from lookupstore.hudi.layout import (
     KeptLayout,
     TableStatistics,
     keep_statistics,
     new_statistics,
+    optional_layout,
+    optional_statistics,
     place_files,
 )
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
@@ -164,8 +166,11 @@ class Transaction:
         )
         content = commit_bytes(metadata, self._view.options.version)
         self._delete_strays({stat.path for stat in outcome.stats})
-        statistics = self._statistics(outcome)
-        with table_lock(self._view.location, owner=self._beat.owner) as lock:
+        location, path = self._view.location, self._view.folder.path(self._instant)
+        statistics: TableStatistics | None = None
+        with optional_statistics(location):
+            statistics = new_statistics(location, outcome.stats, outcome.schema, path)
+        with table_lock(location, owner=self._beat.owner) as lock:
             now = self._view.reloaded()
             self._check_options()
             check_not_rolled_back(now, self._instant)
@@ -179,9 +184,11 @@ class Transaction:
             if (listed := metadata_table(now)) is not None:
                 listed.add(self.time, outcome.stats, lock)
             if statistics is not None:
-                keep_statistics(now, self.time, statistics, outcome.replaced)
+                with optional_statistics(location):
+                    keep_statistics(now, self.time, statistics, outcome.replaced)
             for partition, layout in outcome.placed.items():
-                place_files(self._view.location, partition, layout)
+                with optional_layout(location):
+                    place_files(location, partition, layout)
             try:
                 return self._view.folder.complete(self._instant, content, lock.check)
             except FileExistsError:
@@ -204,20 +211,11 @@ class Transaction:
             try:
                 with table_lock(location, owner=owner) as lock:
                     take_back(self._view, self._instant, lock)
-            except LookupStoreError:
-                return
             except OSError:
                 continue
+            except Exception:
+                return
             return
-
-    def _statistics(self, outcome: Outcome) -> TableStatistics | None:
-        """Return what is known of columns of the new files; None: the table does not keep that."""
-        location, shown = self._view.location, self._view.folder.path(self._instant)
-        files = [
-            parse_base_file(stat.path or "", stat.file_size_in_bytes or 0, shown)
-            for stat in outcome.stats
-        ]
-        return new_statistics(location, files, outcome.schema, shown)
 
     def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
         """Check that no other writer inserted the same keys, which other file groups would hide."""

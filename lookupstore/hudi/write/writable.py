@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lookupstore.hudi.keys.time_paths import time_paths
+from lookupstore.hudi.layout import optional
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.maintain import prepared
 from lookupstore.hudi.options import TableOptions, check_lock, check_writable, read_options
@@ -49,7 +50,8 @@ def writable_view(
         _check_rules(view)
         view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
-        delete_unfinished(view)
+        with optional(location, "files of killed writers stay", "the next write deletes them"):
+            delete_unfinished(view)
     return view.reloaded()
 
 

@@ -31,6 +31,7 @@ from lookupstore.hudi.keys.incoming import (
     precombine_of,
 )
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING
+from lookupstore.hudi.layout import KeptLayout, optional_layout
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
@@ -158,7 +159,10 @@ class Write:
                 stats = insert.write(stretches)
             counts = self._pipeline.given
             counts.count(rows.read, rows.read - counts.errors.count)
-            placed = order.files(stats, transaction.time) if isinstance(order, LayoutOrder) else {}
+            placed: dict[str, KeptLayout] = {}
+            if isinstance(order, LayoutOrder):
+                with optional_layout(self._view.location):
+                    placed = order.files(stats, transaction.time)
             return Outcome(list(chain(*stats)), rows.schema.avro, placed=placed)
 
         return self._pipeline.run_unplanned(write)

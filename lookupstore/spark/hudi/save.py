@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.index import partitions_of
 from lookupstore.hudi.keys import IncomingRows, read_keys
+from lookupstore.hudi.layout import optional
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write import (
     RowFile,
@@ -127,7 +128,11 @@ class HudiWriter(datasource.DataSourceArrowWriter):
                 rows = self._staged.read(files, self._columns)
                 getattr(table, self._operation)(rows, options=self._options)
         finally:
-            self._staged.delete()
+            # The write is committed, or what it raised is the error.
+            with optional(
+                self._location, "rows that waited for a write stay", "a later write deletes them"
+            ):
+                self._staged.delete()
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Delete the rows that wait, whatever came of them."""

@@ -12,6 +12,7 @@ Source: org.apache.hudi.table.action.commit.BaseSparkCommitActionExecutor.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -276,7 +277,8 @@ def _write_rows(
             return rows.planned(plan, pipeline)
         return pipeline.run(plan, rows)
     finally:
-        tagged.unpersist()
+        with suppress(Exception):  # the write is committed, or what it raised is the error
+            tagged.unpersist()
 
 
 def _with_kept(df: DataFrame, task: RowTask) -> DataFrame:

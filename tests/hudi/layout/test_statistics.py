@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import warnings
 from datetime import datetime, timezone
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.footers import with_footer
+from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError
@@ -251,7 +253,9 @@ def test_columns_that_are_named_wrongly(tmp_path: Path) -> None:
             table.collect_statistics(given)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="no column 'y'"):
         table.collect_statistics(["x", "y"])
-    assert table.collect_statistics(["x", "x"]) == 1  # once is enough
+    with pytest.raises(ValueError, match="columns: 'x' is named twice; name each column once"):
+        table.collect_statistics(["x", "x"])
+    assert table.collect_statistics(["x"]) == 1
     assert read(table).columns.names == ["x"]
 
 
@@ -400,6 +404,79 @@ def test_columns_that_are_not_named(tmp_path: Path, content: bytes) -> None:
     with pytest.warns(UserWarning, match="not kept"):
         table.bulk_insert(rows(0, 5))
     assert table.scan().num_rows == 5
+
+
+@pytest.mark.parametrize("names", [["id", "id"], ["x", "s", "x"], ("s", "s", "s")])
+def test_a_column_that_is_named_twice(tmp_path: Path, names: list[str]) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    with pytest.raises(ValueError, match=f"columns: '{names[0]}' is named twice; name each"):
+        table.collect_statistics(names)
+    assert not (tmp_path / "t" / FOLDER).exists()
+    assert table.upsert(rows(3, 9)).rows_updated == 2
+
+
+@pytest.mark.parametrize("names", [["id", "id"], ["s", "gone", "id", "s", "gone"]])
+def test_columns_that_a_file_names_twice_count_once(tmp_path: Path, names: list[str]) -> None:
+    """A hostile file, or one of a version that took names twice: writes go on, and keep them."""
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    table.collect_statistics(["id", "s"])
+    (tmp_path / "t" / FOLDER / "columns.json").write_text(json.dumps({"columns": names}))
+    for first in (5, 10, 15):
+        with pytest.warns(UserWarning, match=r"columns\.json: names a column twice .*collect_stat"):
+            table.bulk_insert(rows(first, first + 5))
+    assert read(table).columns.names == [one for one in ("s", "id") if one in names]
+    funnel = table.explain_scan(("id", "=", 12))
+    assert (funnel.statistics.count, funnel.without_statistics.count) == (1, 0)
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    assert table.collect_statistics("id") == 4
+    table.bulk_insert(rows(20, 21))  # the file is right again
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff", b"[" * 100_000, b'{"columns": [[]]}', b'{"columns": "id"}', b'{"columns": {}}',
+        b'{"columns": ["\\ud800"]}', json.dumps({"columns": ["id"] * 400_000}).encode(),
+        json.dumps({"columns": ["", "\0", ".", "id" * 5000]}).encode(),
+    ],
+)  # fmt: skip
+def test_hostile_names_of_columns(tmp_path: Path, content: bytes) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    table.collect_statistics("id")
+    (tmp_path / "t" / FOLDER / "columns.json").write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table.bulk_insert(rows(5, 9))
+        table.upsert(rows(0, 2))
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    assert table.scan(filter=("id", "=", 7)).num_rows == 1
+    assert table.collect_statistics("id") == 2
+    assert table.explain_scan(("id", "=", 7)).statistics.count == 1
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), RecursionError("x"), OSError(5)])
+def test_statistics_that_cannot_be_used_are_not(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delete by a filter is a write, and skips files by statistics."""
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    table.collect_statistics()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    for what in ("decode", "may_match"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableStatistics, what, broken)
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                assert table.delete(where=f"id = {len(what) % 4}").rows_deleted == 1
+        assert re.search(r"cannot be read.*collect_statistics\(\) makes", str(seen[0].message))
+        table.collect_statistics()
 
 
 def test_row_groups_that_footers_leave(tmp_path: Path) -> None:

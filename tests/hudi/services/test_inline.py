@@ -15,6 +15,8 @@ from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CommitUnknownError, LockedError
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.timeline.plans import (
     ClusteringGroup,
     ClusteringPlan,
@@ -138,6 +140,7 @@ def test_what_fails_is_no_error_of_the_write(
         assert result.instant is not None
         (said,) = result.service_errors
         assert said == f"clean() after the write failed, which is committed: {error}"
+        assert "; do not write the rows again: call clean() when" in str(seen[0].message)
         assert rows_of(tmp_path / "t") == dict.fromkeys(range(3), str(at))
     assert result.archived == 2
     monkeypatch.undo()
@@ -146,6 +149,59 @@ def test_what_fails_is_no_error_of_the_write(
         assert (
             len(table.upsert(some(range(3), "x"), options=WriteOptions(services=ALL)).cleans) == 1
         )
+
+
+def test_a_warning_that_is_made_an_error_is_none_of_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of `python -W error`: the write is committed, and its result is returned."""
+    table = made(tmp_path / "t")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = table.upsert(some(range(3), "new"), options=WriteOptions(services=ALL))
+    assert result.service_errors == (
+        "clean() after the write failed, which is committed: KeyError: 'x'",
+    )
+    assert "do not write the rows again" in caplog.text
+    assert rows_of(tmp_path / "t") == dict.fromkeys(range(3), "new")
+
+
+@pytest.mark.parametrize("what", ["lock", "heartbeat"])
+def test_what_cannot_be_given_back_after_the_commit_is_no_error(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path / "t")
+    done: list[int] = []
+    complete, release, delete = TimelineFolder.complete, TableLock.release, Heartbeats.delete
+
+    def completed(*arguments: Any) -> Any:
+        instant = complete(*arguments)
+        done.append(1)
+        return instant
+
+    def released(lock: TableLock) -> None:
+        release(lock)
+        if done:
+            raise ValueError("injected")
+
+    def deleted(beats: Heartbeats, time: str) -> None:
+        delete(beats, time)
+        raise ValueError("injected")
+
+    monkeypatch.setattr(TimelineFolder, "complete", completed)
+    if what == "lock":
+        monkeypatch.setattr(TableLock, "release", released)
+    else:
+        monkeypatch.setattr(Heartbeats, "delete", deleted)
+    assert table.upsert(some(range(3), "new")).instant is not None
+    monkeypatch.undo()
+    assert rows_of(tmp_path / "t") == dict.fromkeys(range(3), "new")
+    assert table.upsert(some(range(3), "x")).instant is not None
 
 
 def test_nothing_follows_a_write_that_is_not_known_to_be_committed(

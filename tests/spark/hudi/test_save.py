@@ -283,3 +283,24 @@ def test_rows_that_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
     assert all_rows(path) == Counter([(1, "a", 2.0, "x"), (2, "a", 2.0, None)])
     saved(df, path, **{f"{HOODIE}.write.set.null.for.missing.columns": "true"})
     assert all_rows(path) == Counter([(1, "a", 2.0, None), (2, "a", 2.0, None)])
+
+
+def test_rows_that_cannot_be_deleted_after_the_commit_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would say that the write failed, and its caller would write the rows again."""
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key="id", partition_by="day")
+    first: list[Any] = [1, "a", 1.0, "x", None]
+    rows = pa.Table.from_pylist([dict(zip(SCHEMA.names, first, strict=False))], schema=SCHEMA)
+    staged = StagedRows.begin(table.location)
+    writer = save.HudiWriter(table, "upsert", WriteOptions(), rows.schema, staged)
+    done = writer.write(iter(rows.to_batches()))
+
+    def broken(*_: Any) -> None:
+        raise KeyError("injected")
+
+    monkeypatch.setattr(StagedRows, "delete", broken)
+    with pytest.warns(UserWarning, match="rows that waited for a write stay: KeyError: 'injected'"):
+        writer.commit([done])
+    assert len(instants(tmp_path / "t")) == 1
+    assert sum(all_rows(tmp_path / "t").values()) == 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.layout.curves.cells import cell_ends
 from lookupstore.hudi.layout.curves.layout import MOST_BYTES, Layout
 from lookupstore.hudi.layout.sealed import HEAD, seal, unseal
+from lookupstore.hudi.layout.unfailing import warn
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.names import GroupId
@@ -223,10 +223,9 @@ def read_layout(location: Location, partition: str, choice: str | None = None) -
     except FileNotFoundError:
         return None
     except CorruptionError as error:
-        warnings.warn(
+        warn(
             f"{location.uri}: the layout of the partition {partition!r} cannot be read, so that "
-            f"all of it is put in order anew when it is clustered next: {error}",
-            stacklevel=2,
+            f"all of it is put in order anew when it is clustered next: {error}"
         )
         return None
     return found if choice is None or found.choice == choice else None

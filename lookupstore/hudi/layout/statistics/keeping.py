@@ -7,14 +7,15 @@ file nothing is wrong, but that the file is read: so nothing of this fails a wri
 
 from __future__ import annotations
 
-import warnings
+import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
 from lookupstore.errors import LookupStoreError
-from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
 from lookupstore.hudi.keys.table_schema import parse_table_schema
 from lookupstore.hudi.layout.statistics.file_statistics import (
     FileStatistics,
@@ -29,7 +30,9 @@ from lookupstore.hudi.layout.statistics.versions import (
     set_kept_columns,
     write_version,
 )
+from lookupstore.hudi.layout.unfailing import COLLECT, NO_STATISTICS, failure, said, warn
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
+from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
@@ -38,6 +41,8 @@ from lookupstore.storage.location import Location
 MOST_COLUMNS = 32
 # Footers that are read at one time.
 _THREADS = 16
+
+_log = logging.getLogger(__name__)
 
 
 def statistics_of(
@@ -62,25 +67,28 @@ def statistics_of(
 
 
 def new_statistics(
-    location: Location, files: Sequence[FileSlice], schema: str, shown: str
+    location: Location, stats: Sequence[WriteStat], schema: str, shown: str
 ) -> TableStatistics | None:
     """Return what is known of the files of a write; None: the table keeps no statistics.
 
     Args:
         location: of the table.
-        files: that were written.
+        stats: of the files that were written.
         schema: Avro schema of the table's data columns with them.
         shown: path of the instant, for errors.
+
+    Raises:
+        CorruptionError: what says of which columns they are kept is damaged, or a file is.
+        OSError: a file cannot be read.
     """
-    try:
-        kept = kept_columns(location)
-        if kept is None:
-            return None
-        columns = parse_table_schema(schema, shown, META_COLUMNS).columns
-        return statistics_of(location, files, _wanted(columns, kept.names))
-    except (LookupStoreError, OSError) as error:
-        _warn(location, error)
+    kept = kept_columns(location)
+    if kept is None:
         return None
+    columns = parse_table_schema(schema, shown, META_COLUMNS).columns
+    files = [
+        parse_base_file(stat.path or "", stat.file_size_in_bytes or 0, shown) for stat in stats
+    ]
+    return statistics_of(location, files, _wanted(columns, kept.names))
 
 
 def keep_statistics(
@@ -95,21 +103,21 @@ def keep_statistics(
         time: of the instant.
         new: what is known of its files.
         replaced: file groups that are gone with it.
+
+    Raises:
+        OSError: a file cannot be read or written.
     """
     pending = pending_writes(now)
     try:
-        try:
-            before = read_statistics(now.location, pending)
-        except LookupStoreError as error:
-            _warn(now.location, error)
-            before = None
-        if before is not None:
-            groups = {f"{one.partition}/{one.file_id}".lstrip("/") for one in replaced}
-            groups |= set(new.groups())
-            new = before.without((), groups).with_files(new)
-        write_version(now.location, time, new, pending)
-    except (LookupStoreError, OSError) as error:
-        _warn(now.location, error)
+        before = read_statistics(now.location, pending)
+    except LookupStoreError as error:
+        warn(failure(now.location, NO_STATISTICS, error, COLLECT))
+        before = None
+    if before is not None:
+        groups = {f"{one.partition}/{one.file_id}".lstrip("/") for one in replaced}
+        groups |= set(new.groups())
+        new = before.without((), groups).with_files(new)
+    write_version(now.location, time, new, pending)
 
 
 def pending_writes(view: TableView) -> tuple[str, ...]:
@@ -125,11 +133,15 @@ def collect(view: TableView, names: Sequence[str] | None) -> TableStatistics:
         names: of the columns; None: the first ones.
 
     Raises:
+        ValueError: a column is named twice.
         KeyError: a column that the table does not have.
         CorruptionError, StaleStoreError, FormatError, OSError: as of `file_statistics`.
     """
     if names is not None:
-        names = list(dict.fromkeys(view.names(names)))
+        names = list(view.names(names))
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise ValueError(f"columns: {twice[0]!r} is named twice; name each column once")
     columns = _wanted(view.table_schema.columns, names)
     return statistics_of(view.location, [one.current for one in view.groups(None)], columns)
 
@@ -156,28 +168,28 @@ def start(now: TableView, collected: TableStatistics, names: Sequence[str] | Non
         return
     pending = pending_writes(now)
     try:
-        before = read_statistics(location, pending)
-    except LookupStoreError:
-        before = None
+        collected = _with_newer(read_statistics(location, pending), collected, there)
+    except OSError:
+        raise
+    except Exception as error:
+        # They are made anew here, and those of files that were committed meanwhile next time.
+        _log.info("%s: statistics are not continued: %s", location.uri, said(error))
     paths = set(collected.table["path"].to_pylist())
-    if before is not None:
-        # Of files that were committed meanwhile.
-        newer = before.without(paths)
-        gone = set(newer.table["path"].to_pylist()) - there
-        collected = newer.without(gone).with_files(collected)
-    collected = collected.without(paths - there)
-    write_version(location, writes[-1].time, collected, pending)
+    write_version(location, writes[-1].time, collected.without(paths - there), pending)
+
+
+def _with_newer(
+    before: TableStatistics | None, collected: TableStatistics, there: Collection[str]
+) -> TableStatistics:
+    """Return statistics with those of files that were committed since they were collected."""
+    if before is None:
+        return collected
+    newer = before.without(set(collected.table["path"].to_pylist()))
+    gone = set(newer.table["path"].to_pylist()) - set(there)
+    return newer.without(gone).with_files(collected)
 
 
 def _wanted(columns: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
     # Meta columns only if they are named.
     everything = columns if names is None else pa.schema([*META_FIELDS, *columns])
     return most_columns(everything, names, MOST_COLUMNS)
-
-
-def _warn(location: Location, error: Exception) -> None:
-    warnings.warn(
-        f"{location.uri}: statistics of columns are not kept, so that filters skip fewer files: "
-        f"{error}; collect_statistics() makes them again",
-        stacklevel=2,
-    )

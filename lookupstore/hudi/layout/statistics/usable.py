@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from lookupstore.errors import CorruptionError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 from lookupstore.hudi.layout.statistics.versions import read_statistics
+from lookupstore.hudi.layout.unfailing import COLLECT, failure, said, warn
 from lookupstore.storage.location import Location
-from lookupstore.storage.uris import shown_uri
 
 
 @dataclass
@@ -47,12 +50,40 @@ def usable_statistics(
     """
     try:
         return read_statistics(location, pending), None
-    except (CorruptionError, OSError) as error:
-        with _lock:
-            _unreadable.count += 1
-        warnings.warn(
-            f"{shown_uri(location.uri)}: statistics of columns cannot be read, so that {instead}: "
-            f"{error}; collect_statistics() makes them again",
-            stacklevel=2,
-        )
-        return None, str(error)
+    except Exception as error:
+        return None, _unusable(location, instead, error)
+
+
+def usable_skipping(
+    location: Location,
+    pending: Collection[str],
+    where: pc.Expression,
+    columns: pa.Schema,
+    files: Sequence[FileSlice],
+) -> tuple[Skipping | None, str | None]:
+    """Return what statistics say of some files, and why they say nothing, if so; see `skip`.
+
+    Args:
+        location: of the table.
+        pending: as of `usable_statistics`.
+        where: the filter, which fits the columns.
+        columns: all columns of the table.
+        files: that are looked at.
+    """
+    instead = "filters skip no files"
+    statistics, unreadable = usable_statistics(location, pending, instead)
+    if statistics is None:
+        return None, unreadable
+    try:
+        return skip(statistics, where, columns, files), None
+    except Exception as error:
+        return None, _unusable(location, instead, error)
+
+
+def _unusable(location: Location, instead: str, error: Exception) -> str:
+    """Count a failure and warn of it; return what it says."""
+    with _lock:
+        _unreadable.count += 1
+    without = f"statistics of columns cannot be read, so that {instead}"
+    warn(failure(location, without, error, COLLECT))
+    return said(error)

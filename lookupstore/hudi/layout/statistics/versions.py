@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
+from lookupstore.hudi.layout.unfailing import warn
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.timeline import is_time
 from lookupstore.storage.location import Location
@@ -51,6 +52,8 @@ class KeptColumns:
 def kept_columns(location: Location) -> KeptColumns | None:
     """Return the columns that a table keeps statistics of; None: it keeps none.
 
+    A column that is named several times counts once, with a warning.
+
     Raises:
         CorruptionError: the file that says it is damaged.
     """
@@ -65,7 +68,15 @@ def kept_columns(location: Location) -> KeptColumns | None:
     is_list = isinstance(names, list) and all(isinstance(one, str) for one in names)
     if names is not None and not is_list:
         raise CorruptionError(location.show(_COLUMNS), 0, "names of columns", names)
-    return KeptColumns(None if names is None else tuple(names))
+    if names is None:
+        return KeptColumns(None)
+    unique = tuple(dict.fromkeys(names))
+    if len(unique) < len(names):
+        warn(
+            f"{location.show(_COLUMNS)}: names a column twice ({len(names)} names, {len(unique)} "
+            "columns), which counts once; collect_statistics(columns) writes the file again"
+        )
+    return KeptColumns(unique)
 
 
 def set_kept_columns(location: Location, names: Sequence[str] | None) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lookupstore.arrow.types import concat
 from lookupstore.hudi.keys.incoming import Incoming
-from lookupstore.hudi.layout import MOST_ROWS, KeptLayout
+from lookupstore.hudi.layout import MOST_ROWS, KeptLayout, optional_layout
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.timeline.commit import WriteStat
@@ -81,10 +81,11 @@ class LayoutOrder:
             for batch in map(batch_of, numbered(batches)):
                 for piece in self._packing.pieces(self._placed(batch)):
                     sorter.add(piece)
-            for path, sample in self._samples.items():
-                places = concat(sample.rows()[_PLACE.name].chunks, _PLACE.type)
-                places = places.cast(self._types[path])
-                self._ends[path] = self._kept(path).ends_of_new_files(places, self._rows[path])
+            for path in list(self._samples):
+                with optional_layout(self._view.location):
+                    self._ends[path] = self._ends_of(path)
+                    continue
+                self._forget(path)
             self._samples.clear()
             rows = self._packing.unpacked(sorter.sorted_batches(0))
             for (path, number), parts in groupby(self._parts(rows), key=lambda one: one[:2]):
@@ -130,11 +131,31 @@ class LayoutOrder:
         return batch.append_column(_PLACE, found if len(places) < 2 else found.take(pa.array(back)))
 
     def _places(self, path: str, rows: pa.RecordBatch) -> pa.Array:
+        """Return where rows are in the layout of a partition; without one all are in one place."""
+        with optional_layout(self._view.location):
+            places = self._places_in_layout(path, rows)
+            if places is not None:
+                return places
+        self._forget(path)
+        return pa.repeat(pa.scalar(b"", _PLACE.type), rows.num_rows)
+
+    def _forget(self, path: str) -> None:
+        """Let a partition have no layout, be it that it keeps none or that it cannot be used."""
+        self._layouts[path] = None
+        for known in (self._samples, self._types, self._rows, self._ends):
+            known.pop(path, None)
+
+    def _ends_of(self, path: str) -> list[bytes]:
+        places = concat(self._samples[path].rows()[_PLACE.name].chunks, _PLACE.type)
+        places = places.cast(self._types[path])
+        return self._kept(path).ends_of_new_files(places, self._rows[path])
+
+    def _places_in_layout(self, path: str, rows: pa.RecordBatch) -> pa.Array | None:
         if path not in self._layouts:
             self._layouts[path] = layouts_of(self._view, [path], self._columns).get(path)
         layout = self._layouts[path]
         if layout is None:
-            return pa.repeat(pa.scalar(b"", _PLACE.type), rows.num_rows)
+            return None
         positions = positions_in(layout, rows)
         places = positions.cast(_PLACE.type)
         if path not in self._samples:

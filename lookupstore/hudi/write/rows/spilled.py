@@ -154,6 +154,8 @@ class SpilledRows(FoundRows):
     def assign(self, packing: Packing) -> Sequence[int]:
         """Give each row to a bucket, and return the numbers of those that got some."""
         counts = np.zeros((3, len(packing.buckets)), np.int64)  # changes, inserts, deletions
+        if self._sorted is not None:  # of an attempt that failed
+            self._sorted.close()
         sorter = RunSorter("error", memory=self._memory, folder=self._folder)
         self._sorted = self._stack.enter_context(closing(sorter))
         for batch in self._waiting():

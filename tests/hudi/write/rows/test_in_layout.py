@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,10 @@ from support.hudi.written import check_files
 
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.layout import KeptLayout, read_layout
+from lookupstore.hudi.write import boxes
+from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.hudi.write.rows import in_layout, in_memory, spilled
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "p": pa.string(), "a": pa.int32(), "b": pa.string(), "more": pa.float64()}
@@ -174,3 +178,43 @@ def test_a_layout_of_a_column_that_became_wider_is_not_followed(tmp_path: Path, 
     table.bulk_insert(wide, options=WriteOptions(evolve=True))
     assert layout_of(table).files.keys() == before
     assert table.scan().num_rows == 7000
+
+
+@pytest.mark.parametrize("memory", [1 << 16, 512 << 20], ids=["spilled", "in memory"])
+@pytest.mark.parametrize("verb", ["upsert", "bulk_insert"])
+@pytest.mark.parametrize("at", [1, 2, 6, 12])
+@pytest.mark.few(4)
+def test_rows_that_cannot_be_placed_are_written_all_the_same(
+    tmp_path: Path, seed: int, at: int, verb: str, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some rows are placed, of others it fails: all of them are there once."""
+    chance = random.Random(seed)
+    first, more = some(range(2000), chance), some(range(1900, 4000), chance)
+    if verb == "bulk_insert":
+        more = more[100:]
+    table = made(tmp_path / "t", first)
+    calls: list[int] = []
+
+    def fails(kept: KeptLayout, rows: Any) -> Any:
+        calls.append(1)
+        if len(calls) == at:
+            raise MemoryError("injected")
+        return positions_in(kept, rows)
+
+    monkeypatch.setattr(boxes, "positions_in", fails)
+    monkeypatch.setattr(in_layout, "positions_in", fails)
+    monkeypatch.setattr(spilled, "positions_in", fails)
+    monkeypatch.setattr(in_memory, "positions_in", fails)
+    write = getattr(table, verb)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        options = WriteOptions(memory=memory, update_partition_path=False, index="global-bloom")
+        write(batches(more, 300), options=options)
+    told = [str(one.message) for one in seen]
+    assert len(told) == (len(calls) >= at)
+    assert all("MemoryError: injected; the next incremental clustering" in one for one in told)
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    values = {row["id"]: row["b"] for row in table.scan(columns=["id", "b"]).to_pylist()}
+    assert values == {row["id"]: row["b"] for row in [*first, *more]}
+    assert table.scan().num_rows == 4000
+    assert table.verify().findings == ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
+from lookupstore.errors import printable
+
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return texts as an HTML table, which they cannot break.
@@ -12,7 +14,7 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
     >>> html_table("found", [], [["<b>"]])
     '<table><caption>found</caption><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    title = f"<caption>{_escaped(caption)}</caption>" if caption else ""
     head = f"<thead>{_row('th', heads)}</thead>" if heads else ""
     body = "".join(_row("td", row) for row in rows)
     return f"<table>{title}{head}<tbody>{body}</tbody></table>"
@@ -47,4 +49,8 @@ def _said(value: object) -> str:
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(printable(text, but="\n"))

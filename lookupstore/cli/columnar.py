@@ -15,6 +15,7 @@ from lookupstore.cli.options import (
     output_option,
 )
 from lookupstore.cli.output import write_json
+from lookupstore.cli.terminal import echo
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.columnar.lookup_file import MODES, Mode
@@ -63,7 +64,7 @@ def publish_lookup_files(
         if output == "json":
             write_json({"source": files.path, "files": files.num_files, "written": written})
             return
-        click.echo(
+        echo(
             f"{files.path}: {counted(written, 'lookup file')} written, "
             f"{files.num_files - written:,} already there"
         )
@@ -140,7 +141,7 @@ def paimon_lookup_files(
             write_json({"source": files.path, "written": [location.show(name) for name in names]})
             return
         for name in names:
-            click.echo(location.show(name))
+            echo(location.show(name))
 
 
 def _column_or_number(given: str) -> str | int:

@@ -12,6 +12,7 @@ from pyarrow import fs
 from lookupstore.cli.opened import only_stores
 from lookupstore.cli.options import PLACE, order_option, output_option, version_option
 from lookupstore.cli.output import write_json
+from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.source.search import find_source
 from lookupstore.source.table_readers import table_reader
@@ -77,11 +78,11 @@ def _write(
         else:
             heading = [] if is_one else [""] * (i > 0) + [f"{found.path}{title and ': '}{title}"]
             shown = columnar_text(found) if isinstance(found, ColumnarLayout) else show(found)
-            for line in (*heading, *shown.splitlines()):
-                click.secho(line, fg="red" if line.lstrip().startswith("!") else None)
+            for line in (*heading, *shown.rstrip("\n").split("\n")):
+                echo(line, color="red" if line.lstrip().startswith("!") else None)
         if not found.ok:
             where = next(region for region in found.regions if region.errors)
-            click.echo(
+            echo(
                 f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})",
                 err=True,
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import traceback
 import warnings
 from typing import Any
 
@@ -13,7 +12,8 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.lazy import LazyGroup
-from lookupstore.errors import LookupStoreError, printable
+from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
+from lookupstore.errors import LookupStoreError
 
 # What the person at the keyboard can put right by typing something else.
 _USAGE_ERRORS = (
@@ -68,7 +68,7 @@ class Main(LazyGroup):
         if os.environ.get("NO_COLOR"):  # which click does not know
             options["color"] = False
         try:
-            with warnings.catch_warnings():
+            with echoed_logs(), warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = _show_warning
                 status = super().main(*args, **options)
@@ -76,11 +76,11 @@ class Main(LazyGroup):
         except BrokenPipeError:
             status = _reader_has_gone()
         except OSError as error:  # what was left to write finds a full disk
-            click.echo(f"Error: {printable(message_of(error))}", err=True)
+            echo(f"Error: {message_of(error)}", err=True)
             status = 1
         except click.ClickException as error:
-            said = printable(" ".join(error.format_message().split()))
-            click.echo(f"Error: {said}{_help(error)}", err=True)
+            said = " ".join(error.format_message().split())
+            echo(f"Error: {said}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             status = 130
@@ -97,7 +97,7 @@ class Main(LazyGroup):
             return _reader_has_gone()
         except Exception as error:
             if ctx.params["debug"]:
-                traceback.print_exc()
+                echo_traceback(error)
             # Arrow's ValueErrors are about data; ours are about the arguments.
             usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException
@@ -106,7 +106,7 @@ class Main(LazyGroup):
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning of the library in one line."""
-    click.echo(f"Warning: {printable(_spoken(str(message)))}", err=True)
+    echo(f"Warning: {_spoken(str(message))}", err=True)
 
 
 def _reader_has_gone() -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import PLACE, as_of_option, lock_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
-from lookupstore.errors import printable
+from lookupstore.cli.terminal import echo
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
@@ -234,7 +234,7 @@ def archive(
     if done.first is not None:
         said = f"{counted(len(done.instants), 'instant')} archived; commits begin at {done.first}"
     kept = f"; no more, because of {done.kept_by}" if done.kept_by is not None else ""
-    click.echo(printable(f"{shown_uri(path)}: {said}{kept}"))
+    echo(f"{shown_uri(path)}: {said}{kept}")
 
 
 @click.command()
@@ -314,16 +314,16 @@ def verify(path: str, output: str) -> int:
         write_json(found.to_json())
         return 0 if found.is_ok else 1
     for one in found.findings:
-        click.echo(printable(f"{one.kind}: {one.path}: {one.problem}"), err=True)
+        echo(f"{one.kind}: {one.path}: {one.problem}", err=True)
     said = (
         f"{shown_uri(path)}: {counted(found.rows, 'row')} in {counted(found.files, 'file')}, "
         f"{counted(found.bytes, 'byte')}, {counted(found.instants, 'instant')}"
     )
     if found.is_ok:
-        click.echo(f"ok: {said}")
+        echo(f"ok: {said}")
         return 0
     damaged = sum(one.is_damage for one in found.findings)
-    click.echo(f"Error: {said}: {counted(damaged, 'finding')} of damage", err=True)
+    echo(f"Error: {said}: {counted(damaged, 'finding')} of damage", err=True)
     return 1
 
 
@@ -383,7 +383,7 @@ def _write_done(
         write_json([{"instant": one.time, "action": one.action} for one in done])
     else:
         said = ", ".join(f"{one.action} {one.time}" for one in done)
-        click.echo(f"{shown_uri(path)}: {said or nothing}")
+        echo(f"{shown_uri(path)}: {said or nothing}")
 
 
 def _write(rows: pa.Table, output: str) -> None:

@@ -17,7 +17,7 @@ from lookupstore.cli.options import (
     output_option,
 )
 from lookupstore.cli.output import write_json
-from lookupstore.errors import printable
+from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.layout import TARGET_FILE_SIZE, Curve, CurveMapping
@@ -89,8 +89,8 @@ def cluster(
     if output == "json":
         write_json(_fields(result, dry_run))
         return
-    click.echo(f"{shown_uri(path)}: {_said(result)}")
-    click.echo(_measured(result))
+    echo(f"{shown_uri(path)}: {_said(result)}")
+    echo(_measured(result))
 
 
 @click.command()
@@ -113,7 +113,7 @@ def collect_statistics(
     if output == "json":
         write_json({"files": files})
     else:
-        click.echo(f"{shown_uri(path)}: statistics of {counted(files, 'file')}")
+        echo(f"{shown_uri(path)}: statistics of {counted(files, 'file')}")
 
 
 @click.command()
@@ -135,8 +135,7 @@ def explain_scan(
     if output == "json":
         write_json(funnel.to_json())
     else:
-        for line in str(funnel).split("\n"):
-            click.echo(printable(line))
+        echo_text(str(funnel))
 
 
 @click.command()
@@ -155,7 +154,7 @@ def layout_health(path: str, by: str, by_partition: bool, output: str) -> None:
     if output == "json":
         write_json(health.to_json())
     else:
-        click.echo(str(health))
+        echo_text(str(health))
 
 
 @click.command()
@@ -185,7 +184,7 @@ def advise_clustering(
     if output == "json":
         write_json(advice.to_json())
     else:
-        click.echo(str(advice))
+        echo_text(str(advice))
 
 
 @click.command()
@@ -198,7 +197,7 @@ def layout_picture(path: str, x: str, y: str, out: str) -> None:
     """Draw the files of a table as boxes in two columns."""
     picture = HudiTable.open(path).layout_picture(x, y)
     picture.save(out)
-    click.echo(f"{out}: {picture.drawn:,} of {counted(picture.files, 'file')}")
+    echo(f"{out}: {picture.drawn:,} of {counted(picture.files, 'file')}")
 
 
 def _said(result: ClusterResult) -> str:

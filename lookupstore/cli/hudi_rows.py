@@ -25,6 +25,7 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.cli.sources import source_of
+from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
@@ -130,7 +131,7 @@ def get(
             said = "no key " + ", ".join(map(repr, dict.fromkeys(keys[one] for one in missing)))
         else:
             said = f"{len(missing):,} of {counted(len(rows), 'key')} not found"
-        click.echo(f"Error: {shown_uri(path)}: {said}", err=True)
+        echo(f"Error: {shown_uri(path)}: {said}", err=True)
     return 1 if missing else 0
 
 
@@ -265,19 +266,19 @@ def tag(
         if output == "json":
             write_json(dataclasses.asdict(funnel))
         else:
-            click.echo(str(funnel))
+            echo_text(str(funnel))
         return 0
     tagged = table.tag(wanted, index=index)
     if output == "table":
         _write(tagged.slice(0, TABLE_ROWS), output)
         if tagged.num_rows > TABLE_ROWS:
-            click.echo(f"first {TABLE_ROWS} keys; --output json, csv or arrow has all", err=True)
+            echo(f"first {TABLE_ROWS} keys; --output json, csv or arrow has all", err=True)
     else:
         _write(tagged, output)
     missing = tagged.column("_pos").null_count
     if missing:
         of = f"{missing:,} of {counted(tagged.num_rows, 'key')}"
-        click.echo(f"Error: {shown_uri(path)}: {of} not found", err=True)
+        echo(f"Error: {shown_uri(path)}: {of} not found", err=True)
     return 1 if missing else 0
 
 
@@ -369,14 +370,14 @@ def upsert(
     if output == "json":
         write_json(_fields(result, dry_run))
         return
-    click.echo(f"{shown_uri(path)}: {_said(result)}")
+    echo(f"{shown_uri(path)}: {_said(result)}")
     if result.columns_missing:
-        click.echo(f"columns that the rows lack (--missing {missing}): "
-                   f"{', '.join(result.columns_missing)}")  # fmt: skip
-    click.echo(_measured(result))
+        echo(f"columns that the rows lack (--missing {missing}): "
+              f"{', '.join(result.columns_missing)}")  # fmt: skip
+    echo(_measured(result))
     for one in result.errors:
         key = "" if one.key is None else f" ({one.key})"
-        click.echo(f"row {one.row}{key}: {one.reason}", err=True)
+        echo(f"row {one.row}{key}: {one.reason}", err=True)
 
 
 @click.command()
@@ -425,7 +426,7 @@ def delete(
     if output == "json":
         write_json({"deleted": result.rows_deleted, **_fields(result, dry_run)})
     else:
-        click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
+        echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
 
 
 def _wanted(

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,17 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text
 
-# Beside quotes and backslashes, what JSON escapes in a text.
-_CONTROLS = r"[\x00-\x1f]"
+# Characters that JSON may have as they are, and that a terminal does not show as themselves:
+# controls, those of the direction of text, ends of lines, what has no width, halves of pairs.
+_UNSEEN = (
+    (0x7F, 0x9F), (0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200B),
+    (0x200E, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xD800, 0xDFFF), (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB), (0xE0001, 0xE0001), (0xE0020, 0xE007F),
+)  # fmt: skip
+_UNSEEN_SIGNS = re.compile(f"[{''.join(f'{chr(a)}-{chr(b)}' for a, b in _UNSEEN)}]")
+# Beside quotes and backslashes, what is escaped in a text: Arrow's have no halves of pairs.
+_ESCAPED = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in _UNSEEN if a != 0xD800)
+_CONTROLS = rf"[\x00-\x1f{_ESCAPED}]"
 
 # As isoformat() writes a time: a "T", no fraction of zeros, a colon in the offset.
 _ISO = (
@@ -57,6 +67,16 @@ def json_texts(column: pa.Array) -> pa.Array:
     return _texts_of(column).cast(pa.large_string()).fill_null("null")
 
 
+def json_of(value: Any, indent: int | None = None) -> str:
+    r"""Return a Python value as JSON that a terminal shows as it is.
+
+    >>> json_of({"a\u202e": "\x1b\x9b é"})
+    '{"a\\u202e": "\\u001b\\u009b é"}'
+    """
+    text = json.dumps(value, indent=indent, default=str, ensure_ascii=False)
+    return _UNSEEN_SIGNS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
 def plain(value: Any) -> Any:
     """Return a Python value as JSON has it.
 
@@ -95,7 +115,7 @@ def _texts_of(column: pa.Array) -> pa.Array:
 
 
 def _one_by_one(column: pa.Array) -> pa.Array:
-    shown = [json.dumps(plain(value), ensure_ascii=False) for value in column.to_pylist()]
+    shown = [json_of(plain(value)) for value in column.to_pylist()]
     return pa.array(shown, pa.large_string())
 
 
@@ -188,7 +208,7 @@ def _objects(names: list[str], columns: list[pa.Array], length: int) -> pa.Array
         return pa.array(["{}"] * length, pa.large_string())
     pieces: list[pa.Array | str] = []
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-        key = json.dumps(name, ensure_ascii=False)
+        key = json_of(name)
         pieces += [f"{', ' if i else '{'}{key}: ", json_texts(column)]
     return _joined(*pieces, "}")
 

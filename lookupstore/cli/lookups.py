@@ -38,6 +38,7 @@ from lookupstore.cli.output import (
     write_text,
 )
 from lookupstore.cli.sources import check_kept
+from lookupstore.cli.terminal import echo
 from lookupstore.progress import watched
 from lookupstore.quantities import counted
 from lookupstore.sst import Reader
@@ -115,7 +116,7 @@ def get(
         said = "no key " + ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
     else:
         said = f"{answers.num_missing:,} of {counted(answers.asked, 'key')} not found"
-    click.echo(f"Error: {shown_uri(path)}: {said}", err=True)
+    echo(f"Error: {shown_uri(path)}: {said}", err=True)
     return 1
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import codecs
+import io
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,12 +14,15 @@ import click
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 from click.core import ParameterSource
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from lookupstore.arrow.types import plain_type, unwrap
-from lookupstore.cli.json_text import json_lines, plain
+from lookupstore.cli.json_text import json_lines, json_of, plain
 from lookupstore.cli.tables import fields_table, list_table, rows_table
+from lookupstore.cli.terminal import echo
 from lookupstore.columnar.parquet_rows import ParquetRows
+from lookupstore.errors import printable
 from lookupstore.storage.home import expanded
 from lookupstore.storage.naming import naming, temporary_name
 
@@ -30,7 +34,21 @@ class OutputConsole(Console):
     """A console as wide as the terminal; in a pipe, as wide as what is printed."""
 
     def __init__(self) -> None:
-        super().__init__(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+        super().__init__(
+            width=None if sys.stdout.isatty() else 10_000,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield what is printed, whose texts are escaped if nobody has done it before."""
+        for one in super().render(renderable, options):
+            text, style, control = one
+            plain = text if control else printable(text, but="\n")
+            yield one if plain == text else Segment(plain, style)
 
     def on_broken_pipe(self) -> NoReturn:
         """Leave it to the main command, which ends silently."""
@@ -46,7 +64,9 @@ def write_rows(
     """Print rows as ``table``, ``json`` (an object per line), ``csv`` or ``arrow`` (an IPC stream).
 
     In a terminal too narrow for the columns beside each other a table has them one below the other.
-    Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys.
+    Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys. Tables, and
+    CSV in a terminal, are for people: characters that a terminal would obey are shown as escapes.
+    CSV in a pipe or file has them as they are, JSON as its own escapes.
 
     Args:
         schema: of the rows.
@@ -56,14 +76,36 @@ def write_rows(
 
     Raises:
         ValueError: a column that CSV can not hold; nothing is printed then.
+        UsageError: an Arrow stream for a terminal.
     """
     if output == "json":
         write_text(json_lines(batch) for batch in batches)
     elif output == "table":
         console = OutputConsole()
         console.print(rows_table(schema, batches, console.width, telling=telling))
-    else:
+    elif not sys.stdout.isatty():
         _write_binary(schema, batches, output, sys.stdout.buffer)
+    elif output == "csv":
+        _write_binary(schema, batches, output, _TerminalFile())
+    else:
+        raise click.UsageError(
+            "--output arrow is bytes, which a terminal cannot show; redirect it to a file or a pipe"
+        )
+
+
+class _TerminalFile(io.RawIOBase):
+    """A file of text that people see, whose lines stay lines."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = self._decoder.decode(bytes(data))
+        click.echo(printable(text, but="\n"), nl=False)
+        return len(data)
 
 
 def write_report(rows: pa.Table, output: str, counts: Collection[str]) -> None:
@@ -225,17 +267,17 @@ def write_first_rows(
     rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
     write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output, telling)
     if rows.num_rows > TABLE_ROWS:
-        click.echo(f"first {TABLE_ROWS} rows; {more}", err=True)
+        echo(f"first {TABLE_ROWS} rows; {more}", err=True)
 
 
 def write_json(value: object) -> None:
     """Print one JSON value, indented."""
-    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    click.echo(json_of(value, indent=2))
 
 
 def write_fields(title: str, fields: Mapping[str, object]) -> None:
     """Print names and values as a table of two columns."""
-    click.echo(title)
+    echo(title)
     console = OutputConsole()
     console.print(fields_table(fields, console.width))
 

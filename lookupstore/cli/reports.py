@@ -20,7 +20,8 @@ from lookupstore.cli.opened import (
 )
 from lookupstore.cli.options import PLACE, output_option
 from lookupstore.cli.output import write_fields, write_json, write_report
-from lookupstore.errors import CorruptionError, LookupStoreError, printable
+from lookupstore.cli.terminal import echo
+from lookupstore.errors import CorruptionError, LookupStoreError
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
 from lookupstore.hostcache.stats import fetched as fetched_bytes
@@ -100,17 +101,17 @@ def verify(path: str, output: str, **what: Any) -> int:
     if output == "json":
         write_json({"ok": True, **checked.to_json()})
     elif isinstance(checked, Info):
-        click.echo(
+        echo(
             f"ok: {shown_uri(path)}: {counted(checked.num_records or 0, 'record')} in "
             f"{counted(checked.data_blocks, 'block')}, {counted(checked.file_bytes, 'byte')}"
         )
     else:
-        click.echo(
+        echo(
             f"ok: {shown_uri(path)}: {counted(checked.num_rows, 'row')} in "
             f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
         )
         for name in checked.stray if isinstance(checked, StoreCheck) else ():
-            click.echo(f"{shown_uri(path)}: {printable(name)} is not part of the store", err=True)
+            echo(f"{shown_uri(path)}: {name} is not part of the store", err=True)
     return 0
 
 
@@ -123,7 +124,7 @@ def _verify_rows(files: Source, path: str, output: str) -> None:
         write_json({"ok": True, "num_rows": rows, "bytes": files.nbytes})
     else:
         size = counted(files.nbytes or 0, "byte")
-        click.echo(f"ok: {shown_uri(path)}: {counted(rows, 'row')}, {size}")
+        echo(f"ok: {shown_uri(path)}: {counted(rows, 'row')}, {size}")
 
 
 def _of_table(verb: str) -> click.Command:
@@ -159,7 +160,7 @@ def stats(store: str | None, limit: int, cache: str | None, output: str) -> None
         write_json([one.to_json() for one in found])
         return
     if not found:
-        click.echo(f"{folder}: no lookups in the last week", err=True)
+        echo(f"{folder}: no lookups in the last week", err=True)
         return
     table = pa.Table.from_pylist([_stats_row(one) for one in found])
     write_report(table, output, _COUNTS)

@@ -21,6 +21,7 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import write_json, write_list
 from lookupstore.cli.sources import source_of
+from lookupstore.cli.terminal import echo
 from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.uris import shown_uri
@@ -155,7 +156,7 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
     if output == "json":
         write_json(removed.to_json())
         return
-    click.echo(
+    echo(
         f"{shown_uri(path)}: removed {counted(len(removed.versions), 'version')} and "
         f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
     )

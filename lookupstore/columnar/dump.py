@@ -17,7 +17,7 @@ from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import counted, number_text
 from lookupstore.source.reading import read_file
 from lookupstore.source.search import format_at, format_of
-from lookupstore.sst.dump_lines import aligned
+from lookupstore.sst.dump_lines import aligned, wrong
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 
@@ -168,9 +168,9 @@ def columnar_text(layout: ColumnarLayout) -> str:
     out = [f"{kind} file of {counted(layout.size, 'byte')}{rows}: {state}", "", lines[0]]
     for line, region in zip(lines[1:], layout.regions, strict=True):
         out.append(line)
-        out += [f"! {region.name} at offset {region.offset}: {error}" for error in region.errors]
+        out += wrong(f"{region.name} at offset {region.offset}", region.errors)
     if layout.columns:
-        out += ["", "columns", *(f"  {one}" for one in layout.columns)]
+        out += ["", "columns", *(f"  {printable(one)}" for one in layout.columns)]
     if layout.writer:
         out += ["", f"written by {printable(layout.writer)}"]
     return "\n".join(out) + "\n"
@@ -198,8 +198,8 @@ def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
                     chunk.offset,
                     chunk.nbytes,
                     number,
-                    printable(chunk.path[0]),
-                    ".".join(map(printable, chunk.path)),
+                    chunk.path[0],
+                    ".".join(chunk.path),
                     chunk.codec if chunk.has_known_codec else "unknown",
                     chunk.plain_bytes,
                     chunk.rows,
@@ -226,7 +226,7 @@ def _orc(file: pa.NativeFile, shown: str) -> _Looked:
 
 def _columns(schema: pa.Schema) -> list[tuple[str, str]]:
     """Return name and type of each column for people, and its name."""
-    return [(f"{printable(one.name)}: {one.type}", one.name) for one in schema]
+    return [(f"{one.name}: {one.type}", one.name) for one in schema]
 
 
 def _covered(known: Sequence[ColumnarRegion], size: int) -> tuple[ColumnarRegion, ...]:
@@ -261,10 +261,10 @@ def _check(
         for stripe in stripes:
             rows -= stripe.values or 0
             if rows < 0 or stripe is stripes[-1]:
-                stripe.errors.append(f"{printable(column)}: {_said(error)}")
+                stripe.errors.append(f"{column}: {_said(error)}")
                 return
         return
-    chunks = [one for one in regions if one.column == printable(column)]
+    chunks = [one for one in regions if one.column == column]
     failures = [
         (number, _failure(file, file_format, column, address, number)[0])
         for number in sorted({one.group for one in chunks if one.group is not None})
@@ -284,7 +284,7 @@ def _mark(chunks: Sequence[ColumnarRegion], group: int, error: Exception, column
     own = [one for one in chunks if one.group == group]
     region, said = (found or own)[0], _said(error)
     if not found and len(own) > 1:
-        said = f"here, or in another chunk of {printable(column)}: {said}"
+        said = f"here, or in another chunk of {column}: {said}"
     if said not in region.errors:
         region.errors.append(said)
 
@@ -315,7 +315,7 @@ def _said(error: Exception) -> str:
 
 
 def _text(value: object) -> str:
-    text = value.hex() if isinstance(value, bytes) else printable(str(value))
+    text = value.hex() if isinstance(value, bytes) else str(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 

@@ -5,8 +5,9 @@ Counts and sizes have separators of thousands; places, which are typed into othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from lookupstore.errors import printable
 from lookupstore.quantities import counted, number_text
 from lookupstore.sst.layout import Layout, Region, text
 
@@ -50,7 +51,7 @@ def _regions(layout: Layout) -> list[str]:
     out = lines[:1]
     for line, region in zip(lines[1:], layout.regions, strict=True):
         out.append(line)
-        out += [f"! {region.name} at offset {region.offset}: {error}" for error in region.errors]
+        out += wrong(f"{region.name} at offset {region.offset}", region.errors)
     return out
 
 
@@ -114,10 +115,19 @@ def _contents(layout: Layout, region: Region) -> list[str]:
     return aligned(rows, right=(0, 1), indent="  ")
 
 
+def wrong(where: str, errors: Iterable[str]) -> list[str]:
+    """Return a line for each error in a place of a file."""
+    return [printable(f"! {where}: {error}") for error in errors]
+
+
 def aligned(
     rows: Sequence[tuple[str, ...]], right: Sequence[int] = (), indent: str = ""
 ) -> list[str]:
-    """Return the cells of each row in columns of one width, those in `right` at their right."""
+    """Return the cells of each row in columns of one width, those in `right` at their right.
+
+    What they hold is of the file, and escaped where a terminal would obey it.
+    """
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         indent

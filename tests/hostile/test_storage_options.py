@@ -386,16 +386,18 @@ class Telltale(AbstractFileSystem):  # type: ignore[misc]
 
     protocol: ClassVar[Any] = "telltale"
     cachable: ClassVar[Any] = False
-    kind: type[Exception] = RuntimeError
-    #: What is done before anything fails.
-    opens = False
+
+    @property
+    def opens(self) -> bool:
+        """Whether anything is done before it fails."""
+        return bool(self.storage_options["opens"])
 
     def _fail(self, *_: Any, **__: Any) -> Any:
         try:
             raise LookupError(f"{self.storage_options}")
         except LookupError as error:
-            failed = self.kind(f"cannot log in: {self.storage_options}")
-            failed.__notes__ = [f"with {self.storage_options}"]  # type: ignore[attr-defined]
+            failed = self.storage_options["kind"](f"cannot log in: {self.storage_options}")
+            failed.__notes__ = [f"with {self.storage_options}"]
             raise failed from error
 
     def isfile(self, path: str) -> bool:
@@ -438,13 +440,11 @@ class OddError(Exception):
 @pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize("kind", [OSError, PermissionError, ValueError, OddError, KeyError])
 def test_no_option_of_a_file_system_is_told(kind: type[Exception], opens: bool, here: Path) -> None:
-    given = Telltale(user=f"{MARK}u", client_kwargs={"deep": [{"password": MARK}]}, fill=3)
-    given.kind, given.opens = kind, opens
+    deep = {"deep": [{"password": MARK}]}
+    given = Telltale(user=f"{MARK}u", client_kwargs=deep, kind=kind, opens=opens)
     for filesystem in (given, fs.PyFileSystem(fs.FSSpecHandler(given))):
         place = Location("box/x", filesystem=filesystem)
         again = pickle.loads(pickle.dumps(place))
-        again.given[1].handler.fs._inner.kind = kind
-        again.given[1].handler.fs._inner.opens = opens
         rows = Location("box/rows.parquet", filesystem=filesystem)
         uses: list[Callable[..., Any]] = [
             partial(place.read, "a"),

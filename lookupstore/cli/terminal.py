@@ -1,0 +1,59 @@
+"""What a person sees: the one place where the commands print lines.
+
+Names and values are of anybody. No character of theirs moves the cursor, changes colors, turns the
+direction of what follows, or ends a line: it is shown as an escape, such as `\\x1b`
+(`lookupstore.errors.printable`).
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from lookupstore.errors import printable
+
+
+def echo(*lines: str, err: bool = False, color: str | None = None) -> None:
+    """Print lines; a line that has another in it stays one."""
+    for line in lines:
+        shown = printable(line)
+        click.echo(click.style(shown, fg=color) if color else shown, err=err)
+
+
+def echo_text(text: str, *, err: bool = False) -> None:
+    """Print a text of several lines, in which names are escaped already."""
+    echo(*text.rstrip("\n").split("\n"), err=err)
+
+
+def echo_traceback(error: BaseException) -> None:
+    """Print the traceback of an error on standard error, in which its message is one line."""
+    for part in traceback.format_exception(error):
+        if part.startswith("  File "):
+            echo_text(part, err=True)
+        else:
+            echo(part.strip("\n"), err=True)
+
+
+class _EchoHandler(logging.Handler):
+    """What says the warnings of loggers that nobody has configured."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record on standard error."""
+        echo(record.getMessage(), err=True)
+        if record.exc_info and record.exc_info[1] is not None:
+            echo_traceback(record.exc_info[1])
+
+
+@contextmanager
+def echoed_logs() -> Iterator[None]:
+    """Let loggers that nobody has configured print by `echo`, as long as the block runs."""
+    before = logging.lastResort
+    logging.lastResort = _EchoHandler(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.lastResort = before

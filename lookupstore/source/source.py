@@ -26,7 +26,7 @@ from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, i
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import FormatError, LookupStoreError, listed
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import Size, bytes_of
@@ -339,7 +339,7 @@ def _batches_source(
 
 
 def _one_line(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
 def _iterable_source(source: Iterable[Any], limits: TextLimits) -> Source:

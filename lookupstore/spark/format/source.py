@@ -20,7 +20,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.types import is_bytes, is_text, plain_type
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import StaleStoreError, listed
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.format.filters import KeyRanges, before, push
@@ -227,7 +227,9 @@ def spark_schema(
     wanted = schema.names if names is None else names
     for name in wanted:
         if name not in schema.names:
-            raise KeyError(f"columns: the store has no column {name!r}; it has {schema.names}")
+            raise KeyError(
+                f"columns: the store has no column {name!r}; it has [{listed(schema.names)}]"
+            )
     return StructType(
         [
             StructField(name, spark_type(schema.field(name).type, name)[0], nullable[name])

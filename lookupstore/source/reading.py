@@ -139,7 +139,7 @@ def check_once(names: Sequence[str], path: str) -> None:
     """
     twice = sorted(one for one, count in Counter(names).items() if count > 1)
     if twice:
-        raise ValueError(f"source: {path} names columns twice: {listed(twice)}")
+        raise ValueError(f"source: {path} names columns twice: {listed(twice, str)}")
 
 
 def fitted(

@@ -514,7 +514,8 @@ def _files_source(paths: Sequence[Path], limits: TextLimits) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
-    found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
+    formats, others = (STREAM_FORMATS, None) if are_streams else (FORMATS, STREAM_FORMATS)
+    found = find_source(paths, formats, others)
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:

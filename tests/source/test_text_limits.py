@@ -315,9 +315,7 @@ def test_max_text_of_builds_and_upserts(tmp_path: Path, monkeypatch: pytest.Monk
     """In Python and on the command line; the error names the option of the one that was called."""
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("id,v\n1," + "x" * 2000 + "\n")
-    with pytest.raises(
-        FormatError, match=r"row 1, column 'v' .*; if this is intended, raise max_t"
-    ):
+    with pytest.raises(FormatError, match=r"row 1, column 'v' .*; if this is intended, raise max"):
         lookupstore.build("a.csv", "s", key="id", max_text=1000)
     with lookupstore.build("a.csv", "s", key="id", max_text="2KiB") as store:
         for changes in (lookupstore.upsert, lambda _, *a, **b: store.upsert(*a, **b)):

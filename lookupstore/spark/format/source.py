@@ -275,9 +275,9 @@ def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
 def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
     try:
         parsed = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{option} is {text!r}, which is not JSON ({error}); give a JSON list of the values of "
+            f"{option} is {listed([text])}, which is not JSON ({error}); give a JSON list of the values of "
             f"the first key columns, which are {keys.names}; put text in double quotes"
         ) from None
     values = tuple(parsed) if isinstance(parsed, list) else (parsed,)

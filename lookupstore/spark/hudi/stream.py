@@ -116,7 +116,7 @@ def committed_batch(view: TableView, query: str) -> int | None:
             number = json.loads(text).get(query)
             if number is not None:
                 return int(number)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptionError(path, 0, f"numbers of batches in {CHECKPOINT}", text) from error
     return None
 

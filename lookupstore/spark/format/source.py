@@ -277,8 +277,8 @@ def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{option} is {listed([text])}, which is not JSON ({error}); give a JSON list of the values of "
-            f"the first key columns, which are {keys.names}; put text in double quotes"
+            f"{option} is {listed([text])}, which is not JSON ({error}); give a JSON list of the "
+            f"values of the first key columns, which are {keys.names}; put text in double quotes"
         ) from None
     values = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     if len(values) > len(keys.names):

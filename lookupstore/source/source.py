@@ -514,8 +514,10 @@ def _files_source(paths: Sequence[Path], limits: TextLimits) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
-    formats, others = (STREAM_FORMATS, None) if are_streams else (FORMATS, STREAM_FORMATS)
-    found = find_source(paths, formats, others)
+    if are_streams:
+        found = find_source(paths, STREAM_FORMATS)
+    else:
+        found = find_source(paths, FORMATS, STREAM_FORMATS)
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:

@@ -83,9 +83,7 @@ def test_a_folder_for_a_lookup_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_folder_for_a_sorted_file(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match=r"not a sorted file; lookupstore.open opens store"):
         Reader(tmp_path)
-    with pytest.raises(
-        lookupstore.FormatError, match=r"not a lookupstore store: .*build makes"
-    ):
+    with pytest.raises(lookupstore.FormatError, match=r"not a lookupstore store: .*build makes"):
         lookupstore.open(tmp_path)
     with pytest.raises(FileNotFoundError, match="no file below it ends in"):
         ColumnarFiles(tmp_path, key="id")

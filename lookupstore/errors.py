@@ -7,6 +7,7 @@ argument and say what would be right.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = [
@@ -38,6 +39,30 @@ def printable(text: str, *, but: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in but else ascii(one)[1:-1] for one in text)
+
+
+# Names that an error lists, and characters of each.
+_LISTED = 20
+_NAME = 100
+
+
+def listed(names: Iterable[object], what: Callable[[Any], str] = repr) -> str:
+    """Return names for an error: the first of them, and how many there are beside these.
+
+    Args:
+        names: of the columns of a file, of which there may be any number.
+        what: shows one of them.
+
+    >>> listed(["id", "name"])
+    "'id', 'name'"
+    >>> listed(range(200_000))[-40:]
+    '16, 17, 18, 19 and 199,980 more'
+    """
+    names = list(names)
+    shown = [what(one) for one in names[:_LISTED]]
+    shown = [one if len(one) <= _NAME else f"{one[:_NAME]}..." for one in shown]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest:,} more" if rest else "")
 
 
 class LookupStoreError(Exception):

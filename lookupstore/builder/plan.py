@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.errors import DuplicateKeyError
+from lookupstore.errors import DuplicateKeyError, listed
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import KEEP_RULES, Keep
@@ -162,8 +162,8 @@ def _names(argument: str, names: str | Sequence[str]) -> list[str]:
 def _check_column(counts: Counter[str], name: str, argument: str) -> None:
     count = counts[name]
     if count == 0:
-        there = list(counts.elements())
-        raise KeyError(f"{argument}: the source has no column {name!r}; it has {there}")
+        there = listed(counts.elements())
+        raise KeyError(f"{argument}: the source has no column {name!r}; it has [{there}]")
     if count > 1:
         raise ValueError(
             f"{argument}: the source has {count} columns named {name!r}; rename them, or choose "

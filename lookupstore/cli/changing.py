@@ -18,6 +18,7 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import source_of
+from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import in_types
 from lookupstore.store.change_shapes import SHAPES, ChangesBy
@@ -185,7 +186,7 @@ def _keys(files: tuple[str, ...], keys: pa.Schema) -> pa.Table:
     for name in names:
         if name not in source.schema.names:
             raise click.UsageError(
-                f"--deletes: no key column {name!r}; the files have {source.schema.names}"
+                f"--deletes: no key column {name!r}; the files have [{listed(source.schema.names)}]"
             )
     schema = pa.schema([source.schema.field(name) for name in names])
     return pa.Table.from_batches(source.batches(names), schema=schema)

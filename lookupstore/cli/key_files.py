@@ -14,7 +14,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.key_text import key_types, parse_columns
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, listed
 from lookupstore.source.csv_rows import CsvRows, names_at
 from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
 from lookupstore.source.source import Source, open_source
@@ -166,7 +166,7 @@ class _Columns:
         for field in self.key.names:
             if field not in schema.names:
                 raise click.UsageError(
-                    f"--keys {name}: no key column {field!r}; it has {schema.names}"
+                    f"--keys {name}: no key column {field!r}; it has [{listed(schema.names)}]"
                 )
         wanted = self.among(schema.names).names
         return pa.schema([schema.field(field).remove_metadata() for field in wanted])
@@ -225,7 +225,9 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             fields = wanted.among(names)
             return _parsed(open_stream(whole, name).read(_as_texts(fields)), fields)
         if name.lower().endswith(".csv"):
-            raise click.UsageError(f"--keys {name}: no key column {key.names[0]!r}; it has {names}")
+            raise click.UsageError(
+                f"--keys {name}: no key column {key.names[0]!r}; it has [{listed(names)}]"
+            )
         if _is_json(head, key.names):
             raise _json_error(name)
         if len(key) == 1:

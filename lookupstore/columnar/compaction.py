@@ -30,6 +30,7 @@ from lookupstore.columnar.levels import Given, Levels, Shape, rows_below, shape_
 from lookupstore.columnar.parquet_rows import ParquetRows
 from lookupstore.columnar.rent import Build
 from lookupstore.columnar.row_kinds import DELETED
+from lookupstore.errors import listed
 from lookupstore.hostcache.cache import Residency
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.sorting.ahead import done_ahead
@@ -175,7 +176,9 @@ def lookup_compact(
         rules = merge_rules(rule, values, values.names, None)
         for name in ignore:
             if name not in values.names:
-                raise KeyError(f"ignore: no value column {name!r}; value columns: {values.names}")
+                raise KeyError(
+                    f"ignore: no value column {name!r}; value columns: [{listed(values.names)}]"
+                )
         if CHANGE in shape.schema.names:
             raise ValueError(
                 f"the files have a column {CHANGE!r}, as a changelog has; rename it in the files"

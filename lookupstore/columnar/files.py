@@ -38,7 +38,7 @@ from lookupstore.columnar.published import (
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import DuplicateKeyError, FormatError
+from lookupstore.errors import DuplicateKeyError, FormatError, listed
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -149,7 +149,7 @@ class ColumnarFiles(PlannedFiles):
         if is_table := isinstance(found, FoundTable):
             read = table_reader("hudi").table_files
             schema, sources = read(found.path, latest_partition=latest_partition)
-            those = f"the table has {schema.names}"
+            those = f"the table has [{listed(schema.names)}]"
             # Rows of files that are older than a key column have a null in it.
             sources = [file for file in sources if set(names) <= set(file.schema.names)]
         else:
@@ -157,7 +157,7 @@ class ColumnarFiles(PlannedFiles):
             schema = common_schema(
                 ((file.uri, file.schema) for file in sources), None if everything else wanted
             )
-            those = f"the first one has {sources[0].schema.names}"
+            those = f"the first one has [{listed(sources[0].schema.names)}]"
         for name in wanted:
             if name not in schema.names:
                 raise KeyError(f"the files have no column {name!r}; {those}")

@@ -28,7 +28,7 @@ from lookupstore.columnar.planned_files import (
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.row_kinds import are_tombstones
 from lookupstore.columnar.source_file import SourceFile, source_files
-from lookupstore.errors import DuplicateKeyError, FormatError
+from lookupstore.errors import DuplicateKeyError, FormatError, listed
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Size, bytes_of
@@ -137,7 +137,7 @@ class Levels(PlannedFiles):
             if name not in schema.names:
                 raise KeyError(
                     f"the files have no column {name!r}; {sources[0].uri} has "
-                    f"{sources[0].schema.names}"
+                    f"[{listed(sources[0].schema.names)}]"
                 )
         kinds = schema.field(kind) if kind in schema.names else None
         if kinds is not None and not pa.types.is_integer(kinds.type):

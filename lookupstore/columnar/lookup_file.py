@@ -24,7 +24,7 @@ from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.errors import CorruptionError, DuplicateKeyError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, listed
 from lookupstore.hostcache.lookup_files import Room
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Reader, Writer
@@ -138,7 +138,7 @@ def plan_lookup_file(
     for name in key:
         if name not in there:
             raise KeyError(
-                f"key: {source.uri} has no column {name!r}; it has {source.schema.names}"
+                f"key: {source.uri} has no column {name!r}; it has [{listed(source.schema.names)}]"
             )
     values: list[str] = []
     if mode in ("value", "value_and_position"):

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import plain_type
 from lookupstore.columnar.source_file import SourceFile, source_files
 from lookupstore.compacted.schema import TYPE
-from lookupstore.errors import DuplicateKeyError, StaleStoreError
+from lookupstore.errors import DuplicateKeyError, StaleStoreError, listed
 from lookupstore.sorting.runs import Keep, RepeatedKeyError, RunSorter
 from lookupstore.source.reading import fitted
 from lookupstore.source.search import FoundFiles
@@ -205,7 +205,7 @@ def plan_paimon_file(
             for argument, given in (("sequence", sequence), ("kind", kind)):
                 if given == name:
                     remedy = f"; {argument}= takes a column, or a number for all rows"
-            there = f"it has {source.schema.names}"
+            there = f"it has [{listed(source.schema.names)}]"
             raise KeyError(f"{source.uri} has no column {name!r}; {there}{remedy}")
     return plan
 
@@ -332,7 +332,7 @@ def _as_it_is(source: SourceFile) -> SourceFile:
 def _field(schema: pa.Schema, name: str) -> pa.Field:
     """Return a column as Paimon has it: without Arrow's layouts, and what must not be null."""
     if schema.names.count(name) != 1:
-        raise KeyError(f"no single column {name!r} among {schema.names}")
+        raise KeyError(f"no single column {name!r} among [{listed(schema.names)}]")
     field = schema.field(name)
     metadata = {k: v for k, v in (field.metadata or {}).items() if k == TYPE}
     kind = field.type if metadata else _relaxed(plain_type(field.type))

@@ -13,6 +13,8 @@ import stat
 import tempfile
 from contextlib import suppress
 
+from lookupstore.storage.regular_file import folder_error
+
 #: Of the environment: the cache folder; `1` where others may write it.
 VARIABLE = "LOOKUPSTORE_CACHE"
 SHARED = f"{VARIABLE}_SHARED"
@@ -96,6 +98,8 @@ def open_own(path: str, how: int = os.O_RDWR) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EACCES, errno.EPERM):
             raise _not_own_error(path) from None
+        if error.errno == errno.EISDIR:
+            raise folder_error(path) from None
         raise
     if not _is_own(os.fstat(descriptor)):
         os.close(descriptor)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError, listed
 from lookupstore.hudi.file_group.groups import (
     FileGroup,
     FileSlice,
@@ -138,7 +138,7 @@ class TableView:
             raise TypeError(f"columns is {columns!r}; give names of columns, in a list") from None
         for name in names:
             if name not in self.schema.names:
-                known = ", ".join(map(repr, self.schema.names))
+                known = listed(self.schema.names)
                 raise KeyError(f"columns: the table has no column {name!r}; it has {known}")
         return names
 

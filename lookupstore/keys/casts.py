@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, unwrap
+from lookupstore.errors import listed
 from lookupstore.keys.fields import KeyField
 
 KeyColumns: TypeAlias = (
@@ -47,8 +48,7 @@ def column_batches(
         for name in names:
             if columns.schema.get_field_index(name) < 0:
                 raise KeyError(
-                    f"{what}: no single column {name!r} among "
-                    f"{', '.join(map(repr, columns.schema.names))}"
+                    f"{what}: no single column {name!r} among {listed(columns.schema.names)}"
                 )
         columns = [columns.column(name) for name in names]
     elif isinstance(columns, (pa.Array, pa.ChunkedArray)):

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import keep, take
+from lookupstore.errors import listed
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.schema import KeySchema
 from lookupstore.processors import processors
@@ -110,7 +111,7 @@ def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...
     fact_of: dict[str, str] = {}
     for fact, key in name_pairs(on):
         if fact not in facts:
-            raise KeyError(f"on: the facts have no column {fact!r}; they have {list(facts)}")
+            raise KeyError(f"on: the facts have no column {fact!r}; they have [{listed(facts)}]")
         if list(facts).count(fact) > 1:
             raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")
         if key not in keys.names:
@@ -181,7 +182,8 @@ def check_names(
     if shared:
         other = "a prefix=" if prefix is None else "another prefix="
         raise ValueError(
-            f"facts and store both have the columns {shared}; give {other}, or choose columns="
+            f"facts and store both have the columns [{listed(shared)}]; give {other}, or "
+            "choose columns="
         )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import pyarrow as pa
 
 from lookupstore.arrow.outgoing import ArrowRows
+from lookupstore.errors import listed
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.facts import facts_of, mapped
 from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up_all
@@ -505,7 +506,9 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
     for name in names:
         if name not in known:
             hint = " (it is a key column, not a value column)" if name in lookups.key else ""
-            raise KeyError(f"columns: no value column {name!r}{hint}; value columns: {known}")
+            raise KeyError(
+                f"columns: no value column {name!r}{hint}; value columns: [{listed(known)}]"
+            )
         if names.count(name) > 1:
             raise ValueError(f"columns names {name!r} twice")
     return names

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookupstore.arrow.types import concat, levels_of, schema_from_json, schema_to_json
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, listed
 from lookupstore.rows import _codec as _rows
 from lookupstore.rows._one import RowDecoder
 from lookupstore.rows._small import SmallPlan, is_plain
@@ -122,8 +122,7 @@ class RowSchema:
             index = batch.schema.get_field_index(field.name)
             if index < 0:
                 raise KeyError(
-                    f"no single column {field.name!r} among "
-                    f"{', '.join(map(repr, batch.schema.names)) or 'none'}"
+                    f"no single column {field.name!r} among {listed(batch.schema.names) or 'none'}"
                 )
             if batch.schema.field(index).type != field.type:
                 raise TypeError(
@@ -226,7 +225,7 @@ class RowSchema:
         if last is None or last[0] != wanted:
             for name in wanted:
                 if name not in names:
-                    known = ", ".join(map(repr, names)) or "none"
+                    known = listed(names) or "none"
                     raise KeyError(f"no column {name!r}; the columns are {known}")
             numbers = [names[name] for name in wanted]
             fields = [self._schema.field(i).with_nullable(True) for i in numbers]

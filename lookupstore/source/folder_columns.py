@@ -24,7 +24,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
-from lookupstore.errors import FormatError, printable
+from lookupstore.errors import FormatError, listed, printable
 
 #: A value of such a column.
 Value: TypeAlias = "int | float | str | Decimal | date | datetime | None"
@@ -176,7 +176,7 @@ def _shown(below: str) -> str:
 
 
 def _columns(names: list[str]) -> str:
-    return f"the columns {', '.join(map(repr, names))}" if names else "no columns"
+    return f"the columns {listed(names)}" if names else "no columns"
 
 
 def _parsed(folder: str) -> tuple[Pairs, str]:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lookupstore.arrow.texts import first_bad_text
+from lookupstore.errors import listed
 from lookupstore.source._json import JsonShape, open_value
 from lookupstore.source.reading import check_names, check_there, fitted
 from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
@@ -309,7 +310,7 @@ def _bad_column(line: bytes, schema: pa.Schema) -> str | None:
 
 
 def _one_line(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
 def _path(name: str, place: _Place) -> str:

@@ -37,6 +37,8 @@ LOSSES = (
     Loss("every source", "text that is not UTF-8", REFUSED,
          "recode it, or cast the column to binary to store the bytes"),
     Loss("every source", "unions and run-end encoded columns", REFUSED, f"cast them, or {_OTHERS}"),
+    Loss("every source", "columns of more than 100 levels of lists, structs and maps", REFUSED,
+         f"store them as text, or {_OTHERS}"),
     Loss("every source", "metadata of the schema", NOTED, "left out"),
     # ---- files with types
     Loss("Parquet", "INT96 timestamps", EXACT,
@@ -101,6 +103,13 @@ LOSSES = (
          "pass `pyarrow.json.read_json(...)` with an `explicit_schema`"),
     Loss("JSON lines", "rows that are arrays, or one array of all rows", REFUSED,
          "write an object in each line"),
+    Loss("JSON lines", "rows that nest more than 256 brackets", REFUSED,
+         "write deeper values as text"),
+    Loss("CSV, JSON lines", "values of more than 64 MiB", REFUSED, "pass `max_text=`"),
+    Loss("CSV, JSON lines", "rows of more than 1 GiB", REFUSED,
+         "read the file yourself, and pass its rows"),
+    Loss("compressed CSV, JSON lines", "rows above 64 MiB and 100 times the size of the file",
+         REFUSED, "decompress the file"),
     Loss("CSV, JSON lines", "text in Latin-1 or UTF-16", REFUSED, "recode it with `iconv`"),
     # ---- frames and relations
     Loss("pandas", "NaN in columns of floats", NOTED,

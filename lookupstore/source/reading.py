@@ -10,7 +10,7 @@ from pyarrow import orc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit
 from lookupstore.arrow.texts import check_texts
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, FormatError, listed
 from lookupstore.orc.arrow_file import orc_batches, orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
@@ -161,7 +161,7 @@ def check_once(names: Sequence[str], path: str) -> None:
     """
     twice = sorted(one for one, count in Counter(names).items() if count > 1)
     if twice:
-        raise ValueError(f"source: {path} names columns twice: {', '.join(twice)}")
+        raise ValueError(f"source: {path} names columns twice: {listed(twice, str)}")
 
 
 def fitted(

@@ -95,19 +95,36 @@ Path: TypeAlias = str | Location
 _Formats: TypeAlias = dict[str, tuple[fs.FileInfo, str]]
 
 
-def format_of(file: str, formats: Mapping[str, str] = FORMATS) -> str:
+def format_of(
+    file: str, formats: Mapping[str, str] = FORMATS, alone: Mapping[str, str] | None = None
+) -> str:
     """Return `parquet` or `orc`, or another of some formats, by the extension of a file.
 
+    Args:
+        file: path.
+        formats: by extension.
+        alone: other formats, which are read where all paths are of one of them. Default: none.
+
     Raises:
-        ValueError: it is none of them.
+        ValueError: it is none of `formats`.
     """
     extension = _extension(file)
-    if extension not in formats:
+    if extension in formats:
+        return formats[extension]
+    if alone is None:
+        known = ", ".join(formats)
+    elif extension in alone:
         raise ValueError(
-            f"source: {file} has the extension {extension or 'none'!r}; supported: "
-            f"{', '.join(formats)}"
+            f"source: {file} is {alone[extension]}; give it alone, or with paths and globs that "
+            f"all end in {extension}"
         )
-    return formats[extension]
+    else:
+        known = (
+            f"{', '.join([*formats, *alone])}; text also with {', '.join(COMPRESSIONS)} after it"
+        )
+    raise ValueError(
+        f"source: {file} has the extension {extension or 'none'!r}; supported: {known}"
+    )
 
 
 def format_at(filesystem: fs.FileSystem, path: str) -> str | None:
@@ -174,7 +191,9 @@ def shown_path(path: Path) -> str:
 
 
 def find_source(
-    paths: Sequence[Path], formats: Mapping[str, str] = FORMATS
+    paths: Sequence[Path],
+    formats: Mapping[str, str] = FORMATS,
+    alone: Mapping[str, str] | None = None,
 ) -> list[FoundFiles] | FoundTable:
     """Find what paths stand for: columnar files, or those of other formats, or one Hudi table.
 
@@ -184,6 +203,11 @@ def find_source(
     Which files of a folder count is Spark's rule: all below it, whatever their extension, but for
     those of which the name or that of a folder begins with `.` or `_`, or ends with `._COPYING_`. A
     name with `=` may begin with `_`. An empty file counts if it has an extension of a format.
+
+    Args:
+        paths: what is looked for.
+        formats: of the files, by extension.
+        alone: other formats that the caller reads, for errors; see `format_of`.
 
     Raises:
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
@@ -204,7 +228,7 @@ def find_source(
         if search is None:
             search = TableSearch(filesystem)
             searches.append((filesystem, search))
-        one = _Search(path, filesystem, root.rstrip("/") or "/", search, formats)
+        one = _Search(path, filesystem, root.rstrip("/") or "/", search, formats, alone)
         try:
             found = one.find(alone=len(paths) == 1)
         except LookupStoreError:
@@ -232,12 +256,14 @@ class _Search:
         root: str,
         tables: TableSearch,
         formats: Mapping[str, str],
+        alone: Mapping[str, str] | None,
     ) -> None:
         self._path = path
         self.shown = shown_path(path)
         #: The folders of all its files, also of those that are empty.
         self.folders: set[str] = set()
         self._formats = formats
+        self._alone = alone
         self._filesystem = filesystem
         self._root = root
         self._tables = tables
@@ -309,7 +335,7 @@ class _Search:
         found = None
         if self._formats is FORMATS:
             found = format_at(self._filesystem, file)
-        return format_of(file, self._formats) if found is None else found
+        return format_of(file, self._formats, self._alone) if found is None else found
 
     def _check_outside(self, folder: str) -> None:
         """Check that a folder is not of a table, nor inside one, also where links lead to."""
@@ -337,6 +363,9 @@ class _Search:
         files = {info.path: (info, kind) for info, kind in zip(seen, known, strict=True) if kind}
         if not files:
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
+            extension = _extension(seen[0].path) if seen else ""
+            if self._alone is not None and extension in self._alone:
+                other += f"; for {self._alone[extension]}, give a glob that ends in {extension}"
             raise FileNotFoundError(
                 f"source: {self.shown}: no file below it ends in {', '.join(self._formats)}, or "
                 f"begins as one of Parquet or ORC{other}"

@@ -26,7 +26,7 @@ from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import FormatError, LookupStoreError, listed
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import Size, bytes_of
@@ -356,7 +356,7 @@ def _batches_source(
 
 
 def _one_line(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
 def _iterable_source(source: Iterable[Any], limits: TextLimits) -> Source:
@@ -537,7 +537,10 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
-    found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
+    if are_streams:
+        found = find_source(paths, STREAM_FORMATS)
+    else:
+        found = find_source(paths, FORMATS, STREAM_FORMATS)
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:

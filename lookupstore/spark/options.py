@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import datasource
 
+from lookupstore.errors import listed
 from lookupstore.storage.location import Location
 
 # Until the release that has limits pushed down, Spark keeps what one scan pushed for all scans of
@@ -30,8 +31,10 @@ def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
         return [name.strip() for name in text.split(",") if name.strip()]
     try:
         names = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{option} is {text!r}, which is not a JSON list: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{option} is {listed([text])}, which is not a JSON list: {error}"
+        ) from None
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{option} is {text!r}; give a list of names")
     return list(names)
@@ -75,7 +78,7 @@ def given_location(options: Mapping[str, str], given: str) -> Location:
         return Location(options["path"])
     try:
         parsed = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):  # the text holds secrets, and so is not shown
         raise ValueError(

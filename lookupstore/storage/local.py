@@ -34,7 +34,7 @@ from lookupstore.storage.naming import (
     temporary_name,
 )
 from lookupstore.storage.output import PIECE, WRITEBACK
-from lookupstore.storage.regular_file import open_regular
+from lookupstore.storage.regular_file import folder_error, open_regular
 from lookupstore.storage.small_files import MOST_BYTES, read_descriptor
 
 
@@ -316,7 +316,12 @@ class LocalFolder(Location):
             if check is not None:
                 check()
             _delete_checksums(path)
-            os.link(temporary, path)  # unlike a rename, fails if another was first
+            try:
+                os.link(temporary, path)  # unlike a rename, fails if another was first
+            except FileExistsError:
+                if os.path.isdir(path):
+                    raise folder_error(path) from None
+                raise
         finally:
             with suppress(OSError):  # a hidden file that stays does no harm
                 os.unlink(temporary)

@@ -45,6 +45,12 @@ def check_regular(path: str) -> None:
     _check(os.stat(path).st_mode, path)
 
 
+def folder_error(path: str) -> IsADirectoryError:
+    """Return the error for a folder that is where a file should be."""
+    said = "a folder, not a file; give the path of a file, or remove the folder"
+    return IsADirectoryError(errno.EISDIR, said, path)
+
+
 def kind_error(mode: int, path: str) -> FormatError:
     """Return the error for what is neither a regular file nor a folder."""
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
@@ -53,6 +59,6 @@ def kind_error(mode: int, path: str) -> FormatError:
 
 def _check(mode: int, path: str) -> None:
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", path)
+        raise folder_error(path)
     if not stat.S_ISREG(mode):
         raise kind_error(mode, path)

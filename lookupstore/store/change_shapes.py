@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.arrow.types import is_text, plain_type, unwrap
+from lookupstore.errors import listed
 from lookupstore.source.source import in_types
 
 #: How changes say what became of a row: `rows` are all upserted; `changelog` is the shape of
@@ -261,7 +262,7 @@ class ChangeReader:
             if name not in parts:
                 raise KeyError(
                     f"changes: {_where(first_row, int(places[0]))}the row has no field {name!r}; "
-                    f"it has {list(parts)}"
+                    f"it has [{listed(parts)}]"
                 )
         return pa.RecordBatch.from_arrays([parts[name] for name in names], names=list(names))
 
@@ -274,7 +275,8 @@ class ChangeReader:
         for name in names:
             if name not in source.schema.names:
                 raise KeyError(
-                    f"changes: the rows have no field {name!r}; they have {source.schema.names}"
+                    f"changes: the rows have no field {name!r}; they have "
+                    f"[{listed(source.schema.names)}]"
                 )
         table = pa.Table.from_batches(source.batches(names))
         if len(table) != len(texts):
@@ -410,7 +412,7 @@ def _check_known(
 def _unknown(name: str, known: Sequence[str]) -> str:
     like = get_close_matches(name, known, n=1)
     meant = f"; did you mean {like[0]!r}? Its columns are " if like else "; its columns are "
-    return f"the store has no column {name!r}{meant}{', '.join(map(repr, known))}"
+    return f"the store has no column {name!r}{meant}{listed(known)}"
 
 
 def _what_to_do(name: str, given: Sequence[str]) -> str:
@@ -431,7 +433,7 @@ def _text_column(given: pa.Schema, name: str, shape: str) -> str:
     if name not in given.names:
         raise ValueError(
             f"changes_by is {shape!r}, but the changes have no column {name!r}; they have "
-            f"{given.names}"
+            f"[{listed(given.names)}]"
         )
     kind = plain_type(given.field(name).type)
     if not (is_text(kind) or pa.types.is_null(kind)):
@@ -450,7 +452,7 @@ def _hudi_kinds(given: pa.Schema) -> tuple[str, dict[str, int]] | None:
         return None
     raise ValueError(
         f"changes_by is 'hudi', but the changes have no column {_OP!r}, {changelog.CHANGE!r}, "
-        f"{_IS_DELETED!r} or other column of Hudi; they have {given.names}"
+        f"{_IS_DELETED!r} or other column of Hudi; they have [{listed(given.names)}]"
     )
 
 
@@ -463,7 +465,7 @@ def _check_images(given: pa.Schema, shape: str) -> None:
     if not there:
         raise ValueError(
             f"changes_by is {shape!r}, but the changes have neither 'before' nor 'after'; they "
-            f"have {given.names}"
+            f"have [{listed(given.names)}]"
         )
     for name in there:
         kind = plain_type(given.field(name).type)

@@ -49,6 +49,7 @@ from lookupstore.sst.reader import reads_of
 from lookupstore.sst.tail import tail_size
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
+from lookupstore.storage.regular_file import check_regular
 from lookupstore.store.data_files import options_of
 from lookupstore.store.local_files import LocalFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
@@ -477,6 +478,7 @@ class BucketFiles(LocalFiles):
         """Open a file of a local store."""
         _, path = self._location.resolve(file.name)
         try:
+            check_regular(path)
             size = os.stat(path).st_size
             if size != file.bytes:
                 raise wrong_size_error(path, file, size)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take
 from lookupstore.arrow.types import unwrap
+from lookupstore.errors import listed
 from lookupstore.keys.schema import KeySchema
 
 #: The rule of a column: of the values of one key, `replace` takes the newest, `first` the oldest,
@@ -122,7 +123,9 @@ def merge_rules(
         raise TypeError(f"rule is {rule!r}; give one of {', '.join(RULES)}, or a dict by column")
     for name, one in asked.items():
         if name not in columns:
-            raise KeyError(f"rule: no value column {name!r}; value columns: {schema.names}")
+            raise KeyError(
+                f"rule: no value column {name!r}; value columns: [{listed(schema.names)}]"
+            )
         if one not in RULES:
             raise ValueError(f"rule is {one!r} for {name!r}; give one of {', '.join(RULES)}")
         if one == "sum" and is_changelog:
@@ -156,8 +159,8 @@ def sequence_key(field: pa.Field) -> KeySchema:
 def _check_sequence(schema: pa.Schema, given: Sequence[str], sequence: str) -> None:
     if sequence not in schema.names:
         raise KeyError(
-            f"sequence: no value column {sequence!r}; value columns: {schema.names}: the store has "
-            "to hold the column that orders its rows"
+            f"sequence: no value column {sequence!r}; value columns: [{listed(schema.names)}]: the "
+            "store has to hold the column that orders its rows"
         )
     if sequence not in given:
         raise KeyError(f"sequence: the changes have no column {sequence!r}")

@@ -61,6 +61,11 @@ JSON lines: integers beyond int64 | source/test_json_rows.py::test_integers_are_
 JSON lines: integers that float64 cannot represent, in a column that also has floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
 JSON lines: rows that are arrays, or one array of all rows | source/test_streams.py::test_what_is_refused
 JSON lines: times | source/test_streams.py::test_times_in_json_are_texts
+every source: columns of more than 100 levels of lists, structs and maps | source/test_text_limits.py::test_what_no_store_can_hold_names_file_and_column
+JSON lines: rows that nest more than 256 brackets | source/test_text_limits.py::test_the_row_that_nests_too_deeply_is_named
+CSV, JSON lines: values of more than 64 MiB | source/test_text_limits.py::test_a_bomb_takes_little_memory
+CSV, JSON lines: rows of more than 1 GiB | source/test_text_limits.py::test_the_limits_by_default
+compressed CSV, JSON lines: rows above 64 MiB and 100 times the size of the file | source/test_text_limits.py::test_a_row_in_few_compressed_bytes
 CSV, JSON lines: text in Latin-1 or UTF-16 | source/test_csv_rows.py::test_text_that_is_not_read
 pandas: integers beyond 64 bits | arrow/test_frames.py::test_errors_of_pandas_columns_name_them
 pandas: objects of several types | arrow/test_frames.py::test_errors_of_pandas_columns_name_them

@@ -459,8 +459,9 @@ def test_kinds_are_not_mixed(tmp_path: Path) -> None:
         (tmp_path / name).write_text("id\n1\n")
     with pytest.raises(ValueError, match="source mixes CSV and JSON lines files"):
         open_source([tmp_path / "a.csv", tmp_path / "b.jsonl"])
-    with pytest.raises(ValueError, match=r"a\.csv has the extension '\.csv'; supported: \.parquet"):
-        open_source([tmp_path / "a.csv", tmp_path / "c.parquet"])
+    for paths in ([tmp_path / "a.csv", tmp_path / "c.parquet"], tmp_path / "a*"):
+        with pytest.raises(ValueError, match=r"a\.csv is CSV; give it alone, or with .* in \.csv"):
+            open_source(paths)
     (tmp_path / "b.csv").write_text("v\n1\n")
     with pytest.raises(ValueError, match=r"b\.csv lacks the column 'id', which the first file has"):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
@@ -501,3 +502,38 @@ def test_changed_files_do_no_harm(tmp_path: Path, seed: int, kind: str) -> None:
     error = "CorruptionError" if kind.startswith("arrow") else "ValueError"
     # By chance, bytes say something that Arrow does not read.
     assert {error} <= outcomes <= {error, "ValueError", "FormatError", "rows"}
+
+
+def test_an_unknown_extension_lists_all_that_are_read(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.csv.xz"):
+        (tmp_path / name).write_text("id\n1\n")
+        with pytest.raises(ValueError, match=rf"{name} has the extension '\.(txt|xz)'") as raised:
+            open_source(tmp_path / name)
+        for one in (".parquet", ".orc", ".csv", ".tsv", ".jsonl", ".ndjson", ".arrow", ".gz"):
+            assert f"{one}" in str(raised.value).partition("supported: ")[2]
+        with pytest.raises(ValueError, match="supported: ") as raised:  # which reads no text
+            lookupstore.ColumnarFiles(tmp_path / name, key="id")
+        assert ".csv," not in str(raised.value)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n")
+    with pytest.raises(
+        FileNotFoundError, match=r"it has a\.csv; for CSV, give a glob .* in \.csv$"
+    ):
+        open_source(folder)
+    assert read(f"{folder}/*.csv").to_pylist() == [{"id": 1}]
+
+
+def test_columns_that_no_store_can_hold_name_the_file(tmp_path: Path) -> None:
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2])] * 2)
+    ends = pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"])
+    for number, column in enumerate([union, ends]):
+        path = tmp_path / f"{number}.arrows"
+        table = pa.table({"id": [1, 2], "v": column})
+        with pa.ipc.new_stream(str(path), table.schema) as writer:
+            writer.write_table(table)
+        for given, name in ((path, f"{path} .*"), (table, "Arrow table of 2 rows")):
+            with pytest.raises(TypeError, match=f"source: {name}: the column 'v' is .*cast it, or"):
+                lookupstore.build(given, tmp_path / "store", key="id")
+        with pytest.raises(TypeError, match=f"source: {path} .*: .*'v'"):
+            lookupstore.build(path, tmp_path / "store", key="v")

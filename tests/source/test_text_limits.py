@@ -31,7 +31,7 @@ def lz4(content: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "lz4") as stream:
         stream.write(content)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
@@ -173,8 +173,8 @@ def test_rows_of_a_hudi_upsert_and_keys_of_a_file(
 def test_forty_kilobytes_of_brackets_do_not_end_the_process(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(nested(20_000))
-    words = [sys.executable, "-m", "lookupstore", "build", path, tmp_path / "s", "--key", "id"]
-    done = subprocess.run(words, capture_output=True, text=True)
+    words = ["-m", "lookupstore", "build", str(path), str(tmp_path / "s"), "--key", "id"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert f"{path}: row 1 nests more than 256 brackets" in done.stderr
 
@@ -315,7 +315,7 @@ def test_max_text_of_builds_and_upserts(tmp_path: Path, monkeypatch: pytest.Monk
     """In Python and on the command line; the error names the option of the one that was called."""
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("id,v\n1," + "x" * 2000 + "\n")
-    with pytest.raises(FormatError, match=r"row 1, column 'v' .*; if this is intended, raise"):
+    with pytest.raises(FormatError, match=r"row 1, column 'v' .*; if this is intended, raise max"):
         lookupstore.build("a.csv", "s", key="id", max_text=1000)
     with lookupstore.build("a.csv", "s", key="id", max_text="2KiB") as store:
         for changes in (lookupstore.upsert, lambda _, *a, **b: store.upsert(*a, **b)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, listed
 from lookupstore.hudi.clustering.incremental import Continuation, KeptLayouts
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.choice import LayoutChoice
@@ -145,7 +145,7 @@ def check_columns(view: TableView, choice: LayoutChoice) -> None:
     columns = view.table_schema.columns
     for name in choice.by:
         if name not in columns.names:
-            known = ", ".join(map(repr, columns.names))
+            known = listed(columns.names)
             raise KeyError(f"by: the table has no column {name!r}; it has {known}")
         Column(columns.field(name))  # says so if it has no order
 

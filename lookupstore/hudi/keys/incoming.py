@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, plain_type, unwrap
+from lookupstore.errors import listed
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
 from lookupstore.hudi.keys.key_generator import (
     no_key,
@@ -412,7 +413,7 @@ def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: b
     """Return the columns of the table after rows of a source were written to it."""
     given, columns = source.schema, known.columns
     if len(set(given.names)) < len(given.names):
-        raise ValueError(f"rows have a column twice: {', '.join(given.names)}; give each one name")
+        raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
     column = precombine_of(options)
     needed = {*options.record_key, *options.partition_by, *([column] if column else [])}
     for name in columns.names:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
+from lookupstore.errors import listed
 from lookupstore.hudi.keys.time_paths import TimePaths, time_paths
 from lookupstore.hudi.options import TableOptions
 from lookupstore.storage.inside import fault_of
@@ -230,8 +231,7 @@ def _check_names(table: pa.Table | pa.RecordBatch, fields: Sequence[str], what: 
             raise ValueError(f"fields names {name!r} twice; give each field once")
         if table.schema.get_field_index(name) < 0:
             raise KeyError(
-                f"no single column {name!r} among "
-                f"{', '.join(map(repr, table.schema.names)) or 'none'}"
+                f"no single column {name!r} among {listed(table.schema.names) or 'none'}"
             )
 
 

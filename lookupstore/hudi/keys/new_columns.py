@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookupstore.errors import listed
 from lookupstore.hudi.keys.avro_types import arrow_schema
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
@@ -60,7 +61,7 @@ def check_columns(options: TableOptions, where: str) -> None:
     ):
         for name in columns:
             if name not in stored.names:
-                known = ", ".join(map(repr, stored.names))
+                known = listed(stored.names)
                 raise KeyError(f"{argument}: no column {name!r} in the schema, which has {known}")
             _check_type(argument, stored.field(name))
 

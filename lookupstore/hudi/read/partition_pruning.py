@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
+from lookupstore.errors import listed
 from lookupstore.hudi.keys.key_generator import DEFAULT_PARTITION, folder_texts
 from lookupstore.hudi.layout import Filter, filter_expression
 from lookupstore.hudi.meta_columns import PARTITION_PATH
@@ -79,7 +80,7 @@ def partitions_of(
         where = filter_expression(given, columns)
         ds.dataset(columns.empty_table()).scanner(filter=where)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        known = ", ".join(map(repr, columns.names))
+        known = listed(columns.names)
         said = " ".join(str(error).removeprefix("filter: ").split())
         raise ValueError(f"where: {said}; give a filter on {known}") from None
     paths = sorted({group.id.partition for group in view.groups(None)})

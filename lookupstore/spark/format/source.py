@@ -20,7 +20,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.types import is_bytes, is_text, plain_type
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import StaleStoreError, listed
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.format.filters import KeyRanges, before, push
@@ -227,7 +227,9 @@ def spark_schema(
     wanted = schema.names if names is None else names
     for name in wanted:
         if name not in schema.names:
-            raise KeyError(f"columns: the store has no column {name!r}; it has {schema.names}")
+            raise KeyError(
+                f"columns: the store has no column {name!r}; it has [{listed(schema.names)}]"
+            )
     return StructType(
         [
             StructField(name, spark_type(schema.field(name).type, name)[0], nullable[name])
@@ -273,10 +275,10 @@ def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
 def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
     try:
         parsed = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{option} is {text!r}, which is not JSON ({error}); give a JSON list of the values of "
-            f"the first key columns, which are {keys.names}; put text in double quotes"
+            f"{option} is {listed([text])}, which is not JSON ({error}); give a JSON list of the "
+            f"values of the first key columns, which are {keys.names}; put text in double quotes"
         ) from None
     values = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     if len(values) > len(keys.names):

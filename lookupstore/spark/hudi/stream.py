@@ -158,7 +158,7 @@ def committed_batch(view: TableView, query: str) -> CommittedBatch | None:
             number = json.loads(text).get(query)
             if number is not None:
                 return CommittedBatch(int(number), json.loads(said.get(QUERY_ID, "{}")).get(query))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptionError(path, 0, f"numbers of batches in {CHECKPOINT}", text) from error
     return None
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from lookupstore.arrow.types import concat, schema_from_json, schema_to_json
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, listed
 from lookupstore.hudi.layout.curves._curve import MOST_COLUMNS
 from lookupstore.hudi.layout.curves.column import Column
 from lookupstore.hudi.layout.curves.grid import Grid
@@ -81,7 +81,7 @@ class Layout:
         _check(by, curve, mapping)
         if files < 1:
             raise ValueError(f"files is {files}; give at least 1")
-        known = ", ".join(map(repr, sample.schema.names))
+        known = listed(sample.schema.names)
         for name in by:
             if name not in sample.schema.names:
                 raise KeyError(f"by: the rows have no column {name!r}; they have {known}")

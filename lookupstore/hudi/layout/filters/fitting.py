@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.errors import listed
 from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
 from lookupstore.hudi.layout.filters.row_groups import columns_in
@@ -26,7 +27,7 @@ def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.E
     where = filter_expression(given, schema)
     unknown = sorted(columns_in(where) - set(schema.names))
     if unknown:
-        known = ", ".join(map(repr, schema.names))
+        known = listed(schema.names)
         raise ValueError(
             f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
         )

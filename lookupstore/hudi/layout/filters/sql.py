@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from lookupstore.errors import printable
+from lookupstore.errors import listed, printable
 from lookupstore.hudi.layout.filters.sql_values import (
     Flag,
     Moment,
@@ -385,7 +385,7 @@ class _Reader:
                 raise _refused(node, "is not read")
             at = self._columns.get_field_index(name.this)
             if at < 0:
-                known = ", ".join(map(repr, self._columns.names))
+                known = listed(self._columns.names)
                 raise _refused(
                     node,
                     "is no column",

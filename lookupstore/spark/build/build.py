@@ -171,7 +171,7 @@ def build_store(
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = told.local
     every_column = columns is None
-    splits = plan_splits(df, found, plan.columns, every_column=every_column) if paths else ()
+    splits = plan_splits(df, found, plan.columns, every_column) if paths else ()
     if paths and every_column and not splits:
         _check_columns(df, paths, told)
     in_order = plan.keep != "error" and not splits

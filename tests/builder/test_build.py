@@ -239,7 +239,11 @@ def test_files_whose_columns_differ(tmp_path, kind):
 
     write("a", pa.table({"id": pa.array([1], pa.int32()), "v": ["one"]}))
     write("b", pa.table({"id": pa.array([2, 3], pa.int64()), "more": [0, 0], "v": ["two", None]}))
-    with build(tmp_path / "in", tmp_path / "s", key="id") as store:
+    with pytest.raises(
+        ValueError, match=rf"part=b/x\.{kind} has the column 'more', which the first"
+    ):
+        build(tmp_path / "in", tmp_path / "s", key="id")
+    with build(tmp_path / "in", tmp_path / "s", key="id", columns=["v", "part"]) as store:
         assert store.schema == pa.schema(
             [pa.field("id", "int32", nullable=False), ("v", pa.string()), ("part", pa.string())]
         )
@@ -259,7 +263,7 @@ def test_files_whose_columns_differ(tmp_path, kind):
     with pytest.raises(
         ValueError, match=rf"part=c/x\.{kind} lacks the column 'v', which the first"
     ):
-        build(tmp_path / "in", tmp_path / "t", key="id")
+        build(tmp_path / "in", tmp_path / "t", key="id", columns=["v"])
     listed = [tmp_path / "in" / f"part={name}" / f"x.{kind}" for name in "ac"]
     with pytest.raises(
         ValueError, match=rf"part=c/x\.{kind} lacks the column 'v', which the first"

@@ -302,6 +302,7 @@ def test_values_are_exact() -> None:
     assert differ(pa.array(["a"]), pa.array(["a"]).dictionary_encode()) is None
     assert differ(pa.array([1, 2]), pa.array([1])) == "2 rows by a, 1 by b"
     assert differ(pa.array([True]), pa.array([1])) is not None
+    assert differ(pa.array([1], pa.date32()), pa.array([86_400_000], pa.date64())) is None
     one, other = (rows_of(pa.table({"x": [zero]})) for zero in (0.0, -0.0))
     assert difference(one, other, "a", "b", keys=["x"]) is None
     one, other = (rows_of(pa.table({name: [1]})) for name in "xy")
@@ -318,6 +319,9 @@ def test_meanings_of_text() -> None:
     assert meaning(2**64 + 1, pa.float64()) == Unlike(2**64 + 1)
     assert meaning("1970-01-02", pa.date32()) == 1
     assert meaning("1970-01-01 01:00:00.5+01:00", pa.timestamp("us", "UTC")) == 500_000_000
+    assert meaning("1970-01-01 00:00:00-01:00", pa.timestamp("us", "UTC")) == 3_600_000_000_000
+    assert meaning(True, pa.int64()) == Unlike(True)
+    assert meaning(True, pa.bool_()) is True
     assert meaning("1970-01-01 00:00:01", pa.timestamp("us")) == 1_000_000_000
     assert meaning("1970-01-01 00:00:01", pa.timestamp("us", "UTC")) == Unlike(
         "1970-01-01 00:00:01"

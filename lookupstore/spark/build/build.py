@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -170,7 +171,7 @@ def build_store(
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = told.local
     every_column = columns is None
-    splits = plan_splits(df, found, plan.columns, every_column=every_column) if paths else ()
+    splits = plan_splits(df, found, plan.columns, every_column) if paths else ()
     if paths and every_column and not splits:
         _check_columns(df, paths, told)
     in_order = plan.keep != "error" and not splits
@@ -357,7 +358,7 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
         return
     try:
         merged = _read(df.sparkSession, paths, told, mergeSchema="true").columns
-    except PySparkException:  # their types differ
+    except (PySparkException, Py4JError):  # their types differ
         merged = None
     if merged is None or not known.issuperset(name.lower() for name in merged):
         for file in files:

@@ -169,7 +169,7 @@ class _ForSparkError(Exception):
 
 
 def plan_splits(
-    df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str], *, every_column: bool = False
+    df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str], every_column: bool
 ) -> Splits:
     """Return what each task reads by Arrow; nothing if Spark has to read the files.
 

@@ -900,3 +900,13 @@ def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
         refused = run("upsert", table, new, *more)
         assert refused.exit_code != 0
         assert "the table has no hoodie.table.partition.fields" in refused.output
+
+
+def test_keys_of_one_text(tmp_path: Path) -> None:
+    table, new = tmp_path / "t", tmp_path / "new.parquet"
+    rows = pa.table({"a": ["x,b:y", "x"], "b": ["z", "y,b:z"], "v": [1, 2]})
+    HudiTable.create(table, rows, record_key=["a", "b"]).insert(rows.slice(0, 1))
+    for given, said in ((rows, "row 0, (a='x,b:y', b='z'), and row 1"), (rows.slice(1), "the row")):
+        pq.write_table(given, new)
+        refused = run("upsert", table, new, "--dry-run")
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output

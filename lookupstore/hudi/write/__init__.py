@@ -29,7 +29,7 @@ from lookupstore.hudi.write.options import (
 )
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
-from lookupstore.hudi.write.placing import PlacedRows, place_rows
+from lookupstore.hudi.write.placing import PlacedRows, check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     CLUSTER,
@@ -82,6 +82,7 @@ __all__ = [
     "WritePlan",
     "WrittenFile",
     "bulk_order",
+    "check_same_keys",
     "cluster_arguments",
     "given_options",
     "name_staged_files",

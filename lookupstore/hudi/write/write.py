@@ -23,6 +23,7 @@ from lookupstore.hudi.file_group.writer import NewFile
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
+from lookupstore.hudi.keys.ambiguous_keys import KeyTexts
 from lookupstore.hudi.keys.incoming import (
     Incoming,
     IncomingKeys,
@@ -36,7 +37,7 @@ from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
-from lookupstore.hudi.write.placing import place_rows
+from lookupstore.hudi.write.placing import check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     DELETE,
@@ -236,7 +237,15 @@ class Write:
                 before = given.read
                 yield incoming
 
-        return batches()
+        if isinstance(given, IncomingKeys):
+            return batches()
+        texts = KeyTexts(
+            self._view.options.record_key,
+            everywhere=self._index.everywhere,
+            memory=max(MIN_MEMORY, self._options.memory // _PIECES),
+            folder=self._options.spill_folder or self._view.location.spill_folder(),
+        )
+        return texts.watched(batches())
 
     @property
     def _current(self) -> list[FileSlice]:
@@ -368,6 +377,7 @@ class Write:
         """Find rows, and leave those out that delete what is not there."""
         tagged = self._tagged(incoming)
         with self._pipeline.step("tag"):
+            check_same_keys(self._view, incoming, tagged)
             moves = self._options.update_partition_path
             placed = place_rows(self._view, incoming, tagged, moves=moves, kept=self._kept)
             incoming, places = placed.of(incoming), placed.places
@@ -382,6 +392,7 @@ class Write:
         incoming, places = self._new(incoming)
         if self._options.looks_up(INSERT):
             tagged = self._tagged(incoming)
+            check_same_keys(self._view, incoming, tagged)
             if tagged.rows is not None:
                 incoming = incoming.take(tagged.rows)
             places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)

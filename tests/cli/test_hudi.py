@@ -910,3 +910,18 @@ def test_keys_of_one_text(tmp_path: Path) -> None:
         pq.write_table(given, new)
         refused = run("upsert", table, new, "--dry-run")
         assert (refused.exit_code, said in refused.output) == (2, True), refused.output
+
+
+def test_files_of_another_type(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    rows = pa.table({"id": [1, 2], "x": ["a", "b"]})
+    HudiTable.create(table, rows, record_key="id").insert(rows)
+    (file,) = table.glob("*.parquet")
+    stored = pq.read_table(file)
+    at = stored.column_names.index("x")
+    pq.write_table(stored.set_column(at, "x", pa.array([5.0, 1e20])), file)
+    assert lines("scan", table, "--filter", "x = '1.0E20'") == [{"id": 2, "x": "1.0E20"}]
+    pq.write_table(stored.set_column(at, "x", pa.array([True, False])), file)
+    refused = run("scan", table)
+    said = f"{file.name}: the column 'x' is bool, which Hudi does not promote to string"
+    assert (refused.exit_code, said in refused.output) == (1, True), refused.output

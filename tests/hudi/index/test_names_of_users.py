@@ -35,9 +35,7 @@ def test_every_verb(tmp_path: Path, residency: Residency, key: str, build: str) 
     keys = table.scan(columns=["_hoodie_record_key", "_hoodie_partition_path"])
     tagged = table.tag(keys, index=options.index)
     assert tagged["_pos"].to_pylist() == [0, 1, 2, 3]
-    with pytest.raises(
-        ValueError, match=r"rows: a column is called '_partition'.*_record_key"
-    ):
+    with pytest.raises(ValueError, match=r"rows: a column is called '_partition'.*_record_key"):
         table.tag(table.scan())
     with ColumnarFiles(str(tmp_path / "t"), key=key, build=build, residency=residency) as files:
         found = files.lookup([101, 104])

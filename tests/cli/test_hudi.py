@@ -23,6 +23,7 @@ from lookupstore.cli import main
 from lookupstore.cli.output import TABLE_ROWS
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.options import PARTITION
 
 VISITS = pa.table(
     {
@@ -899,7 +900,7 @@ def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
     for more in ((), ("--dry-run",)):
         refused = run("upsert", table, new, *more)
         assert refused.exit_code != 0
-        assert "the table has no hoodie.table.partition.fields" in refused.output
+        assert f"the table has no {PARTITION}" in refused.output
 
 
 def test_keys_of_one_text(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ which of two rows with one key stays, `ambiguous_keys` whether keys of one text 
 Avro and Arrow; `new_columns` says what it is of a new table.
 """
 
-from lookupstore.hudi.keys.ambiguous_keys import KeyTexts
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.incoming import (
     IS_DELETED,
@@ -24,7 +23,6 @@ __all__ = [
     "NOTHING_MISSING",
     "Incoming",
     "IncomingRows",
-    "KeyTexts",
     "MissingColumns",
     "TableSchema",
     "precombine_of",

@@ -42,6 +42,7 @@ from lookupstore.hudi.write.plan import (
     Replaced,
     WritePlan,
 )
+from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
@@ -64,6 +65,7 @@ __all__ = [
     "FileWrites",
     "FoundRows",
     "GivenOptions",
+    "KeyTexts",
     "Load",
     "Missing",
     "OnError",

@@ -23,7 +23,6 @@ from lookupstore.hudi.file_group.writer import NewFile
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.ambiguous_keys import KeyTexts
 from lookupstore.hudi.keys.incoming import (
     Incoming,
     IncomingKeys,
@@ -53,6 +52,7 @@ from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.rows.combined import combined
 from lookupstore.hudi.write.rows.in_layout import LayoutOrder
 from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
+from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
 from lookupstore.hudi.write.rows.spilled import SpilledRows

@@ -439,6 +439,7 @@ class HudiTable(ArrowRows):
         """Return the current base files as an Arrow dataset, for engines that read these.
 
         What these filter by leaves out files as in `scan`, by statistics of columns.
+        Columns of older files are cast by Arrow's rules; `scan` follows those of Hudi.
 
         Args:
             as_of: request time of the last instant that counts; None: the latest.

@@ -24,6 +24,7 @@ from lookupstore.hudi.options import (
     COPY_ON_WRITE,
     META_FOLDER,
     PARTITION,
+    PROPERTIES,
     SNAPSHOT,
     TIMEZONE,
     TableOptions,
@@ -337,7 +338,7 @@ class TableView:
             raise FormatError(
                 f"{self.location.uri}: commits wrote to the partition {path!r}, but the table has "
                 f"no {PARTITION}, so that the partition of a row is not known; add the property to "
-                f"hoodie.properties, or {remedy}"
+                f"{self.location.show(PROPERTIES)}, or {remedy}"
             )
 
     def reloaded(self) -> TableView:

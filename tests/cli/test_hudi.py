@@ -23,6 +23,7 @@ from lookupstore.cli import main
 from lookupstore.cli.output import TABLE_ROWS
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.options import PARTITION
 
 VISITS = pa.table(
     {
@@ -899,7 +900,7 @@ def test_partitions_that_the_properties_do_not_name(table: Path) -> None:
     for more in ((), ("--dry-run",)):
         refused = run("upsert", table, new, *more)
         assert refused.exit_code != 0
-        assert "the table has no hoodie.table.partition.fields" in refused.output
+        assert f"the table has no {PARTITION}" in refused.output
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
@@ -918,3 +919,28 @@ def test_a_service_that_fails_is_a_warning_of_a_command_that_succeeds(
         assert "clean() after the write failed, which is committed: AttributeError" in done.stderr
         assert "do not write the rows again: call clean() when" in done.stderr
     assert pages(table) == {1: "/a", 3: None}
+
+
+def test_keys_of_one_text(tmp_path: Path) -> None:
+    table, new = tmp_path / "t", tmp_path / "new.parquet"
+    rows = pa.table({"a": ["x,b:y", "x"], "b": ["z", "y,b:z"], "v": [1, 2]})
+    HudiTable.create(table, rows, record_key=["a", "b"]).insert(rows.slice(0, 1))
+    for given, said in ((rows, "row 0, (a='x,b:y', b='z'), and row 1"), (rows.slice(1), "the row")):
+        pq.write_table(given, new)
+        refused = run("upsert", table, new, "--dry-run")
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output
+
+
+def test_files_of_another_type(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    rows = pa.table({"id": [1, 2], "x": ["a", "b"]})
+    HudiTable.create(table, rows, record_key="id").insert(rows)
+    (file,) = table.glob("*.parquet")
+    stored = pq.read_table(file)
+    at = stored.column_names.index("x")
+    pq.write_table(stored.set_column(at, "x", pa.array([5.0, 1e20])), file)
+    assert lines("scan", table, "--filter", "x = '1.0E20'") == [{"id": 2, "x": "1.0E20"}]
+    pq.write_table(stored.set_column(at, "x", pa.array([True, False])), file)
+    refused = run("scan", table)
+    said = f"{file.name}: the column 'x' is bool, which Hudi does not promote to string"
+    assert (refused.exit_code, said in refused.output) == (1, True), refused.output

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.arrow.types import concat
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_entries import own_entry
+from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
 from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 from lookupstore.storage.location import Location
@@ -102,7 +103,7 @@ class SliceRows:
 
         Raises:
             CorruptionError: the file is damaged.
-            FormatError: a column has a type that the schema does not widen.
+            FormatError: a column has a type that is not promoted to the schema's.
         """
         with self._reading():
             if self._claims.is_large(group):
@@ -138,7 +139,7 @@ class SliceRows:
 
         Raises:
             CorruptionError: the file is damaged.
-            FormatError: a column has a type that the schema does not widen.
+            FormatError: a column has a type that is not promoted to the schema's.
         """
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self.schema.names if name in stored]
@@ -182,13 +183,7 @@ class SliceRows:
         """Return a column in the type that is wanted."""
         if pa.types.is_dictionary(column.type) and len(column):
             self._check_places(column, field.name)
-        try:
-            return column if column.type == field.type else column.cast(field.type)
-        except pa.ArrowException as error:
-            raise FormatError(
-                f"{self.shown}: the column {field.name!r} is {column.type}, which cannot "
-                f"be widened to {field.type}: {error}"
-            ) from error
+        return promoted(column, field.type, field.name, self.shown)
 
     def _check_places(self, column: pa.DictionaryArray, name: str) -> None:
         """Refuse values that are not in their dictionary: Arrow reads these as they are."""

@@ -1,14 +1,16 @@
 """The rows of base files, in the columns and types of a table's schema.
 
-Files are older than the schema: columns that they lack are null, and narrower types are widened.
-Arrow's dataset does both, and passes over row groups that a filter excludes.
+Files are older than the schema: columns that they lack are null, and types are promoted. Arrow's
+dataset reads files of the schema's types, and passes over row groups that a filter excludes; the
+others are read as they are, promoted, and then filtered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.file_group.promotion import check_promotion, needs_promotion, promoted
 from lookupstore.hudi.meta_columns import COMMIT_TIME
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
@@ -86,14 +89,19 @@ class BaseFiles:
         Raises:
             ValueError: `where` does not fit the columns.
             CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type cannot be widened to the schema's.
+            FormatError: a file has a column whose type is not promoted to the schema's.
             StaleStoreError: a file is gone.
             OSError: a remote file could not be read, or is damaged.
         """
         dataset = self.dataset()
-        scanner = self._scanner(dataset, columns, where, threads=True)
+        # Tables without a column that are put together have no rows.
+        asked = list(columns) or self._schema.names[:1] if where is not None else columns
+        scanners = self._scanners(dataset, asked, where, threads=True)
         with self._telling():
-            rows = scanner.to_table()
+            tables = [one.to_table() for one in scanners]
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        if not columns:
+            rows = rows.select([])
         if where is None:
             self._check_rows(dataset, columns, rows.num_rows)
         return rows
@@ -109,8 +117,8 @@ class BaseFiles:
             threads: whether to read and decode several files at the same time, and ahead.
         """
         dataset = self.dataset()
-        scanner = self._scanner(dataset, columns, where, threads=threads)
-        return self._batches(scanner, dataset, columns, where)
+        scanners = self._scanners(dataset, columns, where, threads=threads)
+        return self._batches(scanners, dataset, columns, where)
 
     def row_groups(self, where: pc.Expression | None) -> tuple[list[int], list[int]]:
         """Return the bytes of each row group, and of each that Arrow would read; see `table`.
@@ -145,19 +153,23 @@ class BaseFiles:
             return self._left(path, where)
 
     def _left(self, path: str, where: pc.Expression) -> list[int]:
-        left = self._fragment(path).subset(where, schema=self._schema).row_groups
+        fragment = self._fragment(path)
+        if self._is_older(fragment, path, self._schema.names):
+            # What the footer says is of values as they were.
+            return [one.id for one in fragment.row_groups]
+        left = fragment.subset(where, schema=self._schema).row_groups
         return [one.id for one in left]
 
     def _batches(
         self,
-        scanner: ds.Scanner,
+        scanners: Iterable[ds.Scanner],
         dataset: ds.Dataset,
         columns: Sequence[str],
         where: pc.Expression | None,
     ) -> Iterator[pa.RecordBatch]:
         found = 0
         with self._telling():
-            for batch in scanner.to_batches():
+            for batch in (batch for scanner in scanners for batch in scanner.to_batches()):
                 found += batch.num_rows
                 if batch.num_rows:
                     yield batch
@@ -171,26 +183,97 @@ class BaseFiles:
                 return
             for path, fragment in zip(self._paths, dataset.get_fragments(), strict=True):
                 rows = fragment.count_rows()
-                read = fragment.to_table(schema=self._schema, columns=list(columns)).num_rows
+                there = [name for name in columns if name in fragment.physical_schema.names]
+                read = fragment.to_table(columns=there).num_rows if there else rows
                 if rows != read:
                     expected = f"{rows} rows, as the footer says"
                     raise CorruptionError(self._location.show(path), 0, expected, read)
 
-    def _scanner(
+    def _scanners(
         self,
         dataset: ds.Dataset,
         columns: Sequence[str],
         where: pc.Expression | None,
         *,
         threads: bool,
-    ) -> ds.Scanner:
+    ) -> list[ds.Scanner]:
+        """Return what reads the files, one after the other."""
+        names = list(self._schema.names if where is not None else columns)
         with self._telling():
             ahead = _ahead(self._rows_at_once(columns, where), threads=threads)
+            older = self._older(dataset, names)
         try:
-            return dataset.scanner(columns=list(columns), filter=where, **ahead)
+            if not any(older):
+                return [dataset.scanner(columns=list(columns), filter=where, **ahead)]
+            # Whether the filter fits, before a file is read.
+            ds.dataset(self._schema.empty_table()).scanner(columns=list(columns), filter=where)
+            fragments = list(dataset.get_fragments())
+            scanners = []
+            for is_older, group in groupby(range(len(older)), older.__getitem__):
+                numbers = list(group)
+                if is_older:
+                    batches = self._promoted(numbers, fragments, names, ahead)
+                    schema = pa.schema([self._schema.field(name) for name in names])
+                    one = ds.Scanner.from_batches(
+                        batches, schema=schema, columns=list(columns), filter=where
+                    )
+                else:
+                    some = [fragments[number] for number in numbers]
+                    part = ds.FileSystemDataset(some, self._schema, _FORMAT, dataset.filesystem)
+                    one = part.scanner(columns=list(columns), filter=where, **ahead)
+                scanners.append(one)
+            return scanners
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
             raise ValueError(f"filter: {error}; `schema` says names and types") from None
+
+    def _older(self, dataset: ds.Dataset, names: Sequence[str]) -> list[bool]:
+        """Return of which files columns have to be promoted.
+
+        Raises:
+            FormatError: a file has a column of a type that is not.
+        """
+
+        def is_older(one: tuple[ds.ParquetFileFragment, str]) -> bool:
+            # The scan uses what is read here.
+            one[0].ensure_complete_metadata()
+            return self._is_older(*one, names)
+
+        pairs = zip(dataset.get_fragments(), self._paths, strict=True)
+        with ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
+            return list(pool.map(is_older, pairs))
+
+    def _is_older(self, fragment: ds.ParquetFileFragment, path: str, names: Sequence[str]) -> bool:
+        """Return whether columns of a file have to be promoted; see `_older`."""
+        stored, found = fragment.physical_schema, False
+        for name in names:
+            at = stored.get_field_index(name)
+            wanted = self._schema.field(name).type
+            if at >= 0 and needs_promotion(stored.field(at).type, wanted):
+                check_promotion(stored.field(at).type, wanted, name, self._location.show(path))
+                found = True
+        return found
+
+    def _promoted(
+        self,
+        numbers: Sequence[int],
+        fragments: Sequence[ds.ParquetFileFragment],
+        names: Sequence[str],
+        ahead: dict[str, Any],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of files, with columns in the types of the schema."""
+        schema = pa.schema([self._schema.field(name) for name in names])
+        for number in numbers:
+            fragment, shown = fragments[number], self._location.show(self._paths[number])
+            there = [name for name in names if name in fragment.physical_schema.names]
+            for batch in fragment.to_batches(columns=there, **ahead):
+                columns = [
+                    promoted(batch.column(field.name), field.type, field.name, shown)
+                    if field.name in there
+                    else pa.nulls(batch.num_rows, field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _rows_at_once(self, columns: Sequence[str], where: pc.Expression | None) -> int:
         """Look at what Arrow believes of files: footers that a filter asks, pages of small ones.

@@ -2,9 +2,9 @@
 
 `incoming` checks rows against the schema. `key_generator` gives record keys and partition paths, as
 the table's key generator does in Java, `time_paths` the texts of times in these. `dedupe` decides
-which of two rows with one key stays. `missing_columns` is what rows lack. `table_schema` and
-`avro_types` are the schema of the table, in Avro and Arrow; `new_columns` says what it is of a new
-table.
+which of two rows with one key stays, `ambiguous_keys` whether keys of one text are one.
+`missing_columns` is what rows lack. `table_schema` and `avro_types` are the schema of the table, in
+Avro and Arrow; `new_columns` says what it is of a new table.
 """
 
 from lookupstore.hudi.keys.dedupe import rows_to_keep

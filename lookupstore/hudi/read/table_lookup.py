@@ -29,6 +29,7 @@ from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
@@ -295,15 +296,7 @@ class TableLookup(ManyLookups):
         except FormatError as error:
             path = lookup.reader().path
             raise CorruptionError(path, 0, "rows of the file's columns", error) from None
-        if column.type == field.type:
-            return column
-        try:
-            return column.cast(field.type)
-        except pa.ArrowException as error:
-            raise FormatError(
-                f"{lookup.plan.source.uri}: the column {field.name!r} is {column.type}, which "
-                f"cannot be widened to {field.type}: {error}"
-            ) from error
+        return promoted(column, field.type, field.name, lookup.plan.source.uri)
 
     def _lookup_of(self, number: int, file: KeyFile) -> FileLookup:
         lookup = self._lookups.get(number)

@@ -30,7 +30,7 @@ from lookupstore.hudi.write.options import (
 )
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
-from lookupstore.hudi.write.placing import PlacedRows, place_rows
+from lookupstore.hudi.write.placing import PlacedRows, check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     CLUSTER,
@@ -44,6 +44,7 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.retries import RETRIED, retried
+from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
@@ -67,6 +68,7 @@ __all__ = [
     "FileWrites",
     "FoundRows",
     "GivenOptions",
+    "KeyTexts",
     "Load",
     "Missing",
     "OnError",
@@ -85,6 +87,7 @@ __all__ = [
     "WritePlan",
     "WrittenFile",
     "bulk_order",
+    "check_same_keys",
     "cluster_arguments",
     "given_options",
     "name_staged_files",

@@ -15,12 +15,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, unwrap
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import wins
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.index.tagging import Tagged
+from lookupstore.hudi.keys.ambiguous_keys import (
+    ambiguous_keys,
+    exact_values,
+    same_text_error,
+    shown_values,
+)
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.view import TableView
@@ -132,6 +139,42 @@ def place_rows(
         np.concatenate([elsewhere[old], np.zeros(len(new), bool)])[order],
         columns,
     )
+
+
+def check_same_keys(view: TableView, incoming: Incoming, tagged: Tagged) -> None:
+    """Check that the rows that were found have the keys of those for which they were looked for.
+
+    Args:
+        view: of the table.
+        incoming: the rows, with the columns of the key.
+        tagged: where their keys are.
+
+    Raises:
+        ValueError: a stored row has other values, and the same record key.
+        CorruptionError: a base file is damaged.
+        StaleStoreError: it is gone.
+    """
+    fields = view.options.record_key
+    doubtful = ambiguous_keys(incoming.rows, fields)
+    if not len(doubtful):
+        return
+    rows = np.arange(len(incoming)) if tagged.rows is None else tagged.rows
+    which = np.flatnonzero(tagged.found & np.isin(rows, doubtful))
+    if not len(which):
+        return
+    schema = pa.schema([incoming.rows.schema.field(name) for name in fields])
+    stored = exact_values(_stored(view, tagged, which, schema), fields)
+    given = exact_values(incoming.rows.select(fields).take(pa.array(rows[which])), fields)
+    at = pc.index(pc.equal(stored, given), False).as_py()
+    if at >= 0:
+        row, file = rows[which[at]], tagged.slices[tagged.slice_numbers[which[at]]]
+        number = row if incoming.numbers is None else incoming.numbers[row]
+        raise same_text_error(
+            incoming.keys[int(row)].as_py(),
+            f"row {number}, {shown_values(given[at].as_py(), fields)}",
+            f"the row {shown_values(stored[at].as_py(), fields)} of "
+            f"{view.location.show(file.path)}",
+        )
 
 
 def _partitions(incoming: Incoming, tagged: Tagged) -> tuple[Codes, Codes, list[str]]:

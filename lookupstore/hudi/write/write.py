@@ -37,7 +37,7 @@ from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
-from lookupstore.hudi.write.placing import place_rows
+from lookupstore.hudi.write.placing import check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     DELETE,
@@ -53,6 +53,7 @@ from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.rows.combined import combined
 from lookupstore.hudi.write.rows.in_layout import LayoutOrder
 from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
+from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
 from lookupstore.hudi.write.rows.spilled import SpilledRows
@@ -240,7 +241,15 @@ class Write:
                 before = given.read
                 yield incoming
 
-        return batches()
+        if isinstance(given, IncomingKeys):
+            return batches()
+        texts = KeyTexts(
+            self._view.options.record_key,
+            everywhere=self._index.everywhere,
+            memory=max(MIN_MEMORY, self._options.memory // _PIECES),
+            folder=self._options.spill_folder or self._view.location.spill_folder(),
+        )
+        return texts.watched(batches())
 
     @property
     def _current(self) -> list[FileSlice]:
@@ -376,6 +385,7 @@ class Write:
         """Find rows, and leave those out that delete what is not there."""
         tagged = self._tagged(incoming)
         with self._pipeline.step("tag"):
+            check_same_keys(self._view, incoming, tagged)
             moves = self._options.update_partition_path
             placed = place_rows(self._view, incoming, tagged, moves=moves, kept=self._kept)
             incoming, places = placed.of(incoming), placed.places
@@ -390,6 +400,7 @@ class Write:
         incoming, places = self._new(incoming)
         if self._options.looks_up(INSERT):
             tagged = self._tagged(incoming)
+            check_same_keys(self._view, incoming, tagged)
             if tagged.rows is not None:
                 incoming = incoming.take(tagged.rows)
             places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)

@@ -8,6 +8,7 @@ partition; and their own columns, numbered. No key is ever on the driver.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,17 @@ from lookupstore.hudi.keys import (
     rows_to_keep,
 )
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import DELETE, INSERT, SAMPLE, UPSERT, PlacedRows, place_rows
+from lookupstore.hudi.write import (
+    DELETE,
+    INSERT,
+    SAMPLE,
+    UPSERT,
+    KeyTexts,
+    PlacedRows,
+    check_same_keys,
+    place_rows,
+)
+from lookupstore.sorting.runs import MIN_MEMORY
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -188,8 +199,11 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     for table in _tables(batches, task.together):
         rows, incoming = _resolved(task, reader, table)
         if task.operation == INSERT and incoming is not None and incoming.deleted is not None:
-            rows = rows.take(pa.array(np.flatnonzero(~incoming.deleted)))
+            kept = np.flatnonzero(~incoming.deleted)
+            rows, incoming = rows.take(pa.array(kept)), incoming.take(kept)
         found = task.tag(rows, repeated=True)
+        if incoming is not None:
+            check_same_keys(task.view, incoming, found)
         deleted = moved = None
         if task.operation == UPSERT and incoming is not None:
             placed = place_rows(task.view, incoming, found, moves=task.moves, kept=task.kept)
@@ -289,9 +303,11 @@ def _resolved(
         coded = _text(table.column("partition")).dictionary_encode()
         return table.take(pa.array(rows_to_keep(table.column("key"), coded))), None
     incoming = reader.incoming(task.rows(table))
+    everywhere = index_of(task.index).everywhere
+    fields, folder = task.view.options.record_key, tempfile.gettempdir()
+    KeyTexts(fields, everywhere=everywhere, memory=MIN_MEMORY, folder=folder).check(incoming)
     if not task.combines:
         return table, incoming
-    everywhere = index_of(task.index).everywhere
     kept = incoming.to_keep(task.view.options, everywhere=everywhere)
     if len(kept) == len(incoming):
         return table, incoming

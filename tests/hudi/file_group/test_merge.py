@@ -182,7 +182,7 @@ def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     # A block that fails leaves no file, and nothing that a reader would take for one.
     assert [one.name for one in tmp_path.iterdir() if one.name != ".hoodie"] == [current.name]
     other = row_schema(pa.schema({"value": pa.int32()}))
-    with pytest.raises(FormatError, match="'value' is string, which cannot be widened to int32"):
+    with pytest.raises(FormatError, match="'value' is string, which Hudi does not promote"):
         list(SliceRows(location, current, other, threads=False).batches(0))
     content = bytearray((tmp_path / current.name).read_bytes())
     content[4:300] = bytes(296)

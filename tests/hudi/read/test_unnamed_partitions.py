@@ -14,11 +14,11 @@ from support.hudi.versions import VERSIONS
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.hudi.options import PARTITION
 from lookupstore.hudi.timeline.timeline import COMMIT
 from lookupstore.hudi.view import TableView
 
 ROWS = pa.table({"id": [1, 2, 3], "day": ["a", "b", "b"], "value": ["x", "y", "z"]})
-NAME = "hoodie.table.partition.fields"
 
 
 def unnamed(path: Path, version: int) -> tuple[HudiTable, pa.Table, list[str]]:
@@ -30,7 +30,7 @@ def unnamed(path: Path, version: int) -> tuple[HudiTable, pa.Table, list[str]]:
     positions = [one.position for one in table.timeline() if one.action == COMMIT]
     (file,) = (path / ".hoodie").glob("*.properties")
     lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(one for one in lines if not one.startswith(NAME)))
+    file.write_text("".join(one for one in lines if not one.startswith(PARTITION)))
     return HudiTable.open(path), rows, positions
 
 
@@ -54,7 +54,7 @@ def test_every_read(tmp_path: Path, version: int) -> None:
 
 def test_every_write_is_refused_by_name(tmp_path: Path) -> None:
     table, rows, _ = unnamed(tmp_path / "t", 9)
-    expected = f"commits wrote to the partition '[ab]', but the table has no {NAME}"
+    expected = f"commits wrote to the partition '[ab]', but the table has no {PARTITION}"
     for dry_run in (True, False):
         with pytest.raises(FormatError, match=f"{expected}.*write with Apache Hudi"):
             table.upsert(ROWS, dry_run=dry_run)
@@ -65,7 +65,7 @@ def test_every_write_is_refused_by_name(tmp_path: Path) -> None:
     assert table.scan() == rows
     # The remedy.
     (file,) = (tmp_path / "t/.hoodie").glob("*.properties")
-    file.write_text(file.read_text() + f"{NAME}=day\n")
+    file.write_text(file.read_text() + f"{PARTITION}=day\n")
     HudiTable.open(tmp_path / "t").upsert(ROWS.slice(0, 1))
     assert HudiTable.open(tmp_path / "t").scan().num_rows == 3
 

@@ -23,7 +23,8 @@ SCHEMA = pa.schema(
     {"id": pa.int32(), "day": pa.string(), "ts": pa.int64(), "value": pa.string(),
      "hits": pa.int32(), "at": POINT}
 )  # fmt: skip
-NULLS = "hoodie.write.set.null.for.missing.columns"
+HOODIE = "hoodie"
+NULLS = f"{HOODIE}.write.set.null.for.missing.columns"
 Row = dict[str, Any]
 
 

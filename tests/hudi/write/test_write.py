@@ -283,7 +283,7 @@ def test_rows_that_do_not_fit(
         made = made.set_column(0, "id", made["id"].cast(pa.int32()))
     for write in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite):
         with pytest.raises(error, match=match):
-            write(made)
+            write(made, missing="null")
     # Nothing was begun, or it was taken back.
     assert not any(one.is_write for one in table.timeline())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -575,3 +576,17 @@ def test_base_files_of_merge_on_read_tables(
     tagged = tag_location(ways[0], table).select("txn_id", "_file_id", "_pos")
     ours = table.tag(table.scan(columns=["txn_id"])).select(["txn_id", "_file_id", "_pos"])
     assert rows_of(tagged) == rows_of_table(ours)
+
+
+def test_files_of_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "x": ["a", "b"]})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    table.insert(rows)
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    stored = pq.read_table(file)
+    at = stored.column_names.index("x")
+    pq.write_table(stored.set_column(at, "x", pa.array([5.0, 1e20])), file)
+    found = read_table(spark, tmp_path / "t", columns=["id", "x"]).collect()
+    assert sorted(tuple(row) for row in found) == [(1, "5.0"), (2, "1.0E20")]
+    few = read_table(spark, tmp_path / "t", columns=["id"], filter=pc.field("x") == "5.0")
+    assert [row.id for row in few.collect()] == [1]

@@ -814,3 +814,19 @@ def test_a_data_column_that_is_called_as_a_position(spark: SparkSession, tmp_pat
     assert found == [{"id": 1, "_pos": 10, "slice": 5}, {"id": 2, "_pos": 21, "slice": 6}]
     places = tag_location(df.select("id"), tmp_path / "t").collect()
     assert [row["_pos"] for row in places] == [1]
+
+
+def test_keys_of_one_text(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pa.schema({"a": pa.string(), "b": pa.string(), "v": pa.int32()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["a", "b"])
+    both = spark.createDataFrame(
+        [("x", None, 1), ("x", "__null__", 2)], "a string, b string, v int"
+    )
+    with pytest.raises(
+        ValueError, match=r"\(a='x', b=None\).*have different keys and one record k"
+    ):
+        upsert(both, table)
+    upsert(both.where("v = 1"), table)
+    with pytest.raises(ValueError, match=r"the row \(a='x', b=None\) of .*parquet, have different"):
+        upsert(both.where("v = 2"), table)
+    assert table.scan(columns=["v"])["v"].to_pylist() == [1]

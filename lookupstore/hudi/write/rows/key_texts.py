@@ -1,0 +1,116 @@
+"""The keys of a write that may have one text, though they differ, compared in bounded memory.
+
+Only such keys are kept, sorted by partition path, record key and values: those of one path and key
+must have the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.keys.ambiguous_keys import (
+    ambiguous_keys,
+    exact_values,
+    same_text_error,
+    shown_values,
+)
+from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.keys.schema import KeySchema
+from lookupstore.rows.schema import RowSchema
+from lookupstore.sorting.runs import RunSorter
+
+_TEXT = pa.string()
+# Partition path and record key, the values in a form that no others share, and the row's number.
+_FIELDS = [pa.field("path", _TEXT), pa.field("key", _TEXT), pa.field("values", _TEXT)]
+_KEPT = RowSchema(pa.schema([*_FIELDS, pa.field("number", pa.int64())]))
+_ORDER = KeySchema(pa.schema(_FIELDS))
+
+
+class KeyTexts:
+    """The ambiguous keys of a write, of which no two may have one text.
+
+    Args:
+        fields: names of the key columns.
+        everywhere: whether keys of several partitions count as one, too.
+        memory: bytes of such keys that are kept; more are spilled.
+        folder: where to spill.
+    """
+
+    def __init__(
+        self, fields: Sequence[str], *, everywhere: bool, memory: int, folder: str
+    ) -> None:
+        self._fields = tuple(fields)
+        self._everywhere = everywhere
+        self._memory = memory
+        self._folder = folder
+
+    def watched(self, parts: Iterable[Incoming]) -> Iterator[Incoming]:
+        """Yield rows as they come, and check them when all have come.
+
+        Raises:
+            ValueError: two have one text, and different values.
+        """
+        if len(self._fields) < 2:
+            yield from parts
+            return
+        first = 0
+        sorter: RunSorter | None = None
+        with ExitStack() as stack:
+            for part in parts:
+                batch = self._ambiguous(part, first)
+                if batch is not None:
+                    if sorter is None:
+                        sorter = RunSorter("first", memory=self._memory, folder=self._folder)
+                        stack.enter_context(sorter)
+                    sorter.add(batch)
+                first += len(part)
+                yield part
+            if sorter is not None:
+                self._check(sorter.sorted_batches(0))
+
+    def check(self, rows: Incoming) -> None:
+        """Check rows that are all there; see `watched`."""
+        for _ in self.watched([rows]):
+            continue
+
+    def _ambiguous(self, part: Incoming, first: int) -> pa.RecordBatch | None:
+        """Return the ambiguous keys among some rows, as a sorter takes them."""
+        which = ambiguous_keys(part.rows, self._fields)
+        if not len(which):
+            return None
+        at = pa.array(which)
+        paths = part.partitions.take(at).cast(_TEXT)
+        if self._everywhere:
+            paths = pa.repeat(pa.scalar("", _TEXT), len(which))
+        columns = [
+            paths,
+            concat(part.keys.take(at).chunks, _TEXT),
+            exact_values(part.rows.select(self._fields).take(at), self._fields),
+            pa.array(which + first),
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=_KEPT.schema)
+        sorted_by = _ORDER.encode(rows.select(_ORDER.names)).cast(pa.large_binary())
+        return pa.record_batch({"key": sorted_by, "value": _KEPT.pack(rows)})
+
+    def _check(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Check keys that are sorted by what they share, of which equal ones are one."""
+        last: list[pa.RecordBatch] = []
+        for batch in batches:
+            rows = pa.Table.from_batches([*last, _KEPT.unpack(batch.column("value"))])
+            before, after = rows.slice(0, rows.num_rows - 1), rows.slice(1)
+            same = pc.and_(*(pc.equal(before[name], after[name]) for name in ("path", "key")))
+            at = pc.index(same, True).as_py()
+            if at >= 0:
+                one, other = sorted(rows.slice(at, 2).to_pylist(), key=itemgetter("number"))
+                shown = (
+                    f"row {each['number']}, {shown_values(each['values'], self._fields)}"
+                    for each in (one, other)
+                )
+                raise same_text_error(one["key"], *shown)
+            last = rows.slice(rows.num_rows - 1).to_batches()

@@ -64,6 +64,14 @@ def test_lengths_in_the_index_are_those_of_hadoop(size: int, length: str) -> Non
     assert [one.key for one in read_hfile(content, "").entries] == [row[2:]]
 
 
+@pytest.mark.parametrize("name", ["", "a/b.parquet", "/etc/passwd"])
+def test_a_name_that_is_no_file_of_the_folder_is_damage(name: str) -> None:
+    """What a metadata table lists is read, and may be deleted."""
+    content = changes_bytes({"p": {"good.parquet": FileInfo(9, False), name: FileInfo(9, False)}}, 0)
+    with pytest.raises(CorruptionError, match="the name of a file, found"):
+        Listing().add(read_hfile(content, "f"), schema_bytes(), "f", 0)
+
+
 def test_a_log_file_of_java_is_written_again_to_the_byte(real_tables: Path) -> None:
     """But for the gzip of its blocks, of which a reader takes any."""
     for path in logs_of(real_tables):

@@ -12,6 +12,7 @@ from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
+from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
 from lookupstore.sst.stored import StoredFile
 
@@ -55,15 +56,14 @@ def verify(
             return current[1]
         return file.data_block(handles[number], number, info.order)
 
-    table = FileTable(len(handles))
-    lookup = Lookup(index, filter, table, load)
+    # Without a cache, a table would keep every block that it has looked into.
+    lookup = Lookup(index, filter, FileTable(len(handles), BlockCache(0)), load)
 
     def check(number: int, block: Block) -> None:
         nonlocal first_key, current
         current = number, block
         check_block(file, index, number, block, repeats)
         check_keys(file, lookup, block)
-        table.forget()  # it has one block at a time
         if number == 0:
             first_key = block.record(0)[0]
 

@@ -764,6 +764,16 @@ def test_stats_are_those_of_the_host_unless_told(
     assert json.loads(run("stats", "--output", "json").stdout)[0]["rows"] == 10
 
 
+@pytest.mark.parametrize("given", ["endpoint_url", "=http://minio:9000", "="])
+def test_a_storage_option_has_a_name_and_a_value(given: str) -> None:
+    done = click.testing.CliRunner().invoke(main, ["--storage-option", given, "info", "none"])
+    assert done.exit_code == 2
+    assert "--storage-option" in done.stderr
+    assert "give NAME=VALUE" in done.stderr
+    right = ["--storage-option", "endpoint_url=http://minio:9000/?a=b", "info", "none"]
+    assert "NAME=VALUE" not in click.testing.CliRunner().invoke(main, right).stderr
+
+
 def test_a_uri_is_shown_without_its_secrets() -> None:
     for words in (["info"], ["versions"], ["verify", "--output", "json"], ["expire"]):
         verb, *options = words

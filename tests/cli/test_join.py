@@ -174,6 +174,18 @@ def test_what_is_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
         ["join", "link.parquet", "s", "--on", "id", "-o", file],
         ["join", file, "s", "--on", "id", "-o", "link.parquet"],
         ["join", file, "store.parquet", "--key", "id", "--on", "id", "-o", "store.parquet"],
+        # What is elsewhere is not asked.
+        [
+            "join",
+            "s3://none/f",
+            "store.parquet",
+            "--key",
+            "id",
+            "--on",
+            "id",
+            "-o",
+            "store.parquet",
+        ],
         ["get", "s", "--keys", file, "-o", file],
         ["get", file, "--key", "id", "1", "-o", file],
     ):

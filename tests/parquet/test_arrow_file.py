@@ -81,6 +81,18 @@ def test_the_row_with_nanoseconds(at: int) -> None:
         read(rows)
 
 
+def test_nanoseconds_are_found_beside_a_day() -> None:
+    """A day of the same struct has none, wherever it is."""
+    times = pa.array([1000, 2001], pa.timestamp("ns"))
+    days = pa.array([dt.date(2020, 1, 1)] * 2)
+    for names in (["day", "time"], ["time", "day"], ["day", "time", "other"]):
+        columns = [times if name == "time" else days for name in names]
+        table = pa.table({"s": pa.StructArray.from_arrays(columns, names)})
+        rows = written(table, use_deprecated_int96_timestamps=True)
+        with pytest.raises(FormatError, match=r"row 2 of the column 's' has a timestamp of 96"):
+            read(rows)
+
+
 def test_batches_end_where_they_like() -> None:
     """What is read for comparison ends its batches elsewhere, beside dictionaries and lists."""
     numbers = range(5000)

@@ -11,6 +11,7 @@ import struct
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.errors import FormatError
@@ -367,6 +368,21 @@ def test_nulls_in_what_is_never_null_are_allowed_below_a_null_parent(seed):
             assert_same(rows.unpack(rows.pack(batch)), batch)
     assert refused > 20
     assert packed > 20
+
+
+def test_what_is_never_null_has_no_nulls_below_a_null_parent():
+    """Parquet and Arrow's own readers refuse a null in a field that is not nullable."""
+    fields = [pa.field("number", pa.int64(), False), pa.field("text", pa.string(), False)]
+    kind = pa.struct([*fields, pa.field("flag", pa.bool_(), False), pa.field("maybe", pa.int8())])
+    value = {"number": 1, "text": "a", "flag": True, "maybe": 2}
+    batch = pa.record_batch({"s": pa.array([value, None, value], kind)})
+    rows = RowSchema(batch.schema)
+    found = rows.unpack(rows.pack(batch))["s"]
+    assert found.to_pylist() == [value, None, value]
+    assert [found.field(at).null_count for at in range(4)] == [0, 0, 0, 1]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"s": found}), sink)
+    assert pq.read_table(sink.getvalue())["s"].to_pylist() == [value, None, value]
 
 
 def test_a_dictionary_without_values_is_allowed_below_a_null_parent():

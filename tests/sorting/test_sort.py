@@ -158,7 +158,16 @@ def test_scatter_refuses() -> None:
             call(wild)
         with pytest.raises(TypeError, match="values"):
             call(pa.array([1]))
-    # Rows are numbers of 32 bits. Values of no bytes take no memory, however many there are.
+
+
+def test_scatter_refuses_more_rows_than_32_bits_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of no bytes take no memory, however many there are; an answer would take 16 GiB."""
+    scatter = Scatter([b"b"])
     many = pa.Array.from_buffers(pa.binary(0), 1 << 32, [None, pa.py_buffer(b"")])
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", refuse)
     with pytest.raises(ValueError, match="4294967296 values; scatter at most 4294967295 at once"):
         scatter.rows(many)

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -465,6 +466,31 @@ def test_kinds_are_not_mixed(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("v\n1\n")
     with pytest.raises(ValueError, match=r"b\.csv lacks the column 'id', which the first file has"):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+
+def test_a_size_of_ipc_beyond_all_memory_is_damage(tmp_path: Path) -> None:
+    """A compressed buffer says how large it is without: here a petabyte."""
+    path = tmp_path / "a.arrow"
+    content = as_ipc(pa.table({"v": range(99)}), stream=False, compression="zstd")
+    size = (8 * 99).to_bytes(8, "little")
+    assert content.count(size) == 1
+    path.write_bytes(content.replace(size, (1 << 50).to_bytes(8, "little")))
+    with pytest.raises(CorruptionError, match=r"a\.arrow: .* more memory than there is"):
+        read(path)
+
+
+def test_what_arrow_believes_of_ipc_is_looked_at(tmp_path: Path) -> None:
+    """An index of a dictionary, and an offset of a list, that lead outside."""
+    texts = pa.array(["a", "b"])
+    index = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), texts, safe=False)
+    outside = pa.py_buffer(np.array([0, 9, 2], np.int32))
+    lists = pa.Array.from_buffers(pa.list_(pa.string()), 2, [None, outside], children=[texts])
+    for column in (index, lists):
+        path = tmp_path / "a.arrow"
+        path.write_bytes(as_ipc(pa.table({"id": [1, 2], "v": column}), stream=True))
+        with pytest.raises(CorruptionError, match=r"a\.arrow: offset"):
+            read(path)
+        assert read(path, ["id"])["id"].to_pylist() == [1, 2]
 
 
 def outcome_of(path: Path) -> str:

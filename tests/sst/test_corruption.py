@@ -35,7 +35,7 @@ from support.sst_files import (
 )
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import NATIVE, PAIMON, Footer, pack_footer, unpack_footer
 
 RECORDS: list[Record] = [(b"k%02d" % i, b"%d=" % i + b"v" * 14) for i in range(14)]
@@ -759,3 +759,21 @@ def test_other_frames_are_read(path: Path, zstd: zstandard.ZstdCompressor) -> No
     outcomes = lie(path, made)
     assert not any(map(failed, outcomes.values()))
     assert wrong(outcomes, may_hide=False) == []
+
+
+def test_a_file_is_checked_one_block_at_a_time(tmp_path: Path) -> None:
+    """Its blocks take 4 MiB when they are decompressed; one of them takes 64 KiB."""
+    path = tmp_path / "a.sst"
+    keys = [b"%04d" % number for number in range(1024)]
+    with Writer(path, compression="lz4", block_size=1 << 16) as writer:
+        writer.put_many(keys, [bytes(4096)] * len(keys))
+    with Reader(path) as reader:
+        tracemalloc.start()
+        try:
+            info = reader.verify()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert info.plain_bytes is not None
+    assert info.plain_bytes > 4 << 20
+    assert most < 1 << 20

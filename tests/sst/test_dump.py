@@ -17,10 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
+from support.sst_files import Stored, block, craft
 
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
+from lookupstore.sst.format import NATIVE, PAIMON, Dialect
 from lookupstore.sst.hex import pieces
 
 DATA = Path(__file__).parent / "data"
@@ -190,6 +192,32 @@ def layout_of_bytes(path: Path, content: bytes) -> set[int]:
         if region.checksum is None
         for byte in range(region.offset, region.offset + region.size)
     }
+
+
+@pytest.mark.parametrize("dialect", [NATIVE, PAIMON], ids=["native", "paimon"])
+def test_blocks_that_contradict_the_index_are_blamed(dialect: Dialect, tmp_path: Path) -> None:
+    """All checksums are right: what is wrong is said at the block, with the keys."""
+    path = tmp_path / "lie.sst"
+    records = [(b"k%02d" % number, b"value") for number in range(14)]
+    low, high = Stored.of(records[:7]), Stored.of(records[7:])
+    again = Stored(high.last_key, block(records[6:]))
+    before = Stored(high.last_key, block([*records[:3], records[13]]))
+    for blocks, at, said in (
+        ([Stored(b"k05", low.payload), high], 0, "last key 'k06', the index says 'k05'"),
+        ([low, Stored(b"k99", high.payload)], 1, "last key 'k13', the index says 'k99'"),
+        ([low, again], 1, "first key 'k06' does not come after 'k06'"),
+        ([low, before], 1, "first key 'k00' does not come after 'k06'"),
+    ):
+        if dialect is PAIMON and again in blocks:
+            continue  # there a key may be repeated, also over two blocks
+        path.write_bytes(craft(dialect, blocks, records=records))
+        found = layout(path)
+        data = [region for region in found.regions if region.kind == "data block"]
+        assert said in data[at].errors
+        assert data[1 - at].errors == []
+        assert not found.ok
+        assert said in dump_text(found)
+        assert verdict(path).startswith("CorruptionError")
 
 
 @pytest.mark.parametrize("dialect", ["native", "paimon"])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 from support.remote import KINDS, FaultyDisk, Remote
+from support.synced import synced_folders
 
 import lookupstore
 from lookupstore import build
@@ -166,6 +167,29 @@ def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
     done = [name for name, _ in disk.done]
     # The file, the folder that it is in, and the folder that has got its name.
     assert done == ["mkdir", "fsync", "fsync", "rename", "unlink", "rmdir", "fsync"]
+
+
+def test_folders_that_are_made_are_on_disk(tmp_path, monkeypatch):
+    """A crash takes no folder back that had been made: each is synced in the one above it."""
+    synced = synced_folders(monkeypatch)
+    made = list(Location(tmp_path / "a" / "s").make_missing("data/inner"))
+    assert made == [str(tmp_path / name) for name in ("a", "a/s", "a/s/data", "a/s/data/inner")]
+    for folder in map(Path, made):
+        assert any(above == folder.parent and folder.name in names for above, names in synced)
+    synced.clear()
+    assert list(Location(tmp_path / "a" / "s").make_missing("data/inner")) == []
+    assert synced == []
+
+
+def test_a_folder_is_deleted_with_all_that_is_in_it(place):
+    for name in ("a", "b/one", "b/two/deep", "c", "d/one", "e"):
+        place.write(f"data/{name}", [b"1"])
+    place.write("beside", [b"1"])
+    place.delete_folder("data")
+    assert [file.name for file in place.files(recursive=True)] == ["beside"]
+    if place.in_place:
+        assert place.folders() == []
+    place.delete_folder("data")
 
 
 def test_the_first_file_of_a_folder(tmp_path):

@@ -13,10 +13,17 @@ from support.hudi.metadata import WITH_METADATA, as_of_folders
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.metadata.files_partition import TIMELINE, files_partition
+from lookupstore.hudi.metadata.files_partition import TIMELINE, FilesPartition, files_partition
 from lookupstore.hudi.metadata.hfile import hfile_bytes, read_hfile
-from lookupstore.hudi.metadata.log_block import HFILE, block_bytes, read_blocks
+from lookupstore.hudi.metadata.log_block import (
+    DELETES,
+    HFILE,
+    NO_DELETES,
+    block_bytes,
+    read_blocks,
+)
 from lookupstore.hudi.metadata.records import FileInfo, Listing, changes_bytes, schema_bytes
+from lookupstore.storage.location import Location
 
 TRIES = 3000
 
@@ -62,6 +69,37 @@ def test_lengths_in_the_index_are_those_of_hadoop(size: int, length: str) -> Non
     index = next(block for block in blocks if block.startswith(bytes(8)))
     assert index[12:] == bytes.fromhex(length) + row
     assert [one.key for one in read_hfile(content, "").entries] == [row[2:]]
+
+
+def test_a_block_that_deletes_nothing_is_passed_over(tmp_path: Path) -> None:
+    """A new file group begins with one, and records may come behind it."""
+
+    def of_kind(kind: int, content: bytes) -> bytes:
+        block = block_bytes("1", schema_bytes(), content)
+        at = len(b"#HUDI#") + 8 + 4  # after its size and version
+        return block[:at] + struct.pack(">i", kind) + block[at + 4 :]
+
+    files = {"p": {"a.parquet": FileInfo(9, False)}}
+    records = changes_bytes(files, 0)
+    place = Location(tmp_path)
+    partition = FilesPartition("files-0", None, ("log",), ("1",))
+    nothing = of_kind(DELETES, NO_DELETES)
+    (tmp_path / "log").write_bytes(nothing + of_kind(HFILE, records) + nothing)
+    assert partition.listing(place).files == {"p": {"a.parquet": 9}}
+    for other in (of_kind(DELETES, records), of_kind(2, NO_DELETES)):
+        (tmp_path / "log").write_bytes(other + of_kind(HFILE, records))
+        with pytest.raises(FormatError, match=r"log: a log block of kind \d, which Hudi does not"):
+            partition.listing(place)
+
+
+@pytest.mark.parametrize("name", ["", "a/b.parquet", "/etc/passwd"])
+def test_a_name_that_is_no_file_of_the_folder_is_damage(name: str) -> None:
+    """What a metadata table lists is read, and may be deleted."""
+    content = changes_bytes(
+        {"p": {"good.parquet": FileInfo(9, False), name: FileInfo(9, False)}}, 0
+    )
+    with pytest.raises(CorruptionError, match="the name of a file, found"):
+        Listing().add(read_hfile(content, "f"), schema_bytes(), "f", 0)
 
 
 def test_a_log_file_of_java_is_written_again_to_the_byte(real_tables: Path) -> None:

@@ -455,6 +455,30 @@ def test_merge_rules_of_old_tables() -> None:
         check_writable(options, "t")
 
 
+@pytest.mark.parametrize(
+    ("keys", "partitions", "generator"),
+    [
+        ("id", None, "NON_PARTITION"),
+        ("id,more", "", "NON_PARTITION"),
+        ("id", "day", "SIMPLE"),
+        ("id,more", "day", "COMPLEX"),
+        ("id", "day,hour", "COMPLEX"),
+    ],
+)
+def test_a_table_that_names_no_key_generator(
+    keys: str, partitions: str | None, generator: str
+) -> None:
+    """Hudi infers it from the fields (`KeyGenUtils.inferKeyGeneratorType`)."""
+    pairs = new_options(name="t", record_key=["id"]).to_properties()
+    for name in [one for one in pairs if "keygenerator" in one]:
+        del pairs[name]
+    pairs["hoodie.table.recordkey.fields"] = keys
+    pairs.pop("hoodie.table.partition.fields", None)
+    if partitions is not None:
+        pairs["hoodie.table.partition.fields"] = partitions
+    assert parse_options(print_properties(pairs), "t").key_generator == generator
+
+
 def test_the_backup_is_read_but_not_written(tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
     file = tmp_path / "t" / ".hoodie" / "hoodie.properties"

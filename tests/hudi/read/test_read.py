@@ -11,6 +11,7 @@ import pytest
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
 
 from lookupstore.hudi import HudiTable
+from lookupstore.hudi.read.scan_plan import plan_scan
 
 # Rows as of each completed commit, from the README of the tables.
 ROWS = {
@@ -140,3 +141,24 @@ def test_a_uri_is_a_path(real_tables: Path) -> None:
     table = HudiTable.open(f"file://{real_tables}/v6_nonpartitioned")
     assert table.scan().num_rows == 4
     assert "version 6" in repr(table)
+
+
+def test_files_are_put_into_groups_for_tasks(tmp_path: Path) -> None:
+    """Each file is in one group, in order; a group of several is no larger than what was asked."""
+    rows = pa.table({"id": range(6), "v": range(6)})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    for at in range(6):
+        table.bulk_insert(rows.slice(at, 1))
+    plan = plan_scan(table.view())
+    most = max(file.bytes for file in plan.files)
+    opening = 4 << 20  # as Spark reckons for a file
+    for nbytes, tasks, counts in (
+        (1 << 30, 1, [6]),
+        (1, 1, [1] * 6),
+        (2 * (most + opening), 1, [2, 2, 2]),
+        (5 * (most + opening), 1, [5, 1]),
+        (1 << 30, 100, [1] * 6),
+    ):
+        parts = plan.parts(nbytes, tasks)
+        assert [len(part) for part in parts] == counts
+        assert tuple(file for part in parts for file in part) == plan.files

@@ -132,7 +132,7 @@ def test_columns_are_refused_as_ever(tmp_path: Path) -> None:
 def test_an_upsert_of_a_table_without_partitions(tmp_path: Path) -> None:
     table = make(tmp_path / "t", 6, partition_by=(), ordering=None, record_key=["id", "p"])
     rows = pa.table({"id": ["a", None, "b", ""], "p": ["x", None, None, ""]})
-    result = table.upsert(rows, options=COLLECT)
+    result = table.upsert(rows, missing="null", options=COLLECT)
     assert result.errors == (
         RowError(1, None, "no record key: id, p are all null or empty"),
         RowError(3, None, "no record key: id, p are all null or empty"),

@@ -147,8 +147,9 @@ def test_the_newer_row_stays(tmp_path: Path, version: int) -> None:
     assert sorted(values(table)) == [1, 3, 4]
     assert table.delete(pa.array([1, 3])).rows_deleted == 2
     assert sorted(values(table)) == [4]
+    given = pa.table({"id": pa.array([1, 2], pa.int32()), "ts": [1.0, None]})
     with pytest.raises(ValueError, match="row 1: the ordering column 'ts' is null"):
-        table.upsert(pa.table({"id": pa.array([1, 2], pa.int32()), "ts": [1.0, None]}))
+        table.upsert(given, missing="null")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -206,7 +207,7 @@ def test_inputs_of_every_kind(tmp_path: Path) -> None:
     table.upsert(one.to_reader())
     table.upsert(one.to_batches()[0])
     table.upsert(polars.from_arrow(one))
-    table.upsert(one.select(["value", "day", "id"]))  # ts is null then
+    table.upsert(one.select(["value", "day", "id"]), missing="null")
     table.upsert(table.scan())  # meta columns are no data
     assert table.scan(columns=["id", "ts"]).to_pylist() == [
         {"id": 1, "ts": None},

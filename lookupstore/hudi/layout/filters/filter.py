@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import operator
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lookupstore.hudi.layout.filters.limits import (
+    MOST_NESTED,
+    balanced,
+    check_parts,
+    check_size,
+)
 
 #: Which rows: an expression of `pyarrow.compute`; SQL, such as `"a >= 3 and b is null"`;
 #: `("a", ">=", 3)`; a list of these, all of which have to hold; or a list of such lists, of which
@@ -25,6 +34,8 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "starts_with": pc.starts_with,
 }
 _OF_TEXT = ("like", "starts_with")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _OPERATORS = (*_COMPARISONS, "in", "not in", "between", "is null", "is not null")
 
 
@@ -39,7 +50,8 @@ def filter_expression(given: Filter, columns: pa.Schema) -> pc.Expression:
 
     Raises:
         TypeError: it is none of the things that a filter can be.
-        ValueError: there is no such operator, or it has other operands; or SQL is not understood.
+        ValueError: there is no such operator, or it has other operands; SQL is not understood; or
+            the filter has too many levels or parts.
         ImportError: SQL needs a package that is not installed.
 
     >>> columns = pa.schema({"a": pa.int64(), "b": pa.string()})
@@ -48,26 +60,56 @@ def filter_expression(given: Filter, columns: pa.Schema) -> pc.Expression:
     >>> filter_expression("a >= 3 and b = 'x'", columns)
     <pyarrow.compute.Expression ((a >= 3) and (b == "x"))>
     """
-    if isinstance(given, pc.Expression):
-        return given
-    if isinstance(given, tuple) and given and isinstance(given[0], str):
-        try:
-            return _of_tuple(given)
-        except OverflowError as error:
-            raise ValueError(f"filter: {given!r} has a number of more than 64 bits") from error
-    if isinstance(given, str):
-        return _of_sql(given, columns)
-    if not isinstance(given, Sequence) or not given:
-        raise TypeError(
-            f"filter: {given!r} is no filter; give an expression of pyarrow.compute, SQL such as "
-            "'a >= 3', a tuple such as ('a', '>=', 3), or a list of these"
-        )
-    parts = [filter_expression(one, columns) for one in given]
-    alternatives = all(isinstance(one, list) for one in given)
-    found = parts[0]
-    for one in parts[1:]:
-        found = found | one if alternatives else found & one
+    builder = _Builder(columns)
+    found = builder.built(given, 1)
+    check_size(found, may_be_deep=builder.has_given)
     return found
+
+
+class _Builder:
+    """A builder of one filter.
+
+    Args:
+        columns: of the table.
+
+    Attributes:
+        has_given: whether an expression of the caller's is in the filter.
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self.has_given = False
+        self._columns = columns
+        self._parts = 0
+
+    def built(self, given: Filter, levels: int) -> pc.Expression:
+        """Return a filter, or a part of one.
+
+        Args:
+            given: the filter.
+            levels: lists that it is in, and itself.
+        """
+        if levels > MOST_NESTED:
+            raise ValueError(
+                f"filter: it has more than {MOST_NESTED} lists in one another; give one list"
+            )
+        self._parts += 1
+        check_parts(self._parts)  # a list may be in another one many times
+        if isinstance(given, pc.Expression):
+            self.has_given = True
+            return given
+        if isinstance(given, tuple) and given and isinstance(given[0], str):
+            self.has_given |= any(isinstance(one, pc.Expression) for one in given)
+            return _of_tuple(given)
+        if isinstance(given, str):
+            return _of_sql(given, self._columns)
+        if not isinstance(given, Sequence) or not given:
+            raise TypeError(
+                f"filter: {_shown(given)} is no filter; give an expression of pyarrow.compute, SQL "
+                "such as 'a >= 3', a tuple such as ('a', '>=', 3), or a list of these"
+            )
+        parts = [self.built(one, levels + 1) for one in given]
+        alternatives = all(isinstance(one, list) for one in given)
+        return balanced(parts, operator.or_ if alternatives else operator.and_)
 
 
 def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
@@ -84,13 +126,29 @@ def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
 
 
 def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:
+    try:
+        return _condition(given)
+    except OverflowError as error:
+        raise ValueError(f"filter: {_shown(given)} has a number of more than 64 bits") from error
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        if str(error).startswith("filter: "):
+            raise
+        said = " ".join(str(error).split())
+        raise ValueError(
+            f"filter: {_shown(given)} has a value that Arrow does not have: {said}"
+        ) from error
+
+
+def _condition(given: tuple[Any, ...]) -> pc.Expression:
     name, *rest = given
     word = " ".join(rest[0].split()).lower() if rest and isinstance(rest[0], str) else ""
     field, values = pc.field(name), rest[1:]
     if word in ("is null", "is not null") and not values:
         return field.is_null() if word == "is null" else field.is_valid()
     if word in _OF_TEXT and not all(isinstance(one, (str, bytes, type(None))) for one in values):
-        raise ValueError(f"filter: {given!r} has other operands than {word!r} takes; give a text")
+        raise ValueError(
+            f"filter: {_shown(given)} has other operands than {word!r} takes; give a text"
+        )
     if word in _COMPARISONS and len(values) == 1:
         return _compared(word, field, values[0])
     if word == "between" and len(values) == 2:
@@ -102,9 +160,17 @@ def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:
             return one_of
         return ~one_of & field.is_valid() & _scalar(all(one is not None for one in some))
     if word in _OPERATORS:
-        raise ValueError(f"filter: {given!r} has other operands than {word!r} takes")
+        raise ValueError(f"filter: {_shown(given)} has other operands than {word!r} takes")
     known = ", ".join(map(repr, _OPERATORS))
-    raise ValueError(f"filter: {given!r} has no operator that is known; give one of {known}")
+    raise ValueError(f"filter: {_shown(given)} has no operator that is known; give one of {known}")
+
+
+def _shown(given: Any) -> str:
+    """Return how Python writes a value, cut where it is long or deep."""
+    try:
+        return _SHORT.repr(given)
+    except Exception:  # of a class of the caller's
+        return f"a {type(given).__name__}"
 
 
 def _listed(values: Any) -> list[Any] | None:

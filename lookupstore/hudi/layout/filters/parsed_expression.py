@@ -68,14 +68,26 @@ def parse_expression(expression: pc.Expression) -> Node:
     'greater'
     """
     try:
-        _, (data,) = expression.__reduce__()
-        batches = pa.ipc.open_file(data)
-        literals = batches.get_batch(0) if batches.num_record_batches else None
-        tokens = iter(list(_pairs(batches.schema)))
+        pairs, literals = tokens_of(expression)
+        tokens = iter(pairs)
         node = _node(tokens, literals, 0)
         return Unread() if next(tokens, None) is not None else node
     except (ValueError, TypeError, KeyError, IndexError, StopIteration, pa.ArrowException):
         return Unread()
+
+
+def tokens_of(
+    expression: pc.Expression,
+) -> tuple[list[tuple[str, str]], pa.RecordBatch | None]:
+    """Return how Arrow writes down an expression: kinds and values in prefix order, and literals.
+
+    Raises:
+        ValueError, TypeError, KeyError, ArrowException: Arrow does not write it down.
+    """
+    _, (data,) = expression.__reduce__()
+    batches = pa.ipc.open_file(data)
+    literals = batches.get_batch(0) if batches.num_record_batches else None
+    return list(_pairs(batches.schema)), literals
 
 
 class _SchemaStart(ctypes.Structure):

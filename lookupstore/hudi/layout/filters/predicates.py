@@ -228,6 +228,8 @@ def _of(node: Node) -> Predicate:
         return And(left, right) if function.startswith("and") else Or(left, right)
     if function == "invert" and len(arguments) == 1:
         return Not(_of(arguments[0]))
+    if function == "coalesce" and len(arguments) == 2:
+        return _coalesced(*arguments)
     if function in _OPERATORS and len(arguments) == 2:
         return _comparison(function, *arguments)
     column = _column(arguments[0]) if len(arguments) == 1 else None
@@ -245,6 +247,16 @@ def _of(node: Node) -> Predicate:
     if function in ("starts_with", "match_like"):
         return _prefix(column, options, is_like=function == "match_like")
     return Unknown()
+
+
+def _coalesced(asked: Node, instead: Node) -> Predicate:
+    """Return what is asked where null counts as true, or as false; nothing is known of nulls."""
+    if not isinstance(instead, Literal) or not pa.types.is_boolean(instead.value.type):
+        return Unknown()
+    value = instead.value.as_py()
+    if value is None:
+        return _of(asked)
+    return Or(_of(asked), Unknown()) if value else And(_of(asked), Unknown())
 
 
 def _comparison(function: str, left: Node, right: Node) -> Predicate:
@@ -286,12 +298,11 @@ def _prefix(column: Column, options: Mapping[str, pa.Scalar], *, is_like: bool) 
     pattern = options.get("pattern")
     if pattern is None or not pattern.is_valid or options["ignore_case"].as_py():
         return Unknown()
-    text = pattern.as_py()
-    if isinstance(text, bytes):
-        try:
-            text = text.decode()
-        except UnicodeDecodeError:
-            return Unknown()
+    try:
+        text = pattern.as_py()  # Arrow has bytes that are no UTF-8 as a text, too
+        text = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError:
+        return Unknown()
     if not is_like:
         return StartsWith(column, pa.scalar(text), is_all=True)
     # A backslash may make what follows a usual character.

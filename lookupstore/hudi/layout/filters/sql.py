@@ -7,7 +7,8 @@ text means what SQL says, or nothing. Columns are named as Arrow names them, cas
 
 from __future__ import annotations
 
-import functools
+import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
-from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot import TokenType, exp
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from lookupstore.errors import listed, printable
+from lookupstore.hudi.layout.filters.limits import MOST_NESTED, balanced
 from lookupstore.hudi.layout.filters.sql_values import (
+    OPERATORS,
     Flag,
     Moment,
     Null,
@@ -36,8 +39,17 @@ from lookupstore.hudi.layout.filters.sql_values import (
 
 # Characters of a filter, and those of a part that an error shows.
 _MOST_CHARACTERS, _SHOWN = 1 << 20, 80
-# Parentheses, and signs or `not`, in one another: the parser is recursive.
-_MOST_DEPTH = 100
+# Nodes of a part that an error shows.
+_MOST_SHOWN = 200
+# Functions in one another, and brackets: the parser tries each in several ways, so that the time is
+# exponential in their number.
+_MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
+# Words that are followed by a parenthesis, but are no functions.
+_BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
+# Digits of the size of a type.
+_MOST_DIGITS = 4
+_NOT_SQL = "is no condition in SQL: not understood"
+_WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
 _REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
 
 _COMPARISONS: Mapping[type[exp.Expression], str] = {
@@ -71,6 +83,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "TIMESTAMP_MS": pa.timestamp("ms"), "TIMESTAMP_S": pa.timestamp("s"),
     "TIME": pa.time64("us"), "BOOLEAN": pa.bool_(),
 }  # fmt: skip
+_OTHER_TYPE = "cast to a number, decimal(p, s), varchar, boolean, date, time or timestamp"
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,7 @@ def _parsed(text: str) -> Any:
     try:
         text.encode()
         tokens = sqlglot.tokenize(text, read="duckdb")
-        depth = run = 0
-        for token in tokens:
-            depth += (token.text == "(") - (token.text == ")")
-            run = run + 1 if token.text.lower() in ("not", "-", "+", "~", "@") else 0
-            if max(depth, run) > _MOST_DEPTH:
-                raise _error(text, f"has more than {_MOST_DEPTH} levels", _REMEDY)
+        _check_levels(text, tokens)
         return sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
     except UnicodeEncodeError:
         raise _error(text, "cannot be written in UTF-8", "leave out lone surrogates") from None
@@ -124,26 +132,70 @@ def _parsed(text: str) -> Any:
         said = error.errors[0] if error.errors else {}
         where = said.get("highlight") or ""
         place = f" at line {said['line']}, column {said['col']}" if said.get("line") else ""
-        raise _error(
-            text,
-            f"is no condition in SQL: not understood{place}{f', near {where!r}' * bool(where)}",
-            "write columns, comparisons, and, or, not, in, between, like, is null",
-        ) from None
+        near = f", near '{_cut(where)}'" if where else ""
+        raise _error(text, f"{_NOT_SQL}{place}{near}", _WRITE) from None
     except SqlglotError as error:
-        raise _error(text, f"is no SQL: {error}", "close its quotes and comments") from None
+        raise _error(
+            text, f"is no SQL: {_cut(str(error))}", "close its quotes and comments"
+        ) from None
+    except (RecursionError, ValueError):
+        raise
+    except Exception as error:  # the parser fails at some texts by its own mistake
+        raise _error(text, _NOT_SQL, _WRITE) from error
+
+
+def _check_levels(text: str, tokens: Sequence[Any]) -> None:
+    """Refuse what takes the parser too much stack or time."""
+    brackets = run = 0
+    # Of each parenthesis that is open, whether it is of a function, or of what looks like one.
+    functions: list[bool] = []
+    before = ""
+    for token in tokens:
+        word = token.text.lower()
+        is_text = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if is_text:
+            word = ""
+        if word == "(":
+            functions.append(before.isidentifier() and before not in _BEFORE_PARENTHESES)
+        elif word == ")" and functions:
+            functions.pop()
+        brackets += (word in ("[", "{")) - (word in ("]", "}"))
+        run = run + 1 if word in ("not", "-", "+", "~", "@") else 0
+        for found, most, name in (
+            (max(len(functions), run), MOST_NESTED, "levels"),
+            (sum(functions), _MOST_FUNCTIONS, "functions in one another"),
+            (brackets, _MOST_BRACKETS, "brackets in one another"),
+        ):
+            if found > most:
+                raise _error(text, f"has more than {most} {name}", _REMEDY)
+        before = "x" if is_text else word
 
 
 def _error(part: str, problem: str, remedy: str) -> ValueError:
-    shown = part if len(part) <= _SHOWN else f"{part[:_SHOWN]}..."
-    return ValueError(f"filter: {printable(shown)} {problem}; {remedy}")
+    return ValueError(f"filter: {_cut(part)} {problem}; {remedy}")
+
+
+def _cut(text: str) -> str:
+    """Return a text as an error shows it."""
+    shown = printable(text[: _SHOWN + 1])
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 def _refused(node: exp.Expression, problem: str, remedy: str = _REMEDY) -> ValueError:
+    return _error(_sql(node), problem, remedy)
+
+
+def _sql(node: exp.Expression) -> str:
+    """Return a part of a filter as SQL, or the name of its kind if it is large."""
     try:
-        shown = node.sql(dialect="duckdb", comments=False)
-    except (SqlglotError, ValueError, TypeError, AttributeError):
-        shown = type(node).__name__
-    return _error(shown, problem, remedy)
+        few = itertools.islice(node.walk(), _MOST_SHOWN)
+        if sum(1 for _ in few) < _MOST_SHOWN:
+            return str(
+                node.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.IGNORE)
+            )
+    except Exception:  # of the parser's, which only is to show something
+        pass
+    return type(node).__name__
 
 
 @contextmanager
@@ -165,30 +217,21 @@ def _check_parts(node: exp.Expression) -> None:
         raise _refused(node, "is not read")
 
 
-def _plain(node: exp.Expression | None) -> exp.Expression:
+def _plain(node: Any) -> exp.Expression:
     """Return what is in parentheses."""
     while isinstance(node, exp.Paren):
         _check_parts(node)
         node = node.this
-    assert node is not None
+    if not isinstance(node, exp.Expression):
+        raise _error(str(node), "is not read", _REMEDY)
     _check_parts(node)
     return node
 
 
-def _is_value(node: exp.Expression) -> bool:
-    if isinstance(node, (exp.Neg, exp.Cast, exp.Paren)):
-        return _is_value(node.this)
+def _is_value(node: Any) -> bool:
+    while isinstance(node, (exp.Neg, exp.Cast, exp.Paren)):
+        node = node.this
     return isinstance(node, (exp.Literal, exp.Boolean, exp.Null))
-
-
-def _balanced(
-    parts: Sequence[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression]
-) -> pc.Expression:
-    """Join parts, not one in another: Arrow goes through an expression by recursion."""
-    while len(parts) > 1:
-        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
-        parts = [functools.reduce(join, pair) for pair in pairs]
-    return parts[0]
 
 
 class _Reader:
@@ -200,6 +243,16 @@ class _Reader:
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
+        self._levels = 0
+
+    @contextmanager
+    def _level(self, node: exp.Expression) -> Iterator[None]:
+        """Count a part that is in others."""
+        self._levels += 1
+        if self._levels > MOST_NESTED:
+            raise _refused(node, f"is in more than {MOST_NESTED} levels")
+        yield
+        self._levels -= 1
 
     def condition(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
         """Return a condition.
@@ -208,7 +261,10 @@ class _Reader:
             node: that says it.
             whole: whether null has to be told from false; where only true counts, it need not be.
         """
-        node = _plain(node)
+        with self._level(node):
+            return self._condition(_plain(node), whole=whole)
+
+    def _condition(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
         if isinstance(node, (exp.And, exp.Or)):
             return self._chain(node, whole=whole)
         if isinstance(node, exp.Not):
@@ -216,7 +272,7 @@ class _Reader:
             if isinstance(inner, exp.In):
                 return self._not_in(inner, whole=whole)
             if isinstance(inner, exp.Is):
-                return self._is_not(inner)
+                return self._is(inner, whole=whole, negated=True)
             return ~self.condition(inner, whole=True)
         if type(node) in _COMPARISONS:
             return self._comparison(node)
@@ -229,7 +285,7 @@ class _Reader:
         if isinstance(node, exp.StartsWith):
             return self._starts_with(node)
         if isinstance(node, exp.Is):
-            return self._is(node)
+            return self._is(node, whole=whole, negated=False)
         if isinstance(node, exp.IsNan):
             operand = self._operand(node.this)
             if not pa.types.is_floating(operand.kind):
@@ -254,9 +310,7 @@ class _Reader:
                 waiting += [one.args["expression"], one.this]
             else:
                 parts.append(self.condition(one, whole=whole))
-        if kind is exp.And:
-            return _balanced(parts, lambda one, other: one & other)
-        return _balanced(parts, lambda one, other: one | other)
+        return balanced(parts, operator.and_ if kind is exp.And else operator.or_)
 
     def _comparison(self, node: exp.Expression) -> pc.Expression:
         word = _COMPARISONS[type(node)]
@@ -270,7 +324,7 @@ class _Reader:
         one, other = self._operand(left), self._operand(right)
         if not _compare_as_they_are(one.kind, other.kind):
             raise _refused(node, f"compares {one.kind} with {other.kind}")
-        return compared_columns(one.expression, other.expression, word)
+        return OPERATORS[word](one.expression, other.expression)
 
     def _compared(
         self, node: exp.Expression, left: exp.Expression, word: str, right: exp.Expression
@@ -345,22 +399,23 @@ class _Reader:
         operand = self._texts(node.this, node)
         return pc.starts_with(operand, self._text(node.args["expression"], node))
 
-    def _is(self, node: exp.Expression) -> pc.Expression:
+    def _is(self, node: exp.Expression, *, whole: bool, negated: bool) -> pc.Expression:
         asked, answer = _plain(node.this), _plain(node.args["expression"])
         if isinstance(answer, exp.Null):
             if isinstance(asked, (exp.Column, exp.Cast, *_FUNCTIONS)):
-                return self._operand(asked).expression.is_null()
-            return self.condition(asked, whole=True).is_null()
+                found = self._operand(asked).expression
+                return found.is_valid() if negated else found.is_null()
+            found = self.condition(asked, whole=True).is_null()
+            return ~found if negated else found
         if isinstance(answer, exp.Boolean):
-            found = self.condition(asked, whole=True)
-            return (found if answer.this else ~found) & found.is_valid()
+            wanted = bool(answer.this)
+            if not negated and not whole:  # where only true counts, this is the condition itself
+                found = self.condition(asked, whole=not wanted)
+                return found if wanted else ~found
+            # Null is as false if it is asked for true, and as true if it is asked for false.
+            found = pc.coalesce(self.condition(asked, whole=True), pc.scalar(not wanted))
+            return found if wanted != negated else ~found
         raise _refused(node, "is not read", "ask `is null`, `is true` or `is false`")
-
-    def _is_not(self, node: exp.Expression) -> pc.Expression:
-        asked, answer = _plain(node.this), _plain(node.args["expression"])
-        if isinstance(asked, exp.Column) and isinstance(answer, exp.Null):
-            return self._operand(asked).expression.is_valid()
-        return ~self._is(node)
 
     def _texts(self, node: exp.Expression, whole: exp.Expression) -> pc.Expression:
         operand = self._operand(node)
@@ -378,7 +433,10 @@ class _Reader:
         return str(node.this)
 
     def _operand(self, node: exp.Expression) -> _Operand:
-        node = _plain(node)
+        with self._level(node):
+            return self._operand_of(_plain(node))
+
+    def _operand_of(self, node: exp.Expression) -> _Operand:
         if isinstance(node, exp.Column):
             name = _plain(node.this)
             if not isinstance(name, exp.Identifier):
@@ -410,7 +468,10 @@ class _Reader:
         raise _refused(node, "is no column, and not read")
 
     def _value(self, node: exp.Expression) -> Value:
-        node = _plain(node)
+        with self._level(node):
+            return self._value_of(_plain(node))
+
+    def _value_of(self, node: exp.Expression) -> Value:
         if isinstance(node, exp.Null):
             return Null()
         if isinstance(node, exp.Boolean):
@@ -426,30 +487,33 @@ class _Reader:
         raise _refused(node, "is not a value of a kind that filters have")
 
     def _type(self, node: exp.Expression) -> pa.DataType:
-        given = node.args["to"]
+        given = node.args.get("to")
         if not isinstance(given, exp.DataType):
-            raise _refused(node, "casts to a type that is not read")
-        _check_parts(given)
+            raise _refused(node, "casts to a type that is not read", _OTHER_TYPE)
+        known = [name for name, value in given.args.items() if value]
         name = str(getattr(given.this, "value", given.this)).upper()
-        sizes = [str(one.this.this) for one in given.args.get("expressions") or ()]
-        if name == "DECIMAL" and len(sizes) in (1, 2) and all(one.isdigit() for one in sizes):
-            precision, scale = int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0
-            if 0 < precision <= 38 and scale <= precision:
+        sizes = [_size(one) for one in given.args.get("expressions") or ()]
+        is_plain = set(known) <= set(_PARTS[exp.DataType]) and None not in sizes
+        if is_plain and name == "DECIMAL" and len(sizes) in (1, 2):
+            precision, scale = (*sizes, 0)[:2]
+            if precision and scale is not None and 0 < precision <= 38 and scale <= precision:
                 return pa.decimal128(precision, scale)
-        if name not in _TYPES or (sizes and name not in ("TEXT", "VARCHAR")):
-            raise _refused(node, "casts to a type that is not read")
+        if not is_plain or name not in _TYPES or (sizes and name not in ("TEXT", "VARCHAR")):
+            problem = f"casts to {_cut(_sql(given))}, a type that is not read"
+            raise _refused(node, problem, _OTHER_TYPE)
         if sizes:
             raise _refused(node, "cuts texts", "leave out the length")
         return _TYPES[name]
 
 
-def compared_columns(one: pc.Expression, other: pc.Expression, word: str) -> pc.Expression:
-    """Return a comparison of two columns."""
-    answers = {
-        "=": one == other, "!=": one != other, "<": one < other,
-        "<=": one <= other, ">": one > other, ">=": one >= other,
-    }  # fmt: skip
-    return answers[word]
+def _size(node: Any) -> int | None:
+    """Return a size of a type, such as the 9 of decimal(9, 2); None: it is none."""
+    node = node.this if isinstance(node, exp.DataTypeParam) else node
+    if not isinstance(node, exp.Literal) or node.args.get("is_string"):
+        return None
+    digits = str(node.this)
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return int(digits) if is_number else None
 
 
 def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:

@@ -120,7 +120,7 @@ def compared(field: pc.Expression, kind: pa.DataType, word: str, value: Value) -
         return pc.scalar(pa.scalar(None, pa.bool_()))
     steps = _steps(kind)
     if steps is None:
-        return _OPERATORS[word](field, pc.scalar(_plain(kind, value)))
+        return OPERATORS[word](field, pc.scalar(_plain(kind, value)))
     return _in_steps(field, steps, word, _measure(kind, value) / steps.unit)
 
 
@@ -129,6 +129,8 @@ def is_one_of(field: pc.Expression, kind: pa.DataType, values: Sequence[Value]) 
 
     Raises: as `compared`.
     """
+    if pa.types.is_nested(kind):
+        raise ValueError(f"nothing is in a list for {kind}; {_ONLY_NULL}")
     steps = _steps(kind)
     if steps is not None:
         numbers = [_measure(kind, one) / steps.unit for one in values]
@@ -195,7 +197,9 @@ _EXAMPLES = {
     "timestamp": "'2026-03-07 12:30:00.5', with 'Z' or '+01:00' behind it if it has a zone",
     "time": "'12:30:00.5'",
 }
-_OPERATORS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
+_ONLY_NULL = "only `is null` is read of such columns"
+#: Comparisons by the words of SQL.
+OPERATORS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "=": lambda field, value: field == value,
     "!=": lambda field, value: field != value,
     "<": lambda field, value: field < value,
@@ -260,13 +264,13 @@ def _in_steps(field: pc.Expression, steps: _Steps, word: str, number: Fraction) 
     least, greatest = steps.least, steps.greatest
     if word in ("=", "!="):
         if number.denominator == 1 and least <= number <= greatest:
-            return _OPERATORS[word](field, pc.scalar(steps.scalar(int(number))))
+            return OPERATORS[word](field, pc.scalar(steps.scalar(int(number))))
         holds: bool | None = word == "!="
     else:
         # Of integers, those below 1.5 are those below 2, and those up to 1.5 those up to 1.
         near = math.ceil(number) if word in ("<", ">=") else math.floor(number)
         if least <= near <= greatest:
-            return _OPERATORS[word](field, pc.scalar(steps.scalar(near)))
+            return OPERATORS[word](field, pc.scalar(steps.scalar(near)))
         holds = (near > greatest) == (word in ("<", "<="))
     # The same of all values, and null of null.
     nothing = pc.scalar(pa.scalar(None, pa.bool_()))
@@ -317,7 +321,7 @@ def _plain(kind: pa.DataType, value: Value) -> pa.Scalar:
         if isinstance(value, Flag):
             return pa.scalar(value.value)
         raise _mismatch_error(kind, value, "write true or false")
-    raise _mismatch_error(kind, value, "only `is null` is read of such columns")
+    raise _mismatch_error(kind, value, _ONLY_NULL)
 
 
 def _float(kind: pa.DataType, value: Number) -> pa.Scalar:

@@ -467,8 +467,9 @@ def _streams_source(
             with file.reading(what):
                 handle, stream = opened(file)
             with handle:
-                if known is not None:
-                    check_no_others(stream.schema.names, known, file.shown)
+                names = stream.schema.names
+                if known is not None and set(wanted.names).issubset(names):
+                    check_no_others(names, known, file.shown)
                 yield from _each(stream.read(wanted), partial(file.reading, what))
 
     def made(read: _Read, every_column: Callable[[], Source] | None = None) -> Source:

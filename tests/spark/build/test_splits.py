@@ -379,7 +379,6 @@ CALENDAR = "spark.sql.parquet.datetimeRebaseModeInRead"
         (of_other_case, {}, "the column 'v' of each file as string"),
         (without_a_column, {}, "the column 'v' of each file as string"),
         (of_other_types, {}, "the column 'v' of each file as bigint"),
-        (of_96_bits_inside, {}, "the column 'at' of each file as struct<at:timestamp>"),
         (of_durations, {}, "the column 'd' of each file as bigint"),
         (of_a_version("2.4.8"), {}, "dates may be of an old calendar"),
         (of_a_version("3.0"), {}, "dates may be of an old calendar"),
@@ -426,6 +425,17 @@ def test_what_is_left_to_spark(
     assert ours == by_spark
     assert planned == [()]
     assert reason in caplog.text
+
+
+def test_96_bits_inside_of_others_are_instants_to_tasks(
+    spark: SparkSession, tmp_path: Path, planned: list[Splits]
+) -> None:
+    (tmp_path / "in").mkdir()
+    of_96_bits_inside(tmp_path / "in")
+    read = spark.read.parquet(str(tmp_path / "in"))
+    by_spark = content(build_store(read, tmp_path / "a", key="id"))
+    assert content(build_store(tmp_path / "in", tmp_path / "b", key="id", spark=spark)) == by_spark
+    assert planned[0] != ()
 
 
 def test_files_of_any_name_in_folders_below(

@@ -208,9 +208,9 @@ def _parquet_batches(
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
     there = reader.schema.names
-    if known is not None:
-        check_no_others(there, known, path)
     present = [name for name in names if name in there]
+    if known is not None and len(present) == len(names):  # that one is missing, others say
+        check_no_others(there, known, path)
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
@@ -237,7 +237,7 @@ def _orc_batches(
 ) -> Iterator[pa.RecordBatch]:
     batches, rows = orc_batches(stream, names, path)
     there = orc.ORCFile(stream).schema.names
-    if known is not None:
+    if known is not None and set(names).issubset(there):
         check_no_others(there, known, path)
     if set(names).isdisjoint(there):
         return _without_columns(batches)

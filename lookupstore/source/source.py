@@ -470,8 +470,9 @@ def _streams_source(
                 with file.reading(what):
                     handle = stack.enter_context(opened_unchanged(file, identity))
                     stream = opened(stack, file, handle, identity)
-                if known is not None:
-                    check_no_others(stream.schema.names, known, file.shown)
+                names = stream.schema.names
+                if known is not None and set(wanted.names).issubset(names):
+                    check_no_others(names, known, file.shown)
                 yield from _each(stream.read(wanted), partial(file.reading, what))
 
     address, identity = files[0]

@@ -427,17 +427,6 @@ def test_what_is_left_to_spark(
     assert reason in caplog.text
 
 
-def test_96_bits_inside_of_others_are_instants_to_tasks(
-    spark: SparkSession, tmp_path: Path, planned: list[Splits]
-) -> None:
-    (tmp_path / "in").mkdir()
-    of_96_bits_inside(tmp_path / "in")
-    read = spark.read.parquet(str(tmp_path / "in"))
-    by_spark = content(build_store(read, tmp_path / "a", key="id"))
-    assert content(build_store(tmp_path / "in", tmp_path / "b", key="id", spark=spark)) == by_spark
-    assert planned[0] != ()
-
-
 def test_files_of_any_name_in_folders_below(
     spark: SparkSession, tmp_path: Path, planned: list[Splits]
 ) -> None:

@@ -284,7 +284,7 @@ store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store me
 	PYTHONPATH=tests $(BIN)/python tests/support/store_sim.py $(STORE_SIM_ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.built  ## Change files of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
+fuzz: $(VENV)/.built  ## Change files and texts of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
 	PYTHONPATH=tests $(BIN)/python $(FUZZ)
 
 .PHONY: asan-fuzz

@@ -1,4 +1,4 @@
-"""Change valid files at random, and use them: `make fuzz`.
+"""Change valid files and texts at random, and use them: `make fuzz`.
 
 Each target of `targets.py` runs in processes of its own, with a limit of memory, and is watched: a
 process that ends, an input that takes too long or too much memory, and an error that no

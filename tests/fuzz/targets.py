@@ -6,11 +6,9 @@ an answer or one of the errors that are documented; anything else is raised.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import random
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +25,7 @@ from mutations import (
     changed_message,
     changed_struct,
 )
+from outcomes import answers
 from pyarrow import orc
 from support.footers import read_struct
 from support.hudi.small_tables import SmallTable, row
@@ -34,11 +33,11 @@ from support.orc_files import message
 from support.paimon_typed import cases
 from support.sst_files import CODECS, DIALECTS, written
 from support.sst_parts import Taken
+from text_targets import csv_texts, filters, json_texts, storage_options
 
 import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.columnar.parquet_filter import read_filter
-from lookupstore.errors import LookupStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import write_plain
 from lookupstore.hudi import HudiTable
@@ -62,36 +61,6 @@ from lookupstore.storage.read_errors import reading
 
 #: Takes a random number generator, and returns how many of its uses ended with an answer.
 Input = Callable[[random.Random], int]
-
-# Errors that are no `LookupStoreError`, as they name what was wrong with an argument: a changed
-# footer may have other columns than were asked for.
-_ARGUMENT = re.compile(
-    r"['\"]?(the files have no column|keys?|source|columns|filter|values|value_columns|key_types"
-    r"|value_types)\b"
-)
-# A path that a text says, and that leads nowhere.
-_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
-
-
-def _answers(uses: list[Callable[[], Any]]) -> int:
-    """Call each; return how many have an answer, and pass on what no documentation names."""
-    answered = 0
-    for use in uses:
-        try:
-            use()
-            answered += 1
-        except LookupStoreError:
-            continue
-        except OSError as error:
-            if error.errno not in _NO_FILE:
-                raise
-        except (ValueError, TypeError, KeyError) as error:
-            if type(error) not in (ValueError, TypeError, KeyError) or not _ARGUMENT.match(
-                str(error)
-            ):
-                raise
-    return answered
-
 
 _ROWS = pa.table(
     {
@@ -134,14 +103,14 @@ def sorted_files(folder: Path) -> Input:
         taken, codec = rng.choice(seeds)
         content = taken.made(rng, codec)
         path.write_bytes(changed_bytes(content, rng) if rng.random() < 0.1 else content)
-        opened = _answers([lambda: Reader(path)])
+        opened = answers([lambda: Reader(path)])
         uses: list[Callable[[], Any]] = [lambda: dump_text(layout(path, records=True))]
         if opened:
             reader = Reader(path)
             uses += [lambda: reader.get(keys[3]), lambda: reader.lookup(keys), reader.verify]
             uses += [lambda: list(reader.scan()), lambda: reader.contains(keys)]
             uses += [lambda: write_plain(reader, str(folder / "plain.sst"))]
-        answered = _answers(uses)
+        answered = answers(uses)
         (folder / "plain.sst").unlink(missing_ok=True)
         return answered
 
@@ -168,11 +137,11 @@ def typed_files(folder: Path) -> Input:
     def run(rng: random.Random) -> int:
         taken, codec, types, keys = rng.choice(seeds)
         path.write_bytes(taken.made(rng, codec))
-        opened = _answers([lambda: Reader(path, **types)])
+        opened = answers([lambda: Reader(path, **types)])
         if not opened:
             return 0
         reader: Any = Reader(path, **types)
-        return opened + _answers(
+        return opened + answers(
             [lambda: reader.lookup(keys), lambda: reader.scan().read_all(), reader.verify]
         )
 
@@ -202,7 +171,7 @@ def manifests(folder: Path) -> Input:
                 opened.lookup([1, 5, 99])
                 opened.info().to_json()
 
-        return _answers([look])
+        return answers([look])
 
     return run
 
@@ -240,7 +209,7 @@ def _columnar(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> In
     def run(rng: random.Random) -> int:
         if rng.random() < 0.6:
             path.write_bytes(make(rng.choice(seeds), rng))
-            return _answers(
+            return answers(
                 [
                     lambda: _look_up(path, "always", residency),
                     lambda: _look_up(path, "never", residency),
@@ -250,7 +219,7 @@ def _columnar(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> In
         base.write_bytes(make(content, rng))
         opened = HudiTable.open(table.path)
         where = (pc.field("id") > 5) & (pc.field("value") < "7")
-        return _answers(
+        return answers(
             [
                 opened.scan,
                 lambda: opened.scan(filter=where),
@@ -319,7 +288,7 @@ def _orc(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> Input:
 
     def run(rng: random.Random) -> int:
         path.write_bytes(make(rng.choice(seeds), rng))
-        return _answers(
+        return answers(
             [
                 check,
                 lambda: _look_up(path, "always", residency),
@@ -405,10 +374,10 @@ def bloom_filters(folder: Path) -> Input:
         kind = rng.choice(list(texts))
         if rng.random() < 0.3:
             text = changed_bytes(texts[kind][FILTER_KEY], rng)
-            return _answers([lambda: BloomFilter.from_text(text, kind, "f").test(keys)])
+            return answers([lambda: BloomFilter.from_text(text, kind, "f").test(keys)])
         if rng.random() < 0.2:
             data = changed_bytes(header + bytes(32), rng)
-            return _answers([lambda: read_filter(pa.BufferReader(data), 0, None, len(data))])
+            return answers([lambda: read_filter(pa.BufferReader(data), 0, None, len(data))])
         data = bytearray(stored[kind])
         for _ in range(rng.choice([1, 1, 2, 4])):
             # The head of a filter says how to read it.
@@ -418,7 +387,7 @@ def bloom_filters(folder: Path) -> Input:
                 else rng.randrange(len(data))
             )
             data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8)])
-        return _answers([lambda: BloomFilter(bytes(data), kind, "f").test(keys)])
+        return answers([lambda: BloomFilter(bytes(data), kind, "f").test(keys)])
 
     return run
 
@@ -445,7 +414,7 @@ def avro_files(folder: Path) -> Input:
             content = _with_schema(content, lambda schema: changed_json(schema, rng))
         if rng.random() < 0.6:
             content = changed_bytes(content, rng)
-        return _answers(
+        return answers(
             [
                 # Each of its fields may be absent, so that all of the file's are passed over.
                 lambda: read_record(content, "a", "HoodieRollbackPlan", *names),
@@ -495,7 +464,7 @@ def commits(folder: Path) -> Input:
         path.write_bytes(content)
         uses: list[Callable[[], Any]] = [lambda: parse_commit(content, "a")]
         uses += [lambda: HudiTable.open(table.path).scan(), table.table.file_groups]
-        return _answers([*uses, lambda: HudiTable.open(table.path).incremental()])
+        return answers([*uses, lambda: HudiTable.open(table.path).incremental()])
 
     return run
 
@@ -520,7 +489,7 @@ def properties(folder: Path) -> Input:
         if rng.random() < 0.1:
             text += rng.choice([b"\\", b"\\\n", b"\\u12", b"=", b"a\\\n"]) * 2000
         path.write_bytes(text)
-        return _answers(
+        return answers(
             [lambda: parse_options(text, "p"), lambda: HudiTable.open(table.path).scan()]
         )
 
@@ -548,7 +517,7 @@ def owners(folder: Path) -> Input:
         beat.write_bytes(content)
         lock.write_bytes(content)
         hearts = Heartbeats(location)
-        return _answers([look, lambda: hearts.is_dead(time, 1e12), lambda: hearts.owner(time)])
+        return answers([look, lambda: hearts.is_dead(time, 1e12), lambda: hearts.owner(time)])
 
     return run
 
@@ -556,5 +525,6 @@ def owners(folder: Path) -> Input:
 TARGETS: dict[str, Callable[[Path], Input]] = {
     one.__name__: one
     for one in (sorted_files, typed_files, manifests, parquet_footers, parquet_pages, orc_footers,
-                orc_streams, bloom_filters, avro_files, commits, properties, owners)
+                orc_streams, bloom_filters, avro_files, commits, properties, owners, filters,
+                json_texts, csv_texts, storage_options)
 }  # fmt: skip

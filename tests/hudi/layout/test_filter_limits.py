@@ -125,6 +125,7 @@ def repeated(before: str, inner: str, after: str, count: int) -> str:
         (repeated("decimal(", "1", ")", 40) + " = 1", "more than 8 functions in one another"),
         (repeated("array[", "1", "]", 40) + " = 1", "more than 2 brackets in one another"),
         (repeated("{'a': ", "1", "}", 40) + " = 1", "more than 2 brackets in one another"),
+        ("id" + "[1]" * 101 + " = 1", "has more than 100 brackets"),
         ("list in (null)", "only `is null` is read of such columns"),
         ("{ : { : null", "is no condition in SQL"),
     ],

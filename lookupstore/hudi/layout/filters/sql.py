@@ -146,7 +146,7 @@ def _parsed(text: str) -> Any:
 
 def _check_levels(text: str, tokens: Sequence[Any]) -> None:
     """Refuse what takes the parser too much stack or time."""
-    brackets = run = 0
+    brackets = run = opened = 0
     # Of each parenthesis that is open, whether it is of a function, or of what looks like one.
     functions: list[bool] = []
     before = ""
@@ -160,11 +160,13 @@ def _check_levels(text: str, tokens: Sequence[Any]) -> None:
         elif word == ")" and functions:
             functions.pop()
         brackets += (word in ("[", "{")) - (word in ("]", "}"))
+        opened += word in ("[", "{")
         run = run + 1 if word in ("not", "-", "+", "~", "@") else 0
         for found, most, name in (
             (max(len(functions), run), MOST_NESTED, "levels"),
             (sum(functions), _MOST_FUNCTIONS, "functions in one another"),
             (brackets, _MOST_BRACKETS, "brackets in one another"),
+            (opened, MOST_NESTED, "brackets"),  # the parser's time is the square of their number
         ):
             if found > most:
                 raise _error(text, f"has more than {most} {name}", _REMEDY)

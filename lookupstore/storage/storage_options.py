@@ -312,7 +312,11 @@ def _text_of(called: str, name: str, value: Any) -> str:
             raise ValueError(f"storage_options: {called!r}: give seconds, above 0")
     elif not isinstance(value, str):
         raise ValueError(f"storage_options: {called!r} is {type(value).__name__}; give a text")
-    return str(value)
+    text = str(value)
+    # The error of the codec would have the value.
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise ValueError(f"storage_options: {called!r} has a lone surrogate; give a text of UTF-8")
+    return text
 
 
 def open_with_options(uri: str) -> tuple[fs.FileSystem, str] | None:

@@ -342,6 +342,8 @@ WRONG = [
     (lambda: Location("s3://b/x", storage_options={"request_timeout": "5s"}), ValueError,
      "give seconds"),
     (lambda: Location("s3://b/x", storage_options={"key": 5}), ValueError, "'key' is int"),
+    (lambda: Location("s3://b/x", storage_options={"key": "S\ud800"}), ValueError,
+     "'key' has a lone surrogate; give a text of UTF-8"),
     (lambda: Location("s3://b/x", storage_options=["key"]), TypeError, "list; give a dict"),
     (lambda: Location("s3://b/x", storage_options={"client_kwargs": "endpoint_url"}), ValueError,
      "'client_kwargs' is str; give a dict"),

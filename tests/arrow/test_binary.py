@@ -13,7 +13,7 @@ import pytest
 from lookupstore.orc._runs import greatest_byte, lengths_in, lz4_size
 from lookupstore.parquet._pages import check_pages
 from lookupstore.parquet.footer import read_footer
-from lookupstore.parquet.structs import read_struct
+from lookupstore.parquet.structs import struct_at
 
 
 def pages() -> bytes:
@@ -29,7 +29,7 @@ READERS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
     "runs": (lambda: bytes([0xFF, 5]), greatest_byte),
     "runs that are cut": (lambda: bytes([0xF0, 5]), greatest_byte),
     "a block of LZ4": (lambda: pa.compress(b"a" * 99, "lz4_raw", asbytes=True), lz4_size),
-    "a struct": (lambda: bytes([0x15, 2, 0]), lambda data: read_struct(data, 0, "f")),
+    "a struct": (lambda: bytes([0x15, 2, 0]), lambda data: struct_at(data, 0)),
     "pages": (pages, lambda data: check_pages(data, "f", 0)),
 }
 

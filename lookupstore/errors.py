@@ -55,7 +55,7 @@ def listed(names: Iterable[object], what: Callable[[Any], str] = repr) -> str:
 
     >>> listed(["id", "name"])
     "'id', 'name'"
-    >>> listed(range(200_000))[-40:]
+    >>> listed(range(200_000))[-31:]
     '16, 17, 18, 19 and 199,980 more'
     """
     names = list(names)

@@ -135,7 +135,8 @@ def format_at(filesystem: fs.FileSystem, path: str) -> str | None:
     Raises:
         OSError: the file cannot be read.
 
-    >>> import tempfile, pyarrow.parquet
+    >>> import tempfile
+    >>> import pyarrow as pa, pyarrow.parquet
     >>> path = f"{tempfile.mkdtemp()}/000001_0"
     >>> pyarrow.parquet.write_table(pa.table({"id": [1]}), path)
     >>> format_at(fs.LocalFileSystem(), path)

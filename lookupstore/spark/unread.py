@@ -20,6 +20,9 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.storage.uris import shown_uri
 
+#: What Spark raises, in Python or from its JVM.
+SPARK_ERRORS = (PySparkException, Py4JError)
+
 _FILE = re.compile(
     r"\[(?:FAILED_READ_FILE\.)?(?P<kind>\w+)\] (?:Encountered error while reading file|Could not "
     r"read footer for file:?) (?P<uri>.+?)\.(?:\s+(?P<why>.*?))?(?:\s*SQLSTATE.*)?$",
@@ -40,7 +43,7 @@ def naming_files() -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         match = _FILE.search(str(error))
         if match is None:
             raise

@@ -386,7 +386,7 @@ def test_an_import_and_a_look_at_the_version_load_little(code: str) -> None:
     ours = {name.split(".")[1] for name in loaded if name.startswith("lookupstore.")}
     assert not ours & ({"hudi", "spark", "demo"} | ({"cli"} if "cli" not in code else set()))
     commands = {name for name in loaded if name.startswith("lookupstore.cli.")}
-    assert commands <= {"lookupstore.cli.failures", "lookupstore.cli.lazy"}
+    assert commands <= {f"lookupstore.cli.{name}" for name in ("failures", "lazy", "terminal")}
     # It imports pandas, if there is one.
     assert "pyarrow.dataset" not in loaded
 

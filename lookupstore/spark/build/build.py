@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -48,7 +47,7 @@ from lookupstore.spark.paths import (
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.sessions import session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
-from lookupstore.spark.unread import naming_files
+from lookupstore.spark.unread import SPARK_ERRORS, naming_files
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
@@ -358,7 +357,7 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
         return
     try:
         merged = _read(df.sparkSession, paths, told, mergeSchema="true").columns
-    except (PySparkException, Py4JError):  # their types differ
+    except SPARK_ERRORS:  # their types differ
         merged = None
     if merged is None or not known.issuperset(name.lower() for name in merged):
         for file in files:

@@ -65,6 +65,7 @@ def table(tmp_path: Path) -> HudiTable:
          {"index": "global-simple"}),
         ({"hoodie.simple.index.update.partition.path": "false"}, "UPSERT", {}),
         ({"hoodie.datasource.insert.dup.policy": "drop"}, "INSERT", {"duplicates": "drop"}),
+        ({"hoodie.write.num.retries.on.conflict.failures": "3"}, "UPSERT", {"retries": 3}),
         ({"hoodie.datasource.write.insert.drop.duplicates": True}, "INSERT",
          {"duplicates": "drop"}),
         ({"hoodie.combine.before.insert": "true"}, "INSERT", {"combine": True}),

@@ -150,9 +150,8 @@ def test_retries_end(tmp_path: Path, meet: Callable[..., None]) -> None:
     with pytest.raises(CommitConflictError, match="changed file groups") as caught:
         table.upsert(some(1, value="mine"), options=WriteOptions(retries=0))
     assert not caught.value.is_pending
-    named = {"hoodie.write.num.retries.on.conflict.failures": "1"}
     with pytest.raises(CommitConflictError, match="changed file groups"):
-        table.upsert(some(1, value="mine"), options=named)
+        table.upsert(some(1, value="mine"), options=WriteOptions(retries=1))
     assert table.upsert(some(1, value="mine"), options=WriteOptions(retries=2)).retries == 2
     assert leftovers(tmp_path / "t") == []
     for wrong in (-1, 1.5, True, None):

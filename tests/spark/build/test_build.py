@@ -494,5 +494,5 @@ def test_executors_have_the_options_of_a_uri(spark, tmp_path):
 def test_arguments_are_those_of_build_without_what_spark_settles():
     given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
     alone = set(inspect.signature(lookupstore.build).parameters)
-    assert alone - given == {"source", "memory", "temp_dir", "progress", "threads"}
+    assert alone - given == {"source", "memory", "temp_dir", "progress", "threads", "max_text"}
     assert given <= alone

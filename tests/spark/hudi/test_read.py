@@ -314,9 +314,9 @@ def test_filters_are_pushed_to_files(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_loaded_table_stays_at_its_instant(spark: SparkSession, tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
-    table.insert(pa.table({"id": [1], "day": ["a"]}))
+    table.insert(pa.table({"id": [1], "day": ["a"]}), missing="null")
     before = both_ways(spark, tmp_path / "t", ["id"])
-    table.insert(pa.table({"id": [2], "day": ["a"]}))
+    table.insert(pa.table({"id": [2], "day": ["a"]}), missing="null")
     assert {df.count() for df in before} == {1}
     assert {df.count() for df in both_ways(spark, tmp_path / "t", ["id"])} == {2}
     assert read_table(spark, table).count() == 2
@@ -327,7 +327,7 @@ def test_a_loaded_table_stays_at_its_instant(spark: SparkSession, tmp_path: Path
 def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], partition_by=["day"])
     days = [f"d{number}" for number in range(12)]
-    table.insert(pa.table({"id": range(12), "day": days}))
+    table.insert(pa.table({"id": range(12), "day": days}), missing="null")
     assert len(table.file_groups()) == 12
     if datasource is not None:
         assert by_source(spark, tmp_path / "t").rdd.getNumPartitions() == 2

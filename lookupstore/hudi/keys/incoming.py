@@ -205,7 +205,10 @@ class IncomingRows:
         #: The table's columns, after the rows are written.
         self.schema: TableSchema = _schema(self._source, known, options, evolve)
         #: Columns of the table that the rows lack.
-        self.missing: MissingColumns = MissingColumns.of(self._source.schema, self.schema.columns)
+        # Rows without the flag are no deletions: nothing is lost with it.
+        self.missing: MissingColumns = MissingColumns.of(
+            self._source.schema, (one for one in self.schema.columns if one.name != IS_DELETED)
+        )
         _check_missing(self.missing, missing)
         #: Columns of which stored rows keep their values.
         self.kept: MissingColumns = self.missing if missing == KEEP else NOTHING_MISSING

@@ -95,6 +95,18 @@ def test_each_remedy(tmp_path: Path) -> None:
         assert stored(table) == [before[0], expected, before[2], new]
 
 
+def test_rows_without_the_flag_of_deletions_lack_nothing(tmp_path: Path) -> None:
+    """A table that has the column, as those that Debezium feeds, takes rows without it."""
+    rows = pa.table({"id": [1, 2], "v": ["a", "b"], "_hoodie_is_deleted": [False, False]})
+    table = HudiTable.create(tmp_path / "t", rows.schema, record_key="id")
+    table.insert(rows)
+    done = table.upsert(pa.table({"id": [2, 3], "v": ["c", "d"]}))
+    assert (done.rows_updated, done.rows_inserted, done.columns_missing) == (1, 1, ())
+    assert dict(zip(*table.scan(columns=["id", "v"]).to_pydict().values(), strict=True)) == {
+        1: "a", 2: "c", 3: "d",
+    }  # fmt: skip
+
+
 def test_what_contradicts_itself(tmp_path: Path) -> None:
     table = make(tmp_path)
     with pytest.raises(ValueError, match="missing is 'keep', but options say 'null'"):

@@ -470,7 +470,9 @@ def test_a_stream_takes_a_commit_and_makes_lookup_files_of_what_changed(
     """What docs/hudi-tables.md says: in foreachBatch, each batch joins with the table of then."""
     table = HudiTable.create(tmp_path / "dim", SCHEMA, record_key=["id"], partition_by=["day"])
     days = [f"d{number}" for number in range(5)]
-    table.insert(pa.table({"id": range(5), "day": days, "n": pa.array(range(5), pa.int32())}))
+    table.insert(
+        pa.table({"id": range(5), "day": days, "n": pa.array(range(5), pa.int32())}), missing="null"
+    )
     found: dict[int, list[Any]] = {}
 
     def batch(df: DataFrame, number: int) -> None:
@@ -494,7 +496,10 @@ def test_a_stream_takes_a_commit_and_makes_lookup_files_of_what_changed(
         return len(lookup_files() - before)
 
     assert run() == 5
-    table.upsert(pa.table({"id": [1, 3], "day": ["d1", "d3"], "n": pa.array([-1, -3], pa.int32())}))
+    table.upsert(
+        pa.table({"id": [1, 3], "day": ["d1", "d3"], "n": pa.array([-1, -3], pa.int32())}),
+        missing="keep",
+    )
     assert run() == 2
     assert found[max(found)] == [(0, 0), (1, -1), (2, 2), (3, -3), (4, 4)]
     assert run() == 0
@@ -502,7 +507,10 @@ def test_a_stream_takes_a_commit_and_makes_lookup_files_of_what_changed(
 
 def test_errors_of_joins(spark: SparkSession, tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], partition_by=["day"])
-    table.insert(pa.table({"id": [1, 1], "day": ["a", "b"], "n": pa.array([1, 2], pa.int32())}))
+    table.insert(
+        pa.table({"id": [1, 1], "day": ["a", "b"], "n": pa.array([1, 2], pa.int32())}),
+        missing="null",
+    )
     facts = spark.createDataFrame([(1, "a")], "id int, day string")
     for options in ({"refresh": "per_batch"}, {"max_staleness": 5}):
         with pytest.raises(

@@ -360,9 +360,10 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
     except SPARK_ERRORS:  # their types differ
         merged = None
     if merged is None or not known.issuperset(name.lower() for name in merged):
-        for file in files:
-            names = _read(df.sparkSession, [file], told).columns
-            check_no_others(unquote(file).removeprefix("file://"), names, known)
+        for file in map(unquote, files):  # as URIs, which Spark does not take as paths
+            with naming_files():
+                names = _read(df.sparkSession, [file], told).columns
+            check_no_others(file.removeprefix("file://"), names, known)
 
 
 def _read_rows(spark: SparkSession, path: str) -> DataFrame:

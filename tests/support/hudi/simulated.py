@@ -581,9 +581,11 @@ class Simulation:
         patch.setattr("lookupstore.hudi.timeline.timeline.utc_now", self._utc_now)
         # Clocks that are wrong by a day would be refused, and what else they do not be seen.
         patch.setattr("lookupstore.hudi.timeline.timeline._AHEAD", timedelta(days=30))
-        # Before Python 3.12 one lock is held for all views while one of them reads its schema.
-        schema = vars(TableView)["table_schema"]
-        patch.setattr(schema, "lock", nullcontext(), raising=False)
+        patch.setattr("lookupstore.hudi.write.retries.time", turns.time)
+        patch.setattr("lookupstore.hudi.write.retries.random", turns.random)
+        # Before Python 3.12 one lock is held for all views while one of them reads what it caches.
+        for name in ("table_schema", "unnamed_partition"):
+            patch.setattr(vars(TableView)[name], "lock", nullcontext(), raising=False)
 
     def _started(self, number: int) -> str | None:
         return "" if number in self._alive else None

@@ -288,6 +288,10 @@ class Bucket:
             raise FileNotFoundError(path)
         return self.objects[path][:2]
 
+    def server(self, path: str) -> tuple[str, ...]:
+        """Return what tells this bucket from others."""
+        return (path.partition("/")[0],)
+
     def check(self, folder: str) -> None:
         """Do nothing: conditions are kept."""
 

@@ -769,7 +769,7 @@ def test_a_storage_option_has_a_name_and_a_value(given: str) -> None:
     done = click.testing.CliRunner().invoke(main, ["--storage-option", given, "info", "none"])
     assert done.exit_code == 2
     assert "--storage-option" in done.stderr
-    assert "give NAME=VALUE" in done.stderr
+    assert "is not NAME=VALUE: put a name" in done.stderr
     right = ["--storage-option", "endpoint_url=http://minio:9000/?a=b", "info", "none"]
     assert "NAME=VALUE" not in click.testing.CliRunner().invoke(main, right).stderr
 

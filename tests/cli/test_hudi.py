@@ -177,7 +177,8 @@ def test_scan(table: Path) -> None:
     assert len(lines("scan", table, "--limit", 1)) == 1
     assert "/b" in run("scan", table).stdout
     HudiTable.open(table).insert(
-        pa.table({"region": ["eu"] * TABLE_ROWS, "id": range(10, 10 + TABLE_ROWS)})
+        pa.table({"region": ["eu"] * TABLE_ROWS, "id": range(10, 10 + TABLE_ROWS)}),
+        missing="null",
     )
     assert f"first {TABLE_ROWS} rows; --limit N shows more" in run("scan", table).output
     assert len(lines("scan", table)) == TABLE_ROWS + 2

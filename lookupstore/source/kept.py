@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from typing_extensions import Self
 
 from lookupstore.arrow.outgoing import ArrowRows
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from lookupstore.source.source import Source
 
 #: Bytes of rows that are kept in memory; more go to a file.

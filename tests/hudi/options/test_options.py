@@ -399,7 +399,7 @@ def test_properties_that_change_nothing_do_not_refuse(tmp_path: Path, version: i
     file = tmp_path / "t" / ".hoodie" / "hoodie.properties"
     lines = "".join(f"{name}={value}\n" for name, value in HARMLESS.items())
     file.write_text(file.read_text() + lines)
-    assert table.upsert(given({"id": 1})).rows_inserted == 1
+    assert table.upsert(given({"id": 1}), missing="null").rows_inserted == 1
 
 
 def test_the_merge_strategy_is_that_of_the_mode() -> None:

@@ -947,8 +947,7 @@ class HudiTable(ArrowRows):
             errors.append(failed)
             warn(
                 f"{self._location.uri}: {failed}; do not write the rows again: call {service}() "
-                "when its cause is gone, or leave it to the next write",
-                above=5,
+                "when its cause is gone, or leave it to the next write"
             )
 
     def _written(

@@ -335,6 +335,9 @@ class _Bucket(_Place, RemoteFolder):
             raise FileNotFoundError(name)
         yield self.sim.objects[name][0]
 
+    def read(self, name: str, most: int = 0) -> bytes:
+        return b"".join(self.chunks(name))
+
     def write(self, name: str, chunks: Any) -> None:
         content = b"".join(chunks)
         self.sim.steps.step(f"put {name}")

@@ -7,10 +7,14 @@ write that is committed.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from lookupstore.errors import LookupStoreError
 from lookupstore.storage.location import Location
@@ -24,6 +28,9 @@ NO_STATISTICS = "statistics of columns are not kept, so that filters skip fewer 
 COLLECT = "collect_statistics() makes them again"
 
 _log = logging.getLogger(__name__)
+
+# Files of the package, and of blocks that it runs: the caller is in another one.
+_INSIDE = (f"{Path(__file__).parents[2]}{os.sep}", contextlib.__file__)
 
 
 @contextmanager
@@ -57,15 +64,13 @@ def failure(location: Location, without: str, error: Exception, remedy: str) -> 
     return f"{shown_uri(location.uri)}: {without}: {said(error)}; {remedy}"
 
 
-def warn(text: str, above: int = 2) -> None:
-    """Warn of what is gone on without; a filter that makes errors of warnings gets a log line.
-
-    Args:
-        text: of the warning.
-        above: how many frames above the caller the one is that the warning names.
-    """
+def warn(text: str) -> None:
+    """Warn the caller of the package; a filter that makes errors of warnings gets a log line."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        level, frame = level + 1, frame.f_back
     try:
-        warnings.warn(text, stacklevel=above + 2)
+        warnings.warn(text, stacklevel=level)
     except UserWarning:  # of `python -W error`: to raise it would take a committed write for failed
         _log.warning("%s", text)
 

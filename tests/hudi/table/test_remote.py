@@ -17,7 +17,7 @@ from support.hudi.locks import is_free
 from support.object_store import ObjectStore, writable_object_store
 from support.remote import KINDS, Killed, Remote
 
-from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
+from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.timeline.commit import parse_commit
@@ -213,21 +213,16 @@ def test_s3_writers_at_once(server: ObjectStore) -> None:
     HudiTable.create(uri, SCHEMA, record_key=["id"])
 
     def write(number: int) -> int:
-        conflicts = 0
+        retries = 0
         for key in range(3):
             rows = pa.table({"id": [number, 10 + key], "day": ["a", "b"]}, schema=SCHEMA)
-            while True:
-                try:
-                    HudiTable.open(uri).upsert(rows)
-                    break
-                except CommitConflictError:
-                    conflicts += 1
-        return conflicts
+            retries += HudiTable.open(uri).upsert(rows).retries
+        return retries
 
     with ThreadPoolExecutor(2) as pool:
-        conflicts = sum(pool.map(write, range(2)))
+        retries = sum(pool.map(write, range(2)))
     found = HudiTable.open(uri)
     assert sorted(found.scan(columns=["id"])["id"].to_pylist()) == [0, 1, 10, 11, 12]
     assert len([one for one in found.timeline() if one.is_write]) == 6
-    assert len([one for one in found.timeline() if one.action == "rollback"]) == conflicts
+    assert len([one for one in found.timeline() if one.action == "rollback"]) == retries
     assert found.verify().findings == ()

@@ -185,7 +185,8 @@ def _check_unread(given: Any) -> None:
 
 
 def _note_read(given: Any) -> None:
-    if isinstance(given, Iterator):
+    # A file iterates over its lines, but its caller may go back to its beginning.
+    if isinstance(given, Iterator) and not hasattr(given, "seek"):
         with suppress(TypeError):
             _READ.add(given)
 

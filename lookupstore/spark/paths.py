@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from py4j.protocol import Py4JError
 from pyarrow import fs
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.errors import CorruptionError, FormatError
@@ -24,6 +22,7 @@ from lookupstore.source.table_folders import (
     table_error,
     tables_among,
 )
+from lookupstore.spark.unread import SPARK_ERRORS
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
@@ -232,7 +231,7 @@ def _files(spark: SparkSession, folder: str, names: str) -> list[str]:
     found = spark.read.format("binaryFile").option("pathGlobFilter", names)
     try:
         return list(map(unquote, found.load(folder).inputFiles()))
-    except (PySparkException, Py4JError):
+    except SPARK_ERRORS:
         return []
 
 

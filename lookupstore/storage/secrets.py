@@ -44,12 +44,12 @@ def option_values(filesystem: Any) -> set[str]:
 
 
 def without_values(message: str, values: Collection[str], shown: str = "") -> str:
-    """Return a message of another without the values, in letters of any size.
+    """Return a message of another without the values, in upper or lower case.
 
     Args:
-        message: that may repeat some.
-        values: that are not shown. One of up to three signs stays.
-        shown: what people see in any case, with all that is part of it.
+        message: A text that may repeat some of them.
+        values: Values that are not shown. A value of up to three characters stays.
+        shown: A text that people see in any case; values that are part of it stay.
 
     >>> without_values("no key TOPSECRET in box", {"topsecret", "box"})
     'no key *** in box'

@@ -196,6 +196,16 @@ def test_a_reader_that_was_read_is_refused(
     assert rows_of(tmp_path / "t") == before
 
 
+def test_a_file_that_was_read_can_be_read_from_its_beginning(tmp_path: Path) -> None:
+    table = new_table(tmp_path / "t")
+    file = io.BytesIO(b"id,value\n7,once\n")
+    table.upsert(file)
+    file.seek(0)
+    assert table.upsert(file).rows_updated == 1
+    with pytest.raises(ValueError, match="empty"):
+        table.upsert(file)  # at its end
+
+
 def test_a_reader_of_which_nothing_was_read_can_be_given_again(tmp_path: Path) -> None:
     table = new_table(tmp_path / "t")
     wide = some(7, value="once").append_column("new", pa.array([1.5])).to_reader()

@@ -147,8 +147,9 @@ class KeptRows:
         missing = [name for name in columns if name not in self._columns]
         if missing:
             raise ValueError(
-                f"rows: the column {missing[0]!r} was not read the first time, since the table did "
-                "not have it then, and a reader can be read once; write again with new rows"
+                f"rows: another writer added the column {missing[0]!r} to the table during this "
+                "write, and the rows were read without it. Nothing was written; write again with a "
+                "new reader of the same rows"
             )
         for batch in self._kept():
             yield batch.select(list(columns))
@@ -193,6 +194,7 @@ def _note_read(given: Any) -> None:
 
 def _read_before(given: Any) -> ValueError:
     return ValueError(
-        f"rows: this {type(given).__name__} was read by an earlier write, and can be read once; "
-        "give a new one, or a table: reader.read_all() before the first write"
+        f"rows: this {type(given).__name__} was read by an earlier write, even if that failed, and "
+        "can be read once. Give a new one. To write the same rows twice, make a table of them "
+        "first: reader.read_all(), or pyarrow.Table.from_batches(batches)"
     )

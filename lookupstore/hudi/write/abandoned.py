@@ -33,11 +33,11 @@ def check_none_abandoned(view: TableView) -> None:
     silent = [one for one in _silent(view) if one.time not in planned]
     if silent:
         raise CommitConflictError(
-            f"{view.folder.path(silent[0])}: another program began this write and keeps no "
-            "heartbeat for it: it is still at work, or it died. Wait until the write is completed; "
-            "if the program died, roll its write back first, with "
-            f"rollback({silent[0].time!r}), and write again. After a commit from here Apache Hudi "
-            "could not roll it back any more, and would refuse all later writes",
+            f"{view.folder.path(silent[0])}: nothing was written: another program began the write "
+            f"{silent[0].time}, has not completed it, and keeps no heartbeat, which would show "
+            "whether it is still at work. If it is, wait until it ends. If you know that it died, "
+            f"call rollback({silent[0].time!r}). Then write again. After a commit from here Apache "
+            "Hudi could not roll that write back, and would refuse all later writes",
             instant=silent[0].time,
             is_pending=True,
         )

@@ -740,6 +740,7 @@ def test_what_rows_lack_is_kept_as_in_one_process(
         arguments: dict[str, Any] = {"record_key": "id", "partition_by": "day", "name": "t"}
         HudiTable.create(path, schema, ordering=ordering, **arguments).insert(first)
     rows = [(at, rng.choice("abc"), float(rng.randrange(9)), (-at,)) for at in range(10, 30)]
+    rows[0] = (10, first["day"][10].as_py(), 9.0, (-10,))  # whatever is drawn, one row is updated
     df = spark.createDataFrame(rows, "id int, day string, ts double, at struct<x:int>")
     given = pa.Table.from_pylist(
         [dict(zip(df.columns, (*row[:3], {"x": row[3][0]}), strict=True)) for row in rows],

@@ -635,7 +635,7 @@ def test_what_follows_a_write(table: Path, tmp_path: Path) -> None:
     assert both.exit_code == 2
     assert "give --retain-versions, or else --retain-commits" in both.output
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lookupstore.hudi.table.clean", lambda *_, **__: 1 / 0)
+        patch.setattr("lookupstore.hudi.table.services.clean", lambda *_, **__: 1 / 0)
         failed = run("upsert", table, tmp_path / "rows.parquet", *said)
     assert failed.exit_code == 0
     assert "Warning:" in failed.stderr
@@ -911,7 +911,7 @@ def test_a_service_that_fails_is_a_warning_of_a_command_that_succeeds(
     def broken(*_: Any, **__: Any) -> None:
         raise AttributeError("injected")
 
-    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    monkeypatch.setattr("lookupstore.hudi.table.services.clean", broken)
     pq.write_table(VISITS, tmp_path / "rows.parquet")
     given = "upsert", table, tmp_path / "rows.parquet", "--retain-versions", 1, "--output", output
     for options in (given, ("delete", table, "--where", "id = 2", *given[3:])):

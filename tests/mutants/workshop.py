@@ -130,7 +130,7 @@ def suites_of(root: Path, file: str, links: Mapping[str, Sequence[str]]) -> list
     own = "/".join(["tests", *folders])
     if folders[:1] != ["hudi"]:
         return [own]
-    return [HUDI] if own == "tests/hudi" else [own, HUDI]
+    return [HUDI] if own in ("tests/hudi", HUDI) else [own, HUDI]
 
 
 def tracked(root: Path) -> list[str]:

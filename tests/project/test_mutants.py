@@ -181,7 +181,7 @@ def test_files_are_tried_against_the_tests_of_their_wing() -> None:
             "hudi/layout",
             ["tests/hudi/layout", "tests/hudi/table"],
         ),
-        "lookupstore/hudi/table.py": ("hudi", ["tests/hudi/table"]),
+        "lookupstore/hudi/table/writes.py": ("hudi/table", ["tests/hudi/table"]),
         "lookupstore/extras.py": ("top", workshop.OWN_TESTS["lookupstore/extras.py"]),
         "csrc/ls_block.c": ("csrc", ["tests/sst"]),
         "csrc/ls_status.h": ("csrc", ["tests/sst", "tests/keys"]),

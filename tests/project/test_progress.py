@@ -25,7 +25,8 @@ from lookupstore.hudi.write.partitioner import FileSizing
 VERBS = [
     importlib.import_module(f"lookupstore.{name}")
     for name in (
-        "store.store", "store.changing", "store.publishing", "columnar.many_lookups", "hudi.table",
+        "store.store", "store.changing", "store.publishing", "columnar.many_lookups",
+        "hudi.table.layout", "hudi.table.services", "hudi.table.writes",
     )
 ]  # fmt: skip
 

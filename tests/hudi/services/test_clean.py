@@ -139,7 +139,7 @@ def test_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def now(cls, zone: object = None) -> datetime:
             return moment
 
-    monkeypatch.setattr("lookupstore.hudi.table.datetime", Later)
+    monkeypatch.setattr("lookupstore.hudi.table.services.datetime", Later)
     assert table.table.clean(retain_hours=6) == []
     assert table.table.clean(retain_hours=1, retain_commits=5) == [], "whichever is more"
     assert len(table.table.clean(retain_hours=4.9)) == 1

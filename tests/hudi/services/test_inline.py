@@ -131,7 +131,7 @@ def test_what_fails_is_no_error_of_the_write(
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    monkeypatch.setattr("lookupstore.hudi.table.services.clean", broken)
     for at in range(3):
         committed = r"clean\(\) after the write failed, which is comm"
         with pytest.warns(UserWarning, match=committed) as seen:
@@ -160,7 +160,7 @@ def test_a_warning_that_is_made_an_error_is_none_of_the_write(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    monkeypatch.setattr("lookupstore.hudi.table.services.clean", broken)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = table.upsert(some(range(3), "new"), options=WriteOptions(services=ALL))

@@ -1,0 +1,122 @@
+"""``TableHandle``: a table that is open: where it is, its options, what it is now, its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from lookupstore.arrow.outgoing import ArrowRows
+from lookupstore.hudi.file_group.groups import FileGroup, FileGroups
+from lookupstore.hudi.locking.lock import TableLock, table_lock
+from lookupstore.hudi.metadata.maintain import prepared
+from lookupstore.hudi.options import (
+    SNAPSHOT,
+    TableOptions,
+    check_choice,
+    check_lock,
+    check_writable,
+)
+from lookupstore.hudi.services.rollback import (
+    check_not_restored,
+)
+from lookupstore.hudi.timeline.commit import CommitMetadata
+from lookupstore.hudi.timeline.timeline import Instant, When, given_time
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.writable import writable_view
+from lookupstore.storage.location import Location
+
+
+class TableHandle(ArrowRows):
+    """An open table: where it is, its options, and what it is now."""
+
+    def __init__(
+        self, location: Location, options: TableOptions, query_type: str = SNAPSHOT
+    ) -> None:
+        self._location = location
+        self._options = options
+        self._query_type = query_type
+        # What a completed instant did never changes.
+        self._commits: dict[Instant, CommitMetadata] = {}
+
+    def __repr__(self) -> str:
+        return f"<HudiTable {self._location.uri!r} version {self._options.version}>"
+
+    def _key_names(self) -> tuple[str, ...]:
+        return tuple(self._options.record_key)
+
+    @property
+    def location(self) -> Location:
+        """Return where the table is."""
+        return self._location
+
+    @property
+    def options(self) -> TableOptions:
+        """Return the options of the table when it was opened, or last read."""
+        return self._options
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of a scan: the meta columns, then those of the latest commit."""
+        return self.view().schema
+
+    def view(self) -> TableView:
+        """Return the table as it is now; another writer may have changed its version."""
+        view = read_view(self._location, query_type=self._query_type, commits=self._commits)
+        self._options = view.options
+        return view
+
+    def timeline(self) -> list[Instant]:
+        """Return the instants of the table by request time, each in its last state."""
+        return list(self.view().timeline)
+
+    def file_groups(self, as_of: When | None = None) -> list[FileGroup]:
+        """Return the file groups that the table consists of, by partition path and id.
+
+        Args:
+            as_of: request time of the last instant that counts; None: the latest.
+        """
+        view = self.view()
+        return FileGroups(view.groups(given_time("as_of", as_of, view.options.timezone)))
+
+    def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
+        """Return the table as a write finds it, after rolling back what dead writers left.
+
+        Args:
+            options: of the write.
+            dry_run: change nothing.
+
+        Raises:
+            FormatError: it cannot be written to; the error names the property.
+            LockedError: other writers had the lock of the table for too long.
+        """
+        view = writable_view(self._location, self._commits, options, dry_run=dry_run)
+        self._options = view.options
+        return view
+
+    @contextmanager
+    def _locked(
+        self, wait: float, metadata: str, lock: str, *, restores: bool = False
+    ) -> Iterator[tuple[TableView, TableLock]]:
+        """Hold the lock of the table, and see it as it is then.
+
+        Args:
+            wait: for the lock, in seconds.
+            metadata: what is done with a metadata table.
+            lock: as of `WriteOptions`.
+            restores: whether this is what ends a restore.
+        """
+        check_choice(metadata)
+        with table_lock(self._location, wait=wait) as held:
+            view = self.view()
+            check_writable(view.options, self._location.uri, metadata)
+            check_lock(view.options, self._location, lock)
+            if not restores:
+                check_not_restored(view)
+            # Before anything is done that an instant then cannot be made of.
+            view.folder.check_clock(view.timeline)
+            view = prepared(view, metadata)
+            self._options = view.options
+            yield view, held

@@ -1,0 +1,266 @@
+"""``WriteVerbs``: what changes rows of a table, one commit per call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from lookupstore.hudi.layout import (
+    Filter,
+)
+from lookupstore.hudi.read.matching import plan_matching
+from lookupstore.hudi.table.services import ServiceVerbs
+from lookupstore.hudi.write.hoodie_options import (
+    GivenOptions,
+    given_options,
+)
+from lookupstore.hudi.write.options import Missing, with_missing
+from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
+    DELETE,
+    DELETE_PARTITION,
+    INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
+    UPSERT,
+)
+from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.retries import RETRIED, retried
+from lookupstore.hudi.write.write import Write
+from lookupstore.progress import progress_bars
+from lookupstore.source.kept import KeptRows, is_read_once
+
+
+class WriteVerbs(ServiceVerbs):
+    """What changes rows of a table, one commit per call."""
+
+    def upsert(
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Change the rows whose keys are in the table, and insert the others.
+
+        Of rows with one key, the one with the greatest ordering value stays, and takes the place of
+        the stored one unless that has a greater value; `docs/hudi-tables.md` says what each version
+        and merge mode does. A row whose `_hoodie_is_deleted` is true deletes, if it stays. Of a key
+        that inserts brought several times, each stored row is changed.
+
+        Args:
+            rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
+                any order.
+            missing: what happens to columns of the table that `rows` lacks, or fields of a struct:
+                `keep`: rows of the table keep their values, and new rows get nulls; `null`: all
+                rows get nulls. Default: what `options` says, or else `ValueError`.
+            options: how it is done: `WriteOptions`, or what a writer in Java would be given: values
+                by Hudi's names, `hoodie.*`.
+            dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
+                new files.
+
+        Raises:
+            FormatError: the table cannot be written to; the error names the property.
+            TypeError: `rows` gives no rows, or a column is not of the table's type.
+            ValueError: a column is new, or missing and `missing` is not given; a row has no key, or
+                no ordering value.
+            CommitConflictError: another writer committed the same files or keys first: nothing
+                was changed, and the write can be retried.
+            CommitUnknownError: the write may or may not be committed: look at `timeline()`.
+            LockedError: other writers had the lock of the table for too long.
+            CorruptionError: the table is damaged.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2], "page": ["/a", "/b"], "hits": [7, 8]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> _ = table.upsert({"id": [2, 3], "hits": [9, 1]}, missing="keep")
+        >>> for row in table.scan(columns=["id", "page", "hits"]).to_pylist():
+        ...     print(row)
+        {'id': 1, 'page': '/a', 'hits': 7}
+        {'id': 2, 'page': '/b', 'hits': 9}
+        {'id': 3, 'page': None, 'hits': 1}
+        """
+        return self._written_rows(options, dry_run, UPSERT, rows, Write.upsert, missing)
+
+    def insert(
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Insert rows, without a look at keys unless that is asked for; see `upsert`.
+
+        By default rows whose keys are in the table come to stand beside those that are there, and
+        so do rows of one key: `options.duplicates` and `options.combine` say otherwise. Small files
+        are filled first.
+
+        Raises:
+            ValueError: as of `upsert`, or a row's key is in the table and may not be.
+        """
+        return self._written_rows(options, dry_run, INSERT, rows, Write.insert, missing)
+
+    def bulk_insert(
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Insert rows as they come, in memory that does not grow with them; see `upsert`.
+
+        Existing and repeated keys are not detected: the caller must know that there are none. Rows
+        keep their order, or are sorted as `options.sort_mode` says: sorted by key, they make files
+        of which later writes read few.
+
+        Raises:
+            KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
+        """
+        return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert, missing)
+
+    def delete(
+        self,
+        keys: Any = None,
+        *,
+        where: Filter | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Delete the rows with these keys, or those for which a filter is true.
+
+        Ordering values make no difference, and missing keys are ignored.
+
+        Args:
+            keys: rows with the columns of the record key, and those of the partition. Without
+                partition columns, keys are deleted in every partition. For a key of one column also
+                an Arrow array, or a list of values.
+            where: which rows, in place of keys: a filter as of `scan`; a row for which it is null
+                stays. If another writer changes files that have such rows, after they were looked
+                for, that is a `CommitConflictError`: call it again.
+            options: how it is done.
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            TypeError, ValueError: `keys` are not keys of the table, `where` is not a filter on its
+                columns, or both or neither are given.
+            ImportError: `where` is SQL, and what parses it is not installed.
+            StaleStoreError: a clean removed files while `where` was looked for; call it again.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
+                of `upsert`.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2, 3], "page": ["/a", None, "/b"]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.delete(where=pc.field("page") != "/a").rows_deleted
+        1
+        >>> table.delete([1]).rows_deleted, table.scan(columns=["id"])["id"].to_pylist()
+        (1, [2])
+        """
+        if (keys is None) == (where is None):
+            raise ValueError(
+                f"delete: {'neither' if keys is None else 'both'} of keys and where; give keys, or "
+                "where=FILTER for the rows for which it is true"
+            )
+        if where is None:
+            return self._written_rows(options, dry_run, DELETE, keys, Write.delete)
+        delete_matching = partial(_delete_matching, where=where)
+        return self._written(options, dry_run, DELETE, delete_matching)
+
+    def insert_overwrite(
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Replace all rows of the partitions that the given rows are in; see `upsert`."""
+        overwrite = partial(Write.overwrite, whole_table=False)
+        return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite, missing)
+
+    def insert_overwrite_table(
+        self,
+        rows: Any,
+        *,
+        missing: Missing | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Replace all rows of the table by the given ones; see `upsert`."""
+        overwrite = partial(Write.overwrite, whole_table=True)
+        return self._written_rows(
+            options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite, missing
+        )
+
+    def delete_partition(
+        self,
+        partitions: str | Sequence[str],
+        *,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Delete all rows of partitions; see `upsert`.
+
+        Args:
+            partitions: their paths, as `file_groups()` shows them, or one path.
+            options: how it is done.
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            KeyError: the table does not have a partition.
+        """
+        return self._written(
+            options, dry_run, DELETE_PARTITION, lambda write: write.delete_partitions(partitions)
+        )
+
+    def _written(
+        self,
+        given: GivenOptions | None,
+        dry_run: bool,
+        operation: str,
+        work: Callable[[Write], WriteResult],
+        rows: KeptRows | None = None,
+    ) -> WriteResult:
+        """Write, and do what follows; `operation` is Hudi's name."""
+        options = given_options(given, self._options, operation)
+        with progress_bars(options.progress, late=True) as bars:
+
+            def write(attempt: int) -> WriteResult:
+                view = self.writable(options, dry_run=dry_run)
+                done = work(Write(view, options, dry_run=dry_run, bars=bars))
+                return replace(done, retries=attempt)
+
+            again = options.retries if operation in RETRIED else 0
+            result = retried(write, again, rows)
+        return self.after_write(result, options)
+
+    def _written_rows(
+        self,
+        given: GivenOptions | None,
+        dry_run: bool,
+        operation: str,
+        rows: Any,
+        work: Callable[[Write, Any], WriteResult],
+        missing: Missing | None = None,
+    ) -> WriteResult:
+        """Write rows, which are read again if another writer was faster; see `_written`."""
+        options = with_missing(given_options(given, self._options, operation), missing)
+        if not is_read_once(rows):
+            return self._written(options, dry_run, operation, lambda write: work(write, rows))
+        folder = options.spill_folder or self._location.spill_folder()
+        with KeptRows(rows, folder, keep=operation in RETRIED and not dry_run) as kept:
+            return self._written(
+                options, dry_run, operation, lambda write: work(write, kept), rows=kept
+            )
+
+
+def _delete_matching(write: Write, where: Filter) -> WriteResult:
+    rows = plan_matching(write.view, where)
+    return write.delete_stored(rows.found(), rows.current)

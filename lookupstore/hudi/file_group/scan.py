@@ -120,6 +120,11 @@ class BaseFiles:
         scanners = self._scanners(dataset, columns, where, threads=threads)
         return self._batches(scanners, dataset, columns, where)
 
+    def num_rows(self) -> int:
+        """Return the number of rows of all files, by their footers; see `table`."""
+        with self._telling():
+            return int(self.dataset().count_rows())
+
     def row_groups(self, where: pc.Expression | None) -> tuple[list[int], list[int]]:
         """Return the bytes of each row group, and of each that Arrow would read; see `table`.
 

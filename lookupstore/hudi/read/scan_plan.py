@@ -168,11 +168,16 @@ class ScanPlan:
             size += file.bytes + _OPEN_BYTES
         return [tuple(part) for part in parts]
 
-    def table(self) -> pa.Table:
+    def table(self, limit: int | None = None) -> pa.Table:
         """Return the rows of all files.
+
+        Args:
+            limit: at most so many, the first ones; None: all.
 
         Raises: what `batches` does.
         """
+        if limit is not None:
+            return pa.Table.from_batches(self.first(limit), self.wanted)
         if self._is_told:
             return self.base_files.table(self.columns, self.where)
         return pa.Table.from_batches(self.batches(threads=True), self.wanted)
@@ -198,6 +203,21 @@ class ScanPlan:
             return reader.batches(list(self.columns), self.where, threads=threads)
         return self._filtered(reader, self.where, threads=threads)
 
+    def first(self, limit: int) -> Iterator[pa.RecordBatch]:
+        """Yield the first rows; files are read one after the other, until there are enough.
+
+        Args:
+            limit: at most so many.
+
+        Raises: what `batches` does.
+        """
+        for file in self.files if limit else ():
+            for batch in self.batches([file]):
+                yield batch.slice(0, limit)
+                limit -= min(limit, batch.num_rows)
+                if not limit:
+                    return
+
     @property
     def _is_told(self) -> bool:
         """Return whether Arrow may choose row groups by the whole filter."""
@@ -215,6 +235,16 @@ class ScanPlan:
             # Arrow would wait for the scan that the batch is of, and that for it.
             rows = pa.Table.from_batches([batch]).filter(where)
             yield from rows.select(list(self.columns)).to_batches()
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise `ValueError` or `TypeError` if a number of rows is none."""
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"limit is {limit!r}; give a whole number of rows, or None for all")
+    if limit < 0:
+        raise ValueError(f"limit is {limit}; give a number of rows from 0 on, or None for all")
 
 
 def plan_scan(

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read.key_order import scan_by_key
 from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
 from lookupstore.hudi.timeline.timeline import When, given_time
-from lookupstore.hudi.view import read_view
+from lookupstore.hudi.view import TableView, read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting.runs import RepeatedKeyError
@@ -55,6 +55,14 @@ _known = KnownFiles()
 _open = OpenLookups()
 
 
+class OpenTable(Protocol):
+    """A table that somebody has opened, such as a `HudiTable`."""
+
+    def view(self) -> TableView:
+        """Return the table as it is now."""
+        ...
+
+
 class TableLookup(ManyLookups):
     """Lookups in a Hudi table, as the table was when this object was made.
 
@@ -62,13 +70,13 @@ class TableLookup(ManyLookups):
     its own partition; without them in all. A key with a null never matches.
 
     Args:
-        path: folder or URI of the table.
+        path: an open table, or its folder or URI.
         key: the key columns: those of the record key, or these and the partition columns, in any
             order; None: all of these.
         columns: the value columns; None: all data columns that are not in the key.
         as_of: request time of the last instant that counts; None: the latest.
         query_type: `snapshot`, or `read_optimized` for the rows of base files; see
-            `HudiTable.open`.
+            `HudiTable.open`. None: that of an open table, or else `snapshot`.
         build: when to make the lookup file of a base file, as for `ColumnarFiles`.
         residency: where lookup files of this host are; None takes that of the host.
         storage_options: of a URI, as of `lookupstore.Location`.
@@ -97,24 +105,20 @@ class TableLookup(ManyLookups):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Location,
+        path: str | os.PathLike[str] | Location | OpenTable,
         *,
         key: str | Sequence[str] | None = None,
         columns: str | Sequence[str] | None = None,
         as_of: When | None = None,
-        query_type: str = SNAPSHOT,
+        query_type: str | None = None,
         build: Build = "auto",
         residency: Residency | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if build not in BUILDS:
             raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
-        location = as_location(path, storage_options)
-        view = read_view(location, query_type=query_type)
-        names = [key] if isinstance(key, str) else None if key is None else list(key)
-        values = [columns] if isinstance(columns, str) else columns
-        time = given_time("as_of", as_of, view.options.timezone)
-        self._start(plan_lookup(view, names, values, time, build), residency)
+        view = _view_of(path, query_type, storage_options)
+        self._start(_planned(view, key, columns, as_of, build), residency)
 
     def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
         self._plan = plan
@@ -361,6 +365,47 @@ class TableLookup(ManyLookups):
 
     def __repr__(self) -> str:
         return f"<TableLookup {self.path}: {self.num_files} files, key {', '.join(self.key)}>"
+
+
+def _view_of(
+    path: str | os.PathLike[str] | Location | OpenTable,
+    query_type: str | None,
+    storage_options: Mapping[str, Any] | None,
+) -> TableView:
+    if isinstance(path, (str, os.PathLike, Location)):
+        location = as_location(path, storage_options)
+        return read_view(location, query_type=SNAPSHOT if query_type is None else query_type)
+    if not hasattr(path, "view"):
+        raise TypeError(
+            f"path is a {type(path).__name__}; give an open HudiTable, or the folder or URI of one"
+        )
+    if query_type is not None or storage_options is not None:
+        name = "storage_options" if query_type is None else "query_type"
+        raise ValueError(f"{name}: the table is open, and has its own; leave the argument out")
+    return path.view()
+
+
+def _planned(
+    view: TableView,
+    key: str | Sequence[str] | None,
+    columns: str | Sequence[str] | None,
+    as_of: When | None,
+    build: Build,
+) -> LookupPlan:
+    names = [key] if isinstance(key, str) else None if key is None else list(key)
+    values = [columns] if isinstance(columns, str) else columns
+    time = given_time("as_of", as_of, view.options.timezone)
+    return plan_lookup(view, names, values, time, build)
+
+
+def lookups_in(
+    view: TableView,
+    key: Sequence[str],
+    columns: Sequence[str] | None,
+    as_of: When | None,
+) -> TableLookup:
+    """Return lookups in a table as somebody has seen it; see `TableLookup`."""
+    return _restored(_planned(view, key, columns, as_of, "auto"))
 
 
 def _restored(plan: LookupPlan) -> TableLookup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -18,11 +18,12 @@ from lookupstore.hudi.options import (
     check_lock,
     check_writable,
 )
+from lookupstore.hudi.read.table_lookup import TableLookup
 from lookupstore.hudi.services.rollback import (
     check_not_restored,
 )
 from lookupstore.hudi.timeline.commit import CommitMetadata
-from lookupstore.hudi.timeline.timeline import Instant, When, given_time
+from lookupstore.hudi.timeline.timeline import Instant, Timeline, When, given_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.writable import writable_view
@@ -40,6 +41,8 @@ class TableHandle(ArrowRows):
         self._query_type = query_type
         # What a completed instant did never changes.
         self._commits: dict[Instant, CommitMetadata] = {}
+        # Lookups in the table as of that timeline, by what they answer.
+        self._lookups: tuple[Timeline | None, dict[Hashable, TableLookup]] = (None, {})
 
     def __repr__(self) -> str:
         return f"<HudiTable {self._location.uri!r} version {self._options.version}>"

@@ -13,15 +13,15 @@ import pyarrow.dataset as ds
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.row_tags import tag_rows
-from lookupstore.hudi.layout import (
-    Filter,
-)
+from lookupstore.hudi.layout import Filter
+from lookupstore.hudi.read.asked_key import asked_key, key_columns, keys_in_list
 from lookupstore.hudi.read.audit import audit as audit_scan
 from lookupstore.hudi.read.audit import check_rate
 from lookupstore.hudi.read.changes import plan_row_changes
 from lookupstore.hudi.read.scan_funnel import ScanFunnel
-from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
+from lookupstore.hudi.read.scan_plan import check_limit, plan_changes, plan_scan
 from lookupstore.hudi.read.table_history import table_history
+from lookupstore.hudi.read.table_lookup import TableLookup, lookups_in
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.timeline import When
 
@@ -62,6 +62,7 @@ class ReadVerbs(TableHandle):
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         as_of: When | None = None,
+        limit: int | None = None,
         audit: int = 0,
     ) -> pa.Table:
         """Return the rows of the table.
@@ -78,14 +79,16 @@ class ReadVerbs(TableHandle):
                 (`collect_statistics`).
             as_of: request time of the last instant that counts, in the zone of the table's
                 instants; None: the latest.
+            limit: at most so many rows, the first by partition path and file; None: all.
             audit: n: one in n of the files that were not opened is read in the background, with
                 all of its rows; if some of these are missing, a warning says so, and the
                 statistics of the file are never used again. 0: none is.
 
         Raises:
             KeyError: a column that the table does not have.
-            ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
-            TypeError: `filter` is none.
+            ValueError: `as_of` is not the time of an instant, `filter` does not fit the columns, or
+                `limit` is below 0.
+            TypeError: `filter` is not a filter, or `limit` not a whole number.
             ImportError: `filter` is SQL, and what parses it is not installed.
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
@@ -93,13 +96,14 @@ class ReadVerbs(TableHandle):
             OSError: a remote file could not be read, or is damaged.
         """
         check_rate(audit)
+        check_limit(limit)
         everything = plan_scan(self.view(), columns, as_of=as_of)
         plan = everything if filter is None else everything.filtered(filter)
         if not audit:
-            return plan.table()
+            return plan.table(limit)
         with ThreadPoolExecutor(1, thread_name_prefix="lookupstore-audit") as pool:
             looking = pool.submit(audit_scan, everything, plan, audit)
-            rows = plan.table()
+            rows = plan.table(limit)
             found = looking.result()
         if found.missed or found.unread:
             warnings.warn(f"{self._location.uri}: {found}", stacklevel=2)
@@ -126,10 +130,153 @@ class ReadVerbs(TableHandle):
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         as_of: When | None = None,
+        limit: int | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of the table a few at a time; see `scan`."""
+        check_limit(limit)
         plan = plan_scan(self.view(), columns, filter, as_of=as_of)
-        return pa.RecordBatchReader.from_batches(plan.wanted, plan.batches(threads=True))
+        batches = plan.batches(threads=True) if limit is None else plan.first(limit)
+        return pa.RecordBatchReader.from_batches(plan.wanted, batches)
+
+    def head(self, n: int = 5, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows by partition path and file, as few as it takes being read.
+
+        Args:
+            n: at most so many.
+            columns: columns to read, in this order, or the name of one; None: the data columns.
+
+        Raises: what `scan` does.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.head(2).to_pylist()
+        [{'id': 1, 'seats': 100}, {'id': 2, 'seats': 150}]
+        """
+        check_limit(n)
+        view = self.view()
+        names = view.table_schema.columns.names if columns is None else columns
+        return plan_scan(view, names).table(n)
+
+    def __len__(self) -> int:
+        """Return the number of rows, by the footers of all files."""
+        return plan_scan(self.view()).base_files.num_rows()
+
+    def __bool__(self) -> bool:
+        """Return True, without a look at the rows: an empty table is a table."""
+        return True
+
+    # Without this, `for` would ask for the keys 0, 1, 2 and so on.
+    __iter__ = None
+
+    def lookup(
+        self,
+        keys: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        found: bool | str = False,
+        as_of: When | None = None,
+    ) -> pa.Table:
+        """Return data columns at many keys: row i answers key i, nulls where it is missing.
+
+        Each call sees what is committed when it is made. To ask one state of the table again and
+        again, make a `TableLookup` of it.
+
+        Args:
+            keys: values of the record key's columns, or of these and then the partition columns, in
+                any of the forms of `lookupstore.keys.arguments`, such as a list of values or
+                tuples, or a table with these columns. With the partition columns, a key is looked
+                up in its partition only; without them, in all.
+            columns: data columns to read, in this order, or the name of one; None: all that are not
+                in the key.
+            found: append a boolean column `found`, or of the name given, which tells a missing key
+                from stored nulls.
+            as_of: request time of the last instant that counts; None: the latest.
+
+        Raises:
+            TypeError: keys of a wrong type or form; or a key column is neither of strings nor of
+                integers.
+            KeyError: a column, or a key column in `keys`, that there is not.
+            ValueError: a column has the name that `found` gives, or `as_of` is not the time of an
+                instant.
+            DuplicateKeyError: several rows of a partition have a key.
+            FormatError: base files have no record keys; or a key is in several partitions: give the
+                partition columns.
+            CorruptionError: the table is damaged.
+            StaleStoreError: a clean removed files while they were read.
+            DiskQuotaError: what a lookup needs does not fit into the quota of the host.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.lookup([3, 9, 1])["seats"].to_pylist()
+        [70, None, 100]
+        """
+        keys = keys_in_list(keys)
+        lookup = self._lookup_of(asked_key(keys, self._options), columns, as_of)
+        return lookup.lookup(keys, columns, found=found)
+
+    def contains(self, keys: Any) -> pa.BooleanArray:
+        """Return for each of many keys whether the table has it: Arrow booleans, never null.
+
+        Args:
+            keys: as of `lookup`.
+
+        Raises: what `lookup` does.
+        """
+        keys = keys_in_list(keys)
+        return self._lookup_of(asked_key(keys, self._options), (), None).contains(keys)
+
+    def get(self, key: Any, default: Any = None, columns: Sequence[str] | None = None) -> Any:
+        """Return the data columns at one key, as a dict, or a default.
+
+        Args:
+            key: the value of the record key, or a tuple of its values, after which the values of
+                the partition columns may come; or a dict of them by name.
+            default: what to return if the key is missing.
+            columns: as of `lookup`.
+
+        Raises: what `lookup` does.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.get(2), table.get(9), 9 in table, len(table)
+        ({'seats': 150}, None, False, 3)
+        """
+        lookup = self._lookup_of(key_columns(key, self._options), columns, None)
+        return lookup.get(key, default, columns)
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        """Return the data columns at one key, as `get` does.
+
+        Raises:
+            KeyError: the key is missing; it is the one argument of the error.
+        """
+        return self._lookup_of(key_columns(key, self._options), None, None)[key]
+
+    def __contains__(self, key: Any) -> bool:
+        """Return whether the table has one key; `contains` answers for many."""
+        return key in self._lookup_of(key_columns(key, self._options), (), None)
+
+    def _lookup_of(
+        self, key: Sequence[str], columns: Sequence[str] | None, as_of: When | None
+    ) -> TableLookup:
+        """Return lookups in the table as it is now, or was; the same while nothing happens."""
+        view = self.view()
+        names = (columns,) if isinstance(columns, str) else columns
+        asked = tuple(key), None if names is None else tuple(names), as_of
+        timeline, lookups = self._lookups
+        if timeline != view.timeline:
+            lookups = {}
+            self._lookups = view.timeline, lookups
+        lookup = lookups.get(asked)
+        if lookup is None:
+            lookup = lookups[asked] = lookups_in(view, key, names, as_of)
+        return lookup
 
     def _reader(self, **scan: Any) -> pa.RecordBatchReader:
         return self.scan_batches(**scan)

@@ -1,0 +1,54 @@
+"""Which columns keys are given by: those of the record key, or the partition columns as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from lookupstore.hudi.options import TableOptions
+
+
+def keys_in_list(keys: Any) -> Any:
+    """Return keys that can be read only once, or have no order, as a list; others as they are."""
+    is_stream = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "read")
+    return list(keys) if isinstance(keys, (Set, Iterator)) and not is_stream else keys
+
+
+def asked_key(keys: Any, options: TableOptions) -> list[str]:
+    """Return the key columns of many keys: with partition columns if the keys have these.
+
+    Args:
+        keys: as of `HudiTable.lookup`.
+        options: of the table.
+    """
+    given = keys[0] if isinstance(keys, list) and keys else keys
+    return key_columns(given, options)
+
+
+def key_columns(given: Any, options: TableOptions) -> list[str]:
+    """Return the key columns of one key, or of columns of keys; see `asked_key`.
+
+    Args:
+        given: a value, a tuple or a dict by name; or columns in any form that has names.
+        options: of the table.
+    """
+    both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
+    if isinstance(given, tuple):
+        has_partition = len(given) == len(both)
+    else:
+        has_partition = set(both) <= _names_of(given)
+    return both if has_partition else list(options.record_key)
+
+
+def _names_of(given: Any) -> set[str]:
+    """Return the names of columns or fields; none where values have no names."""
+    if isinstance(given, Mapping):
+        return set(given)
+    dtype = getattr(given, "dtype", None)  # of NumPy
+    names = getattr(dtype, "names", None) or getattr(given, "column_names", None)
+    if names is None and getattr(given, "ndim", 2) == 2:  # a frame of pandas or polars
+        names = getattr(given, "columns", None)
+    if names is None:  # a record batch or a struct array
+        schema = getattr(given, "schema", None) or getattr(given, "type", None)
+        names = getattr(schema, "names", None)
+    return set() if names is None else {name for name in names if isinstance(name, str)}

@@ -72,6 +72,14 @@ _PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
     exp.Identifier: ("this", "quoted"),
     exp.Boolean: ("this",),
     exp.Literal: ("this", "is_string"),
+    exp.Div: ("this", "expression", "typed", "safe"),
+    exp.DPipe: ("this", "expression", "safe"),
+    exp.Coalesce: ("this", "expressions"),
+    exp.Greatest: ("this", "expressions", "ignore_nulls"),
+    exp.Least: ("this", "expressions", "ignore_nulls"),
+    exp.Round: ("this", "decimals"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
 }
 _USUAL = ("this", "expression")
 # Types by the names that sqlglot has for them.
@@ -87,8 +95,13 @@ _OTHER_TYPE = "cast to a number, decimal(p, s), varchar, boolean, date, time or 
 
 
 @dataclass(frozen=True)
-class _Operand:
-    """What a value is compared with: a column, or what is made of it."""
+class Operand:
+    """What a value is compared with: a column, or what is made of it.
+
+    Attributes:
+        expression: of Arrow.
+        kind: type of its values.
+    """
 
     expression: pc.Expression
     kind: pa.DataType
@@ -109,12 +122,12 @@ def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
     <pyarrow.compute.Expression ((km > 1) and is_valid(day))>
     """
     try:
-        return _Reader(columns).condition(_parsed(text), whole=False)
+        return ConditionReader(columns).condition(parsed_sql(text), whole=False)
     except RecursionError:
         raise _error(text, "is nested too deeply", _REMEDY) from None
 
 
-def _parsed(text: str) -> Any:
+def parsed_sql(text: str) -> Any:
     if len(text) > _MOST_CHARACTERS:
         raise _error(
             text,
@@ -183,7 +196,7 @@ def _cut(text: str) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
-def _refused(node: exp.Expression, problem: str, remedy: str = _REMEDY) -> ValueError:
+def refused_error(node: exp.Expression, problem: str, remedy: str = _REMEDY) -> ValueError:
     return _error(_sql(node), problem, remedy)
 
 
@@ -208,7 +221,7 @@ def _naming(node: exp.Expression) -> Iterator[None]:
     except ValueError as error:
         said = str(error)
         raise (
-            error if said.startswith("filter: ") else _refused(node, "is not read", said)
+            error if said.startswith("filter: ") else refused_error(node, "is not read", said)
         ) from None
 
 
@@ -216,10 +229,10 @@ def _check_parts(node: exp.Expression) -> None:
     """Refuse what is on a node that this does not know."""
     known = _PARTS.get(type(node), _USUAL)
     if any(value for name, value in node.args.items() if name not in known):
-        raise _refused(node, "is not read")
+        raise refused_error(node, "is not read")
 
 
-def _plain(node: Any) -> exp.Expression:
+def plain_node(node: Any) -> exp.Expression:
     """Return what is in parentheses."""
     while isinstance(node, exp.Paren):
         _check_parts(node)
@@ -230,13 +243,13 @@ def _plain(node: Any) -> exp.Expression:
     return node
 
 
-def _is_value(node: Any) -> bool:
+def is_value(node: Any) -> bool:
     while isinstance(node, (exp.Neg, exp.Cast, exp.Paren)):
         node = node.this
     return isinstance(node, (exp.Literal, exp.Boolean, exp.Null))
 
 
-class _Reader:
+class ConditionReader:
     """A reader of conditions on the columns of a table.
 
     Args:
@@ -248,11 +261,11 @@ class _Reader:
         self._levels = 0
 
     @contextmanager
-    def _level(self, node: exp.Expression) -> Iterator[None]:
+    def level(self, node: exp.Expression) -> Iterator[None]:
         """Count a part that is in others."""
         self._levels += 1
         if self._levels > MOST_NESTED:
-            raise _refused(node, f"is in more than {MOST_NESTED} levels")
+            raise refused_error(node, f"is in more than {MOST_NESTED} levels")
         yield
         self._levels -= 1
 
@@ -263,14 +276,14 @@ class _Reader:
             node: that says it.
             whole: whether null has to be told from false; where only true counts, it need not be.
         """
-        with self._level(node):
-            return self._condition(_plain(node), whole=whole)
+        with self.level(node):
+            return self._condition(plain_node(node), whole=whole)
 
     def _condition(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
         if isinstance(node, (exp.And, exp.Or)):
             return self._chain(node, whole=whole)
         if isinstance(node, exp.Not):
-            inner = _plain(node.this)
+            inner = plain_node(node.this)
             if isinstance(inner, exp.In):
                 return self._not_in(inner, whole=whole)
             if isinstance(inner, exp.Is):
@@ -289,25 +302,25 @@ class _Reader:
         if isinstance(node, exp.Is):
             return self._is(node, whole=whole, negated=False)
         if isinstance(node, exp.IsNan):
-            operand = self._operand(node.this)
+            operand = self.operand(node.this)
             if not pa.types.is_floating(operand.kind):
-                raise _refused(node, f"is asked of {operand.kind}", "only floats are NaN")
+                raise refused_error(node, f"is asked of {operand.kind}", "only floats are NaN")
             return pc.is_nan(operand.expression)
         if isinstance(node, (exp.Boolean, exp.Null)):
             value = node.this if isinstance(node, exp.Boolean) else None
             return pc.scalar(pa.scalar(value, pa.bool_()))
         if isinstance(node, (exp.Column, exp.Cast)):
-            operand = self._operand(node)
+            operand = self.operand(node)
             if not pa.types.is_boolean(operand.kind):
-                raise _refused(node, f"is {operand.kind}, and no condition", "compare it")
+                raise refused_error(node, f"is {operand.kind}, and no condition", "compare it")
             return operand.expression
-        raise _refused(node, "is not read")
+        raise refused_error(node, "is not read")
 
     def _chain(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
         kind = type(node)
         parts, waiting = [], [node]
         while waiting:
-            one = _plain(waiting.pop())
+            one = plain_node(waiting.pop())
             if type(one) is kind:
                 waiting += [one.args["expression"], one.this]
             else:
@@ -316,24 +329,24 @@ class _Reader:
 
     def _comparison(self, node: exp.Expression) -> pc.Expression:
         word = _COMPARISONS[type(node)]
-        left, right = _plain(node.this), _plain(node.args["expression"])
-        if _is_value(left):
-            if _is_value(right):
-                return self._constant(node, word, self._value(left), self._value(right))
+        left, right = plain_node(node.this), plain_node(node.args["expression"])
+        if is_value(left):
+            if is_value(right):
+                return self._constant(node, word, self.value(left), self.value(right))
             word, left, right = _FLIPPED[word], right, left
-        if _is_value(right):
+        if is_value(right):
             return self._compared(node, left, word, right)
-        one, other = self._operand(left), self._operand(right)
+        one, other = self.operand(left), self.operand(right)
         if not _compare_as_they_are(one.kind, other.kind):
-            raise _refused(node, f"compares {one.kind} with {other.kind}")
+            raise refused_error(node, f"compares {one.kind} with {other.kind}")
         return OPERATORS[word](one.expression, other.expression)
 
     def _compared(
         self, node: exp.Expression, left: exp.Expression, word: str, right: exp.Expression
     ) -> pc.Expression:
-        operand = self._operand(left)
+        operand = self.operand(left)
         with _naming(node):
-            return compared(operand.expression, operand.kind, word, self._value(right))
+            return compared(operand.expression, operand.kind, word, self.value(right))
 
     def _constant(self, node: exp.Expression, word: str, left: Any, right: Any) -> pc.Expression:
         answer: bool | None
@@ -347,7 +360,7 @@ class _Reader:
                 one, other = one.encode(), other.encode()
             answer = (one > other) - (one < other) in signs[word]
         else:
-            raise _refused(node, "compares two values", "compare a column with a value")
+            raise refused_error(node, "compares two values", "compare a column with a value")
         return pc.scalar(pa.scalar(answer, pa.bool_()))
 
     def _in(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
@@ -365,13 +378,13 @@ class _Reader:
             return pc.scalar(pa.scalar(False))
         return ~found & operand.expression.is_valid()
 
-    def _list(self, node: exp.Expression) -> tuple[_Operand, pc.Expression, bool]:
+    def _list(self, node: exp.Expression) -> tuple[Operand, pc.Expression, bool]:
         """Return what is looked for, whether it is in a list, and whether a null is in that."""
-        operand = self._operand(node.this)
+        operand = self.operand(node.this)
         given = node.args.get("expressions") or []
-        if not given or not all(map(_is_value, given)):
-            raise _refused(node, "is not read", "give a list of values, in parentheses")
-        values = [self._value(one) for one in given]
+        if not given or not all(map(is_value, given)):
+            raise refused_error(node, "is not read", "give a list of values, in parentheses")
+        values = [self.value(one) for one in given]
         some = [one for one in values if not isinstance(one, Null)]
         with _naming(node):
             found = is_one_of(operand.expression, operand.kind, some)
@@ -379,8 +392,8 @@ class _Reader:
 
     def _between(self, node: exp.Expression) -> pc.Expression:
         low, high = node.args["low"], node.args["high"]
-        if not _is_value(low) or not _is_value(high):
-            raise _refused(node, "is not read", "give two values, or two comparisons")
+        if not is_value(low) or not is_value(high):
+            raise refused_error(node, "is not read", "give two values, or two comparisons")
         above = self._compared(node, node.this, ">=", low)
         return above & self._compared(node, node.this, "<=", high)
 
@@ -388,9 +401,9 @@ class _Reader:
         escape, whole = None, node
         if isinstance(node, exp.Escape):
             escape = self._text(node.args["expression"], node)
-            node = _plain(node.this)
+            node = plain_node(node.this)
             if not isinstance(node, exp.Like) or len(escape) != 1:
-                raise _refused(whole, "is not read", "escape a pattern with one character")
+                raise refused_error(whole, "is not read", "escape a pattern with one character")
         operand = self._texts(node.this, whole)
         with _naming(whole):
             parts = _pattern(self._text(node.args["expression"], whole), escape)
@@ -402,10 +415,10 @@ class _Reader:
         return pc.starts_with(operand, self._text(node.args["expression"], node))
 
     def _is(self, node: exp.Expression, *, whole: bool, negated: bool) -> pc.Expression:
-        asked, answer = _plain(node.this), _plain(node.args["expression"])
+        asked, answer = plain_node(node.this), plain_node(node.args["expression"])
         if isinstance(answer, exp.Null):
             if isinstance(asked, (exp.Column, exp.Cast, *_FUNCTIONS)):
-                found = self._operand(asked).expression
+                found = self.operand(asked).expression
                 return found.is_valid() if negated else found.is_null()
             found = self.condition(asked, whole=True).is_null()
             return ~found if negated else found
@@ -417,61 +430,67 @@ class _Reader:
             # Null is as false if it is asked for true, and as true if it is asked for false.
             found = pc.coalesce(self.condition(asked, whole=True), pc.scalar(not wanted))
             return found if wanted != negated else ~found
-        raise _refused(node, "is not read", "ask `is null`, `is true` or `is false`")
+        raise refused_error(node, "is not read", "ask `is null`, `is true` or `is false`")
 
     def _texts(self, node: exp.Expression, whole: exp.Expression) -> pc.Expression:
-        operand = self._operand(node)
-        self._check_text(operand, whole)
+        operand = self.operand(node)
+        self.check_text(operand, whole)
         return operand.expression
 
-    def _check_text(self, operand: _Operand, whole: exp.Expression) -> None:
-        if not _is_text(operand.kind):
-            raise _refused(whole, f"asks {operand.kind} for a text", "ask a column of texts")
+    def check_text(self, operand: Operand, whole: exp.Expression) -> None:
+        """Raise an error if something has no texts; `whole` is what asks it for one."""
+        if not is_text(operand.kind):
+            raise refused_error(whole, f"asks {operand.kind} for a text", "ask a column of texts")
 
     def _text(self, node: exp.Expression, whole: exp.Expression) -> str:
-        node = _plain(node)
+        node = plain_node(node)
         if not isinstance(node, exp.Literal) or not node.args.get("is_string"):
-            raise _refused(whole, "is not read", "write the text itself, in single quotes")
+            raise refused_error(whole, "is not read", "write the text itself, in single quotes")
         return str(node.this)
 
-    def _operand(self, node: exp.Expression) -> _Operand:
-        with self._level(node):
-            return self._operand_of(_plain(node))
+    def operand(self, node: exp.Expression) -> Operand:
+        """Return what a value is compared with."""
+        with self.level(node):
+            return self.operand_of(plain_node(node))
 
-    def _operand_of(self, node: exp.Expression) -> _Operand:
+    def operand_of(self, node: exp.Expression) -> Operand:
+        """Return what a node says, which is not in parentheses."""
         if isinstance(node, exp.Column):
-            name = _plain(node.this)
+            name = plain_node(node.this)
             if not isinstance(name, exp.Identifier):
-                raise _refused(node, "is not read")
+                raise refused_error(node, "is not read")
             at = self._columns.get_field_index(name.this)
             if at < 0:
                 known = listed(self._columns.names)
-                raise _refused(
+                raise refused_error(
                     node,
                     "is no column",
                     f"the table has {known}, whose case counts; texts are in single quotes",
                 )
-            return _Operand(pc.field(name.this), self._columns.field(at).type)
+            return Operand(pc.field(name.this), self._columns.field(at).type)
         if isinstance(node, exp.Cast) and type(node) is exp.Cast:
-            operand, kind = self._operand(node.this), self._type(node)
-            if operand.kind == kind or (_is_text(operand.kind) and _is_text(kind)):
+            operand, kind = self.operand(node.this), self.type_of(node)
+            if operand.kind == kind or (is_text(operand.kind) and is_text(kind)):
                 return operand
             if not _casts_safely(operand.kind, kind):
-                raise _refused(node, f"makes {kind} of {operand.kind}, which may lose something")
-            return _Operand(operand.expression.cast(kind), kind)
+                raise refused_error(
+                    node, f"makes {kind} of {operand.kind}, which may lose something"
+                )
+            return Operand(operand.expression.cast(kind), kind)
         function = _FUNCTIONS.get(type(node))
         if function is not None:
-            argument = self._operand(node.this)
-            self._check_text(argument, node)
+            argument = self.operand(node.this)
+            self.check_text(argument, node)
             kind = argument.kind
             if isinstance(node, exp.Length):
                 kind = pa.int32() if pa.types.is_string(kind) else pa.int64()
-            return _Operand(function(argument.expression), kind)
-        raise _refused(node, "is no column, and not read")
+            return Operand(function(argument.expression), kind)
+        raise refused_error(node, "is no column, and not read")
 
-    def _value(self, node: exp.Expression) -> Value:
-        with self._level(node):
-            return self._value_of(_plain(node))
+    def value(self, node: exp.Expression) -> Value:
+        """Return a value that the text names."""
+        with self.level(node):
+            return self._value_of(plain_node(node))
 
     def _value_of(self, node: exp.Expression) -> Value:
         if isinstance(node, exp.Null):
@@ -481,17 +500,18 @@ class _Reader:
         with _naming(node):
             if isinstance(node, exp.Literal):
                 return Text(node.this) if node.args.get("is_string") else number_of(node.this)
-            value = self._value(node.this)
+            value = self.value(node.this)
             if isinstance(node, exp.Neg) and isinstance(value, Number):
                 return Number(-value.value, value.is_double)
             if type(node) is exp.Cast:
-                return _cast_value(node, value, self._type(node))
-        raise _refused(node, "is not a value of a kind that filters have")
+                return _cast_value(node, value, self.type_of(node))
+        raise refused_error(node, "is not a value of a kind that filters have")
 
-    def _type(self, node: exp.Expression) -> pa.DataType:
+    def type_of(self, node: exp.Expression) -> pa.DataType:
+        """Return the type that a cast names."""
         given = node.args.get("to")
         if not isinstance(given, exp.DataType):
-            raise _refused(node, "casts to a type that is not read", _OTHER_TYPE)
+            raise refused_error(node, "casts to a type that is not read", _OTHER_TYPE)
         known = [name for name, value in given.args.items() if value]
         name = str(getattr(given.this, "value", given.this)).upper()
         sizes = [_size(one) for one in given.args.get("expressions") or ()]
@@ -502,9 +522,9 @@ class _Reader:
                 return pa.decimal128(precision, scale)
         if not is_plain or name not in _TYPES or (sizes and name not in ("TEXT", "VARCHAR")):
             problem = f"casts to {_cut(_sql(given))}, a type that is not read"
-            raise _refused(node, problem, _OTHER_TYPE)
+            raise refused_error(node, problem, _OTHER_TYPE)
         if sizes:
-            raise _refused(node, "cuts texts", "leave out the length")
+            raise refused_error(node, "cuts texts", "leave out the length")
         return _TYPES[name]
 
 
@@ -521,7 +541,7 @@ def _size(node: Any) -> int | None:
 def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:
     """Return a value of a type that the text names, such as `date '2026-03-07'`."""
     types = pa.types
-    if isinstance(value, Null) or (isinstance(value, Text) and _is_text(kind)):
+    if isinstance(value, Null) or (isinstance(value, Text) and is_text(kind)):
         return value
     if isinstance(value, Flag) and types.is_boolean(kind):
         return value
@@ -531,7 +551,7 @@ def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:
         if word != "timestamp":
             return found
         if found.has_zone and kind.tz is None:
-            raise _refused(node, "has a zone", "write TIMESTAMPTZ")
+            raise refused_error(node, "has a zone", "write TIMESTAMPTZ")
         return Moment(word, found.seconds, kind.tz is not None)
     if isinstance(value, Text) and (types.is_integer(kind) or types.is_decimal(kind)):
         value = Number(number_of(value.value).value)
@@ -544,10 +564,10 @@ def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:
         is_whole = (value.value * 10**scale).denominator == 1
         if (types.is_integer(kind) or types.is_decimal(kind)) and is_whole:
             return Number(value.value)
-    raise _refused(node, "is not read", "write the value as it is")
+    raise refused_error(node, "is not read", "write the value as it is")
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -556,7 +576,7 @@ def _compare_as_they_are(one: pa.DataType, other: pa.DataType) -> bool:
     types = pa.types
     if one == other:
         return not types.is_nested(one)
-    if _is_text(one) and _is_text(other):
+    if is_text(one) and is_text(other):
         return True
     exact = [types.is_signed_integer(kind) or types.is_decimal(kind) for kind in (one, other)]
     numbers = [types.is_signed_integer(kind) or types.is_floating(kind) for kind in (one, other)]

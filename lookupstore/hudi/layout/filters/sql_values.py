@@ -151,6 +151,23 @@ def is_one_of(field: pc.Expression, kind: pa.DataType, values: Sequence[Value]) 
     return field.isin(pa.array([one.as_py() for one in plain], kind))
 
 
+def scalar_of(kind: pa.DataType, value: Value) -> pa.Scalar:
+    """Return a value of a type, of which it is one.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if isinstance(value, Null):
+        return pa.scalar(None, kind)
+    steps = _steps(kind)
+    if steps is None:
+        return _plain(kind, value)
+    number = _measure(kind, value) / steps.unit
+    if number.denominator != 1 or not steps.least <= number <= steps.greatest:
+        raise ValueError(f"{kind} does not have this value")
+    return steps.scalar(int(number))
+
+
 def number_of(text: str) -> Number:
     """Return the number that a text is.
 

@@ -29,9 +29,9 @@ from lookupstore.hudi.layout import (
     TableStatistics,
     predicate_of,
     read_statistics,
-    skip,
 )
 from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
+from lookupstore.hudi.layout.statistics.skipping import skip
 from lookupstore.hudi.layout.statistics.versions import write_version
 from lookupstore.storage.location import Location
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lookupstore.arrow.types import concat
+from lookupstore.arrow.types import concat, unwrap
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_entries import own_entry
@@ -219,3 +221,31 @@ def shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
         and stored.field(field.name).type == pa.string()
         and sizes.get(field.name, _NEVER) < file.metadata.num_rows
     )
+
+
+def rows_at(
+    location: Location, file: FileSlice, positions: npt.NDArray[np.int64], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of some rows of a base file.
+
+    Args:
+        location: of the table.
+        file: that is read.
+        positions: of the rows, ascending; a row that is named several times comes as often.
+        schema: of the columns.
+
+    Raises: what `SliceRows` does.
+    """
+    stored = SliceRows(location, file, schema, threads=True)
+    start = 0
+    for group, rows in enumerate(stored.group_rows):
+        low, high = np.searchsorted(positions, [start, start + rows])
+        if low < high:
+            first = start
+            for batch in stored.batches(group):
+                low, high = np.searchsorted(positions, [first, first + batch.num_rows])
+                taken = batch.take(pa.array(positions[low:high] - first))
+                columns = [unwrap(column) for column in taken.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                first += batch.num_rows
+        start += rows

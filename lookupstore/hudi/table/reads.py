@@ -45,6 +45,7 @@ class ReadVerbs(TableHandle):
             StaleStoreError: an instant was archived, or rolled back, meanwhile.
 
         >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2], "seats": [100, 150]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows), table.delete([1])
@@ -148,6 +149,7 @@ class ReadVerbs(TableHandle):
         Raises: what `scan` does.
 
         >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows)
@@ -208,6 +210,7 @@ class ReadVerbs(TableHandle):
             DiskQuotaError: what a lookup needs does not fit into the quota of the host.
 
         >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows)
@@ -241,6 +244,7 @@ class ReadVerbs(TableHandle):
         Raises: what `lookup` does.
 
         >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2, 3], "seats": [100, 150, 70]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows)
@@ -353,6 +357,7 @@ class ReadVerbs(TableHandle):
             CorruptionError: the table is damaged.
 
         >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2], "seats": [100, 150]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> first = table.insert(rows).instant

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow.compute as pc
+
 from lookupstore.hudi.layout import (
+    Aliases,
     Filter,
 )
+from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.matching import plan_matching
+from lookupstore.hudi.table.merging import TableMerge
 from lookupstore.hudi.table.services import ServiceVerbs
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.assignments import Assigned, fixed_columns, planned_assignments
 from lookupstore.hudi.write.hoodie_options import (
     GivenOptions,
     given_options,
 )
+from lookupstore.hudi.write.merge import GivenMerge
 from lookupstore.hudi.write.options import Missing, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
@@ -28,6 +36,7 @@ from lookupstore.hudi.write.plan import (
 )
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.retries import RETRIED, retried
+from lookupstore.hudi.write.rows.stored import StoredRows
 from lookupstore.hudi.write.write import Write
 from lookupstore.progress import progress_bars
 from lookupstore.source.kept import KeptRows, is_read_once
@@ -74,6 +83,8 @@ class WriteVerbs(ServiceVerbs):
             CorruptionError: the table is damaged.
 
         >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2], "page": ["/a", "/b"], "hits": [7, 8]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows)
@@ -155,6 +166,8 @@ class WriteVerbs(ServiceVerbs):
                 of `upsert`.
 
         >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1, 2, 3], "page": ["/a", None, "/b"]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
         >>> _ = table.insert(rows)
@@ -172,6 +185,106 @@ class WriteVerbs(ServiceVerbs):
             return self._written_rows(options, dry_run, DELETE, keys, Write.delete)
         delete_matching = partial(_delete_matching, where=where)
         return self._written(options, dry_run, DELETE, delete_matching)
+
+    def update(
+        self,
+        set: Assigned,
+        *,
+        where: Filter | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Set columns of the rows for which a filter is true; others keep what is stored.
+
+        Ordering values make no difference: the rows get these values. Columns of the record key and
+        of the partition cannot be set.
+
+        Args:
+            set: the value of each column that is set, by its name. A text is SQL, such as
+                `"hits + 1"`, or `"'done'"` for a text itself; also an expression of
+                `pyarrow.compute`, or a value of Python or Arrow.
+            where: which rows, as of `scan`; None: all. A row for which it is null stays.
+            options: how it is done.
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            KeyError: a column that the table does not have.
+            TypeError: a value is not of the column's type, or `where` is not a filter.
+            ValueError: nothing is set, or a column that cannot be; a value is not read; or one that
+                is computed does not fit its column: the error names the row's key.
+            ImportError: SQL is given, and what parses it is not installed.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
+                of `upsert`.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1, 2, 3], "page": ["/a", None, "/b"], "hits": [7, 8, 9]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.update({"hits": "hits + 1", "page": "'none'"}, where="page is null").rows_updated
+        1
+        >>> table.get(2)
+        {'page': 'none', 'hits': 9}
+        """
+        update_matching = partial(_update_matching, sets=set, where=where)
+        return self._written(options, dry_run, UPSERT, update_matching)
+
+    def merge(self, rows: Any, on: str | Sequence[str] | None = None) -> TableMerge:
+        """Merge rows: say what becomes of rows that have their keys, and which of them are new.
+
+        Nothing is done before `TableMerge.execute`, and then all of it is one commit.
+
+        Args:
+            rows: as of `upsert`, each key once. They are read when the merge is executed, and kept
+                in memory. Columns that the table does not have can be used in conditions.
+            on: the key columns that rows of both sides share: those of the record key, or these and
+                the partition columns; None: the partition columns count if the rows have them.
+
+        Raises:
+            ValueError: `on` has other columns.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1, 2, 3], "hits": [7, 8, 9]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> news = {"id": [2, 3, 4], "hits": [1, 0, 5]}
+        >>> done = (
+        ...     table.merge(news)
+        ...     .when_matched_delete(where="source.hits = 0")
+        ...     .when_matched_update({"hits": "target.hits + source.hits"})
+        ...     .when_not_matched_insert()
+        ...     .execute()
+        ... )
+        >>> done.rows_updated, done.rows_deleted, done.rows_inserted
+        (1, 1, 1)
+        >>> table.scan(columns=["id", "hits"]).to_pydict()
+        {'id': [1, 2, 4], 'hits': [7, 9, 5]}
+        """
+        names = [on] if isinstance(on, str) else on
+        keys = [*self._options.record_key]
+        both = list(dict.fromkeys([*keys, *self._options.partition_by]))
+        if names is not None and sorted(names) not in (sorted(keys), sorted(both)):
+            more = "" if both == keys else f", or {both}"
+            raise ValueError(
+                f"on is {list(names)}; rows meet by their keys: give {keys}{more}, or leave it out"
+            )
+        return TableMerge(partial(self._merged, rows, names))
+
+    def _merged(
+        self,
+        rows: Any,
+        on: Sequence[str] | None,
+        clauses: GivenMerge,
+        options: GivenOptions | None,
+        dry_run: bool,
+    ) -> WriteResult:
+        def merge(write: Write, given: Any) -> WriteResult:
+            return write.merge(given, clauses, on, _rows_where)
+
+        return self._written_rows(options, dry_run, UPSERT, rows, merge)
 
     def insert_overwrite(
         self,
@@ -264,3 +377,16 @@ class WriteVerbs(ServiceVerbs):
 def _delete_matching(write: Write, where: Filter) -> WriteResult:
     rows = plan_matching(write.view, where)
     return write.delete_stored(rows.found(), rows.current)
+
+
+def _update_matching(write: Write, sets: Assigned, where: Filter | None) -> WriteResult:
+    view = write.view
+    columns = view.table_schema.columns
+    aliases = Aliases(columns, {"target": {name: name for name in columns.names}})
+    planned = planned_assignments(sets, columns, fixed_columns(view.options), aliases, "set")
+    rows = plan_matching(view, pc.field(RECORD_KEY).is_valid() if where is None else where)
+    return write.update(rows.found(), rows.current, planned)
+
+
+def _rows_where(view: TableView, where: pc.Expression) -> Iterator[StoredRows]:
+    return plan_matching(view, where).found()

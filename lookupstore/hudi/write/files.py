@@ -152,6 +152,7 @@ class FileWrites:
         instant: time of the write.
         explicit: whether rows that are found are deleted, whatever comes with them.
         kept: columns that rows keep as they are stored.
+        ordered: whether a stored row stays that has a greater ordering value.
     """
 
     def __init__(
@@ -163,13 +164,15 @@ class FileWrites:
         instant: str,
         explicit: bool,
         kept: MissingColumns = NOTHING_MISSING,
+        *,
+        ordered: bool = True,
     ) -> None:
         self._slices = NewSlices(view.location, schema, options.format, instant)
         self._incoming = incoming
         self._options = options
         self._explicit = explicit
         self._kept = kept
-        self._ordering = ordering_of(view.options)
+        self._ordering = ordering_of(view.options) if ordered else None
         self._is_alone = True
 
     def write(self, files: Sequence[FilePlan], advance: Advance) -> list[WriteStat]:

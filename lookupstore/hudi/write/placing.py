@@ -9,7 +9,6 @@ mergeForPartitionUpdatesIfNeeded).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,10 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import concat, unwrap
-from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.arrow.types import concat
 from lookupstore.hudi.file_group.merging import wins
-from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.file_group.reader import rows_at
 from lookupstore.hudi.index.tagging import Tagged
 from lookupstore.hudi.keys.ambiguous_keys import (
     ambiguous_keys,
@@ -270,33 +268,7 @@ def _stored(view: TableView, tagged: Tagged, which: Rows, schema: pa.Schema) -> 
     batches: list[pa.RecordBatch] = []
     for number in np.unique(tagged.slice_numbers[order]).tolist():
         positions = tagged.positions[order[tagged.slice_numbers[order] == number]]
-        batches += _rows_at(view, tagged.slices[number], positions, schema)
+        batches += rows_at(view.location, tagged.slices[number], positions, schema)
     places = np.empty(len(order), np.int64)
     places[np.searchsorted(which, order)] = np.arange(len(order))
     return pa.Table.from_batches(batches, schema).take(pa.array(places))
-
-
-def _rows_at(
-    view: TableView, file: FileSlice, positions: Rows, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Read columns of some rows of a base file.
-
-    Args:
-        view: of the table.
-        file: that is read.
-        positions: of the rows, ascending; a row that several keys are at comes as often.
-        schema: of the columns.
-    """
-    stored = SliceRows(view.location, file, schema, threads=True)
-    start = 0
-    for group, rows in enumerate(stored.group_rows):
-        low, high = np.searchsorted(positions, [start, start + rows])
-        if low < high:
-            first = start
-            for batch in stored.batches(group):
-                low, high = np.searchsorted(positions, [first, first + batch.num_rows])
-                taken = batch.take(pa.array(positions[low:high] - first))
-                columns = [unwrap(column) for column in taken.columns]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-                first += batch.num_rows
-        start += rows

@@ -33,8 +33,10 @@ from lookupstore.hudi.keys.incoming import (
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING
 from lookupstore.hudi.layout import KeptLayout, optional_layout
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.assignments import Assignments
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
+from lookupstore.hudi.write.merge import FindRows, GivenMerge, MergedRows
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
 from lookupstore.hudi.write.placing import check_same_keys, place_rows
@@ -64,6 +66,7 @@ from lookupstore.hudi.write.rows.stored import (
     held_rows,
     joined_rows,
 )
+from lookupstore.hudi.write.statements import ChangedRows, Clause, kept_columns
 from lookupstore.hudi.write.transaction import Outcome, Transaction
 from lookupstore.progress import Advance, Bars
 from lookupstore.sorting.runs import MIN_MEMORY
@@ -137,8 +140,63 @@ class Write:
         """
         self._slices = list(current)
         self._pipeline.files = len(self._slices)
-        with self._held(found_rows(stored)) as rows:
+        with self._held(found_rows(stored), deletes=True) as rows:
+            self._pipeline.given.count(rows.deleted, rows.deleted)
             return self._run(DELETE, rows)
+
+    def update(
+        self, stored: Iterable[StoredRows], current: Sequence[FileSlice], sets: Assignments
+    ) -> WriteResult:
+        """Change rows of which it is known where they are.
+
+        Args:
+            stored: as of `delete_stored`.
+            current: as of `delete_stored`.
+            sets: what they get.
+        """
+        self._slices = list(current)
+        self._pipeline.files = len(self._slices)
+        clauses = [Clause(None, sets)]
+        self._kept = kept_columns(self._view.table_schema.columns, clauses)
+        changed = ChangedRows(self._view, clauses, "", flagged=False)
+        found = chain.from_iterable(changed.of_file(*one) for one in stored)
+        with self._held(found, deletes=False) as rows:
+            self._pipeline.given.count(changed.count, changed.count)
+            return self._run(UPSERT, rows)
+
+    def merge(
+        self, given: Any, clauses: GivenMerge, on: Sequence[str] | None, find_rows: FindRows
+    ) -> WriteResult:
+        """Change, delete and insert rows as the clauses of a merge say.
+
+        Args:
+            given: rows.
+            clauses: what happens to them, and to rows of the table.
+            on: the key columns by which rows meet; None: also those of the partition, if given.
+            find_rows: finds rows of the table for which a condition holds.
+        """
+        with self._pipeline.step("read"):
+            everywhere = self._index.everywhere
+            merged = MergedRows(
+                given, clauses, self._view, self._options, on=on, everywhere=everywhere
+            )
+        self._kept = merged.kept
+        found = merged.found(self._keys_found, find_rows)
+        with self._held(found, deletes=False) as rows:
+            count = len(merged.keys)
+            self._pipeline.given.count(count, count)
+            return self._run(UPSERT, rows)
+
+    def _keys_found(
+        self, keys: Incoming, has_partitions: bool
+    ) -> tuple[Tagged, npt.NDArray[np.int64]]:
+        """Return where keys are, and the number of the key that each of these is said of."""
+        incoming = keys
+        if not (has_partitions or self._index.everywhere):
+            incoming = self._everywhere(keys)
+        tagged = self._tagged(incoming)
+        rows = np.arange(len(incoming)) if tagged.rows is None else tagged.rows
+        return tagged, rows % max(1, len(keys))
 
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
@@ -359,25 +417,42 @@ class Write:
             yield spilled
 
     @contextmanager
-    def _held(self, found: Iterator[Found]) -> Iterator[MemoryRows | SpilledRows]:
-        """Hold rows that are deleted where they are, in memory if there is room."""
+    def _held(self, found: Iterator[Found], *, deletes: bool) -> Iterator[MemoryRows | SpilledRows]:
+        """Hold rows of which it is known where they are, in memory if there is room.
+
+        Args:
+            found: the rows.
+            deletes: whether all of them go; then they are keys alone. If not, they say so, and
+                those that stay take the place of the stored ones, whatever their ordering values.
+        """
         step, options, view = self._pipeline.step, self._options, self._view
-        counts = self._pipeline.given
         arguments = view, options, view.table_schema
+        columns = pa.schema([]) if deletes else view.table_schema.columns
         with step("read"):
             parts, fit = held_rows(found, options.memory)
         if fit:
             with step("plan"):
-                rows = MemoryRows(*arguments, *joined_rows(parts), self._current, explicit=True)
-            counts.count(rows.deleted, rows.deleted)
+                rows = MemoryRows(
+                    *arguments,
+                    *joined_rows(parts, columns),
+                    self._current,
+                    explicit=deletes,
+                    kept=self._kept,
+                    ordered=False,
+                )
             yield rows
             return
         folder = options.spill_folder or view.location.spill_folder()
         with step("read"):
             spilled = SpilledRows(
-                *arguments, self._current, chain(let_go(parts), found), folder, explicit=True
+                *arguments,
+                self._current,
+                chain(let_go(parts), found),
+                folder,
+                explicit=deletes,
+                kept=self._kept,
+                ordered=False,
             )
-        counts.count(spilled.deleted, spilled.deleted)
         with spilled:
             yield spilled
 

@@ -12,7 +12,8 @@ import pyarrow.dataset as ds
 import pytest
 from support.samples import amount
 
-from lookupstore.hudi.layout.filters.sql_computed import Aliases, computed_condition, computed_value
+from lookupstore.hudi.layout import Aliases
+from lookupstore.hudi.layout.filters.sql_computed import computed_condition, computed_value
 
 duckdb = pytest.importorskip("duckdb")
 

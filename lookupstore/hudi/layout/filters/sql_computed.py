@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from sqlglot import exp
 
 from lookupstore.errors import listed
+from lookupstore.hudi.layout.filters.sides import Aliases
 from lookupstore.hudi.layout.filters.sql import (
     ConditionReader,
     Operand,
@@ -39,41 +40,9 @@ _CONDITIONS = (
 )  # fmt: skip
 _MOST_DIGITS = 38  # of a decimal
 _KNOWN = (
-    "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, lower, "
-    "upper, length, trim and cast"
+    "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, "
+    "lower, upper, length, trim and cast"
 )
-
-
-class Aliases:
-    """The names by which a text may call the columns of a row.
-
-    Args:
-        columns: of the row.
-        sides: for each alias, such as `source`, the columns of it: their names in the text, and in
-            the row. A name without an alias has to be that of one side only.
-    """
-
-    def __init__(self, columns: pa.Schema, sides: Mapping[str, Mapping[str, str]]) -> None:
-        self.columns: pa.Schema = columns
-        self._sides = sides
-
-    def resolved(self, node: exp.Expression) -> exp.Expression:
-        """Return a node in which columns have their names in the row."""
-        if not isinstance(node, exp.Column):
-            return node
-        parts = [one.name for one in node.parts]
-        alias, name = ("", *parts)[-2:] if len(parts) < 3 else (".".join(parts[:-1]), parts[-1])
-        sides = [side for key, side in self._sides.items() if alias in ("", key)]
-        found = list(dict.fromkeys(side[name] for side in sides if name in side))
-        if len(found) > 1:
-            some = " or ".join(f"{key}.{name}" for key in self._sides)
-            raise refused_error(node, "is a column of both sides", f"write {some}")
-        if not found:
-            known = listed([f"{key}.{one}" for key, side in self._sides.items() for one in side])
-            raise refused_error(
-                node, "is no column", f"there are {known}, whose case counts; texts are in '...'"
-            )
-        return exp.Column(this=exp.Identifier(this=found[0], quoted=True))
 
 
 def computed_value(text: str, aliases: Aliases) -> pc.Expression:
@@ -92,14 +61,33 @@ def computed_value(text: str, aliases: Aliases) -> pc.Expression:
     >>> ds.dataset(row).to_table(columns={"km": computed_value("target.km * 2", aliases)})["km"][0]
     <pyarrow.Int64Scalar: 6>
     """
-    tree = parsed_sql(text).transform(aliases.resolved)
+    tree = parsed_sql(text).transform(lambda node: _resolved(node, aliases))
     return _ValueReader(aliases.columns).computed(tree).expression
 
 
 def computed_condition(text: str, aliases: Aliases) -> pc.Expression:
     """Return a condition in SQL on the columns of a row; see `computed_value`."""
-    tree = parsed_sql(text).transform(aliases.resolved)
+    tree = parsed_sql(text).transform(lambda node: _resolved(node, aliases))
     return _ValueReader(aliases.columns).condition(tree, whole=False)
+
+
+def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
+    """Return a node in which a column has its name in the row."""
+    if not isinstance(node, exp.Column):
+        return node
+    *before, name = (one.name for one in node.parts)
+    alias = ".".join(before)
+    sides = [side for key, side in aliases.sides.items() if alias in ("", key)]
+    found = list(dict.fromkeys(side[name] for side in sides if name in side))
+    if len(found) > 1:
+        some = " or ".join(f"{key}.{name}" for key in aliases.sides)
+        raise refused_error(node, "is a column of both sides", f"write {some}")
+    if not found:
+        known = listed([f"{key}.{one}" for key, side in aliases.sides.items() for one in side])
+        raise refused_error(
+            node, "is no column", f"there are {known}, whose case counts; texts are in '...'"
+        )
+    return exp.Column(this=exp.Identifier(this=found[0], quoted=True))
 
 
 class _ValueReader(ConditionReader):

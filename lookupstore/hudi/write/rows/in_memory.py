@@ -70,6 +70,7 @@ class MemoryRows(FoundRows):
         slices: current base files, which they change, or may fill up.
         explicit: whether rows that are found are deleted, whatever comes with them.
         kept: columns that rows keep as they are stored.
+        ordered: whether a stored row stays that has a greater ordering value.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class MemoryRows(FoundRows):
         *,
         explicit: bool = False,
         kept: MissingColumns = NOTHING_MISSING,
+        ordered: bool = True,
     ) -> None:
         self.schema = schema
         self.slices = slices
@@ -94,6 +96,7 @@ class MemoryRows(FoundRows):
         self._places = places
         self._explicit = explicit
         self._kept = kept
+        self._ordered = ordered
         self._assigned: list[tuple[Bucket, FileRows]] = []
 
     @property
@@ -149,6 +152,7 @@ class MemoryRows(FoundRows):
             transaction.time,
             self._explicit,
             self._kept,
+            ordered=self._ordered,
         )
         return [
             WrittenFile(plan.file, stat, self._keys(plan.rows.all[:SAMPLE]))

@@ -74,6 +74,7 @@ class SpilledRows(FoundRows):
         folder: where they wait.
         explicit: whether rows that are found are deleted; then they are keys alone.
         kept: columns that rows keep as they are stored.
+        ordered: whether a stored row stays that has a greater ordering value.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class SpilledRows(FoundRows):
         *,
         explicit: bool = False,
         kept: MissingColumns = NOTHING_MISSING,
+        ordered: bool = True,
     ) -> None:
         self.schema = schema
         self.slices = slices
@@ -95,6 +97,7 @@ class SpilledRows(FoundRows):
         self._columns = pa.schema([]) if explicit else schema.columns
         self._explicit = explicit
         self._kept = kept
+        self._ordering = None if explicit or not ordered else ordering_of(view.options)
         self._folder = folder
         self._numbers = {one.group: number for number, one in enumerate(slices)}
         self._known: list[str] = []
@@ -194,9 +197,8 @@ class SpilledRows(FoundRows):
             bucket, new, may_delete = self._assigned[number]
             transaction.open_partition(file.partition)
             stream.begin(bucket)
-            ordering = None if self._explicit else ordering_of(self._view.options)
             changes = _SpilledChanges(
-                stream, self._columns, may_delete, self._explicit, ordering, self._kept
+                stream, self._columns, may_delete, self._explicit, self._ordering, self._kept
             )
             inserts = _SpilledInserts(stream, self._columns, new)
             stat = slices.write(number, file, changes, inserts, threads=True)

@@ -50,13 +50,21 @@ def held_rows(found: Iterator[Found], memory: int) -> tuple[list[Found], bool]:
     return parts, True
 
 
-def joined_rows(parts: Sequence[Found]) -> Found:
-    """Return rows that come one after the other as one."""
+def joined_rows(parts: Sequence[Found], columns: pa.Schema) -> Found:
+    """Return rows that come one after the other as one.
+
+    Args:
+        parts: some of the rows each.
+        columns: that they have; none of keys alone.
+    """
     places = [one for _, one in parts]
     sizes = [len(one.slices) for one in places]
     firsts = np.cumsum([0, *sizes[:-1]], dtype=np.int32)
-    numbers = [one.numbers + first for one, first in zip(places, firsts, strict=False)]
-    return Incoming.joined([one for one, _ in parts], pa.schema([])), Places(
+    numbers = [
+        np.where(one.numbers < 0, np.int32(-1), one.numbers + first)
+        for one, first in zip(places, firsts, strict=False)
+    ]
+    return Incoming.joined([one for one, _ in parts], columns), Places(
         tuple(file for one in places for file in one.slices),
         np.concatenate([np.zeros(0, np.int32), *numbers]),
         np.concatenate([np.zeros(0, np.int64), *(one.positions for one in places)]),

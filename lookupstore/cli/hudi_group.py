@@ -31,6 +31,14 @@ _COMMANDS = {
         "lookupstore.cli.hudi_rows",
         "Delete the rows with these keys, or those of a filter.",
     ),
+    "update": (
+        "lookupstore.cli.hudi_statements",
+        "Set columns of the rows for which a filter holds.",
+    ),
+    "merge": (
+        "lookupstore.cli.hudi_statements",
+        "Merge rows: update, delete or insert, as clauses say.",
+    ),
     "cluster": (
         "lookupstore.cli.hudi_layout",
         "Put rows in order in new files, so that queries read few of these.",

@@ -76,3 +76,14 @@ def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(services=services, **given)
 
     return with_services
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+index_option = click.option(
+    "--index",
+    default="bloom",
+    show_default=True,
+    metavar="NAME",
+    help="Index that finds keys, as for 'lookupstore hudi tag'; one for all partitions finds them "
+    "in whichever they are.",
+)

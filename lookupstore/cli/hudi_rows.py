@@ -10,7 +10,14 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.cli.hudi_options import metadata_option, retries_option, services_options
+from lookupstore.cli.hudi_options import (
+    dry_run_option,
+    index_option,
+    metadata_option,
+    retries_option,
+    services_options,
+)
+from lookupstore.cli.hudi_results import fields_of, measured, said
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
@@ -31,7 +38,7 @@ from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode
-from lookupstore.quantities import bytes_of, counted, size_text
+from lookupstore.quantities import bytes_of, counted
 from lookupstore.storage.uris import shown_uri
 
 # What is done with rows, by the name that Hudi has for it.
@@ -66,15 +73,6 @@ _until = click.option(
     help="The same of the last instant that counts (default: the latest).",
 )
 _limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-_index_of_write = click.option(
-    "--index",
-    default="bloom",
-    show_default=True,
-    metavar="NAME",
-    help="Index that finds keys, as for 'lookupstore hudi tag'; one for all partitions finds them "
-    "in whichever they are.",
-)
 
 
 @click.command()
@@ -309,7 +307,7 @@ def tag(
               help="What happens to columns of the table that FILE lacks: rows of the table keep "
               "their values and new rows get nulls, or all rows get nulls (default: an "
               "error).")  # fmt: skip
-@_index_of_write
+@index_option
 @click.option("--update-partition-path/--no-update-partition-path", default=True,
               show_default=True, help="With an index for all partitions: whether a row whose key "
               "is in another partition moves to its own, or changes the row there.")  # fmt: skip
@@ -317,7 +315,7 @@ def tag(
 @metadata_option
 @lock_option
 @retries_option
-@_dry_run
+@dry_run_option
 @output_option("table", "json")
 def upsert(
     path: str,
@@ -368,13 +366,13 @@ def upsert(
     source = source_of(files, max_text)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
-        write_json(_fields(result, dry_run))
+        write_json(fields_of(result, dry_run))
         return
-    echo(f"{shown_uri(path)}: {_said(result)}")
+    echo(f"{shown_uri(path)}: {said(result)}")
     if result.columns_missing:
         echo(f"columns that the rows lack (--missing {missing}): "
               f"{', '.join(result.columns_missing)}")  # fmt: skip
-    echo(_measured(result))
+    echo(measured(result))
     for one in result.errors:
         key = "" if one.key is None else f" ({one.key})"
         echo(f"row {one.row}{key}: {one.reason}", err=True)
@@ -389,12 +387,12 @@ def upsert(
     metavar="SQL",
     help='Rows for which this holds instead, such as "a >= 3 and b is null".',
 )
-@_index_of_write
+@index_option
 @services_options
 @metadata_option
 @lock_option
 @retries_option
-@_dry_run
+@dry_run_option
 @output_option("table", "json")
 def delete(
     path: str,
@@ -424,7 +422,7 @@ def delete(
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
-        write_json({"deleted": result.rows_deleted, **_fields(result, dry_run)})
+        write_json({"deleted": result.rows_deleted, **fields_of(result, dry_run)})
     else:
         echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
 
@@ -460,54 +458,6 @@ def _may_be(keys: pa.Table) -> list[Filter]:
 
 def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-
-
-def _said(result: WriteResult) -> str:
-    """Return what a write did, or would do, in a line."""
-    would = "would be " if result.instant is None else ""
-    counts = (
-        (result.rows_inserted, "row", "inserted"),
-        (result.rows_updated, "row", "updated"),
-        (result.rows_deleted, "row", "deleted"),
-        (result.files_new, "file", "new"),
-        (len(result.files_rewritten), "file", "rewritten"),
-        (len(result.files_replaced), "file", "replaced"),
-    )
-    came = (
-        (result.rows_read, "read"),
-        (result.rows_combined, "combined"),
-        (result.rows_failed, "failed"),
-    )
-    done = [f"{counted(count, 'row')} {verb}" for count, verb in came if count]
-    done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
-    if result.instant is not None:
-        done.append(f"{result.instant.action} {result.instant.time}")
-    if result.clustering is not None:
-        done.append(f"clustering {result.clustering}")
-    done += [f"clean {time}" for time in result.cleans]
-    if result.archived:
-        done.append(f"{counted(result.archived, 'instant')} archived")
-    return ", ".join(done) or "nothing to do"
-
-
-def _measured(result: WriteResult) -> str:
-    """Return what a write took, in a line."""
-    took = [f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items()]
-    if result.files_unchanged is not None:
-        took.append(f"{counted(result.files_unchanged, 'file')} unchanged")
-    took.append(f"{size_text(result.bytes_written)} written")
-    return ", ".join(took)
-
-
-def _fields(result: WriteResult, dry_run: bool) -> dict[str, Any]:
-    """Return what a write did, or would do, for JSON."""
-    fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
-    return {
-        **fields,
-        "errors": [dataclasses.asdict(one) for one in result.errors],
-        "instant": None if result.instant is None else result.instant.time,
-        "dry_run": dry_run,
-    }
 
 
 def _write(rows: pa.Table, output: str) -> None:

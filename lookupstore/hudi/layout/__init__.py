@@ -13,7 +13,7 @@ from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
 from lookupstore.hudi.layout.filters.fitting import fitting_filter
 from lookupstore.hudi.layout.filters.predicates import predicate_of, shown
 from lookupstore.hudi.layout.filters.row_groups import names_of, told_to_arrow
-from lookupstore.hudi.layout.filters.sides import Aliases, sql_condition, sql_value
+from lookupstore.hudi.layout.filters.sides import Aliases, merge_clause, sql_condition, sql_value
 from lookupstore.hudi.layout.health.known_bounds import known_bounds
 from lookupstore.hudi.layout.health.layout_health import LayoutHealth, layout_health
 from lookupstore.hudi.layout.health.picture import LayoutPicture, layout_picture
@@ -87,6 +87,7 @@ __all__ = [
     "known_bounds",
     "layout_health",
     "layout_picture",
+    "merge_clause",
     "names_of",
     "new_statistics",
     "optional",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
-from lookupstore.hudi.layout import Filter
+from lookupstore.hudi.layout import Filter, merge_clause
 from lookupstore.hudi.write.assignments import Assigned
 from lookupstore.hudi.write.hoodie_options import GivenOptions
 from lookupstore.hudi.write.merge import GivenClause, GivenMerge
@@ -99,6 +99,27 @@ class TableMerge:
         """
         clause = GivenClause("when_not_matched_by_source_delete", where, deletes=True)
         return self._with(replace(self._clauses, left=(*self._clauses.left, clause)))
+
+    def when(self, clause: str) -> TableMerge:
+        """Add a clause in SQL, as behind `when` of `merge into`.
+
+        Args:
+            clause: such as `"matched and source.op = 'D' then delete"`, `"matched then update set
+                hits = target.hits + source.hits"`, `"not matched then insert"` or `"not matched by
+                source then delete"`.
+
+        Raises:
+            ValueError: it is no such clause.
+            ImportError: what parses SQL is not installed.
+        """
+        said = merge_clause(clause)
+        if said.kind == "left":
+            return self.when_not_matched_by_source_delete(said.where)
+        if said.kind == "unmatched":
+            return self.when_not_matched_insert(said.sets, where=said.where)
+        if said.verb == "delete":
+            return self.when_matched_delete(said.where)
+        return self.when_matched_update(said.sets, where=said.where)
 
     def execute(self, *, options: GivenOptions | None = None, dry_run: bool = False) -> WriteResult:
         """Do what the clauses say, in one commit.

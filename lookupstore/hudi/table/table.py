@@ -41,6 +41,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
     Made by `HudiTable.create` and `HudiTable.open`.
 
     >>> import tempfile
+    >>> import pyarrow as pa
     >>> schema = pa.schema({"id": pa.int64(), "day": pa.string()})
     >>> table = HudiTable.create(tempfile.mkdtemp(), schema, record_key=["id"], name="visits")
     >>> table.scan().num_rows, table.timeline()

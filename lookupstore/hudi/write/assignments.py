@@ -139,19 +139,14 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
         try:
             found = sql_value(given, aliases)
         except ValueError as error:
-            said = str(error).removeprefix("filter: ")
-            raise ValueError(
-                f"{what}: {said}; a text itself is in single quotes, as in \"'{field.name}'\""
-                if "no column" in said
-                else f"{what}: {said}"
-            ) from None
+            raise ValueError(f"{what}: {str(error).removeprefix('filter: ')}") from None
     elif isinstance(given, pc.Expression):
         found = given
     else:
         return pc.scalar(_literal(given, field, what))
     kind = _kind_of(found, aliases.columns, what)
     if not _may_become(kind, field.type):
-        remedy = f"; write cast(... as {_sql_type(field.type)})" if _sql_type(field.type) else ""
+        remedy = _cast_remedy(kind, field.type)
         raise TypeError(f"{what} is {field.type}, and the value is {kind}{remedy}")
     return found
 
@@ -271,13 +266,18 @@ def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return found
 
 
-def _sql_type(kind: pa.DataType) -> str | None:
-    """Return the name that SQL has for a type to which values can be cast; None: there is none."""
+def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
+    """Return how SQL makes values of one type those of another, behind a semicolon, if it does."""
     types = pa.types
-    if types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    names = {"int32": "int", "int64": "bigint", "date32[day]": "date", "string": "varchar"}
-    return names.get(str(kind))
+    if types.is_decimal(to) and types.is_floating(kind):
+        name = f"decimal({to.precision}, {to.scale})"
+    elif types.is_integer(kind) and types.is_string(to):
+        name = "varchar"
+    elif types.is_date32(to) and types.is_timestamp(kind):
+        name = "date"
+    else:
+        return ""
+    return f"; write cast(... as {name})"
 
 
 def fixed_columns(options: TableOptions) -> list[str]:

@@ -304,8 +304,9 @@ class MergedRows:
         for name in names:
             if name not in columns.names:
                 raise ValueError(
-                    f"{clause.name}: the table has no column {name!r}; name it in "
-                    f"except_columns=[{name!r}] to leave it out"
+                    f"{clause.name}: the rows have a column {name!r}, and the table does not; say "
+                    "what each column gets, or leave this one out: "
+                    f"except_columns=[{name!r}]"
                 )
         return names
 

@@ -13,6 +13,7 @@ import pytest
 from support.samples import amount
 
 from lookupstore.hudi.layout import Aliases
+from lookupstore.hudi.layout.filters.merge_sql import SqlClause, sql_clause
 from lookupstore.hudi.layout.filters.sql_computed import computed_condition, computed_value
 
 duckdb = pytest.importorskip("duckdb")
@@ -217,3 +218,43 @@ def test_rounding() -> None:
         assert [None if one is None else float(one) for one in ours] == [
             None if one is None else float(one) for one in theirs
         ], sql
+
+
+@pytest.mark.parametrize(
+    ("text_", "kind", "verb", "where", "sets"),
+    [
+        ("matched then delete", "matched", "delete", None, None),
+        ("MATCHED AND source.op = 'D' THEN DELETE", "matched", "delete", "source.op = 'D'", None),
+        ("matched then update", "matched", "update", None, None),
+        ("matched then update set *", "matched", "update", None, None),
+        ("matched then update set a = 'x', target.b = source.b + 1", "matched", "update", None,
+         {"a": "'x'", "b": "source.b + 1"}),
+        ("not matched then insert", "unmatched", "insert", None, None),
+        ("not matched by target then insert *", "unmatched", "insert", None, None),
+        ("not matched and v > 1 then insert (a, b) values (source.a, 1)", "unmatched", "insert",
+         "v > 1", {"a": "source.a", "b": "1"}),
+        ("not matched by source and target.v > 1 then delete", "left", "delete", "target.v > 1",
+         None),
+    ],
+)  # fmt: skip
+def test_clauses_of_merges(
+    text_: str, kind: str, verb: str, where: str | None, sets: dict[str, str] | None
+) -> None:
+    assert sql_clause(text_) == SqlClause(kind, verb, where, sets)
+
+
+@pytest.mark.parametrize(
+    "text_",
+    [
+        "", "matched", "matched then", "matched then drop", "matched then insert",
+        "not matched then delete", "not matched then update set a = 1", "matched then do nothing",
+        "not matched by source then update set a = 1", "matched then delete; drop table x",
+        "matched then delete when matched then delete", "then delete",
+        "not matched then insert (a, b) values (1)", "matched then update set a = 1, a = 2",
+        "matched and " + "(" * 5000 + " then delete", "matched and " + "[" * 5000 + " then delete",
+        "matched then update set a = " + "(" * 3000 + "1" + ")" * 3000,
+    ],
+)  # fmt: skip
+def test_what_is_no_clause(text_: str) -> None:
+    with pytest.raises(ValueError, match=r"when: |filter: "):
+        sql_clause(text_)

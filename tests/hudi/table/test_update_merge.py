@@ -216,9 +216,9 @@ def test_no_value_is_cut(table: HudiTable) -> None:
         ({"v": "v / 2"}, ValueError, r"'v' of the row with the key '1' .* int32: .*3.5"),
         ({"v": 2.5}, TypeError, r"set: 'v' is int32, which does not have the value 2.5"),
         ({"v": True}, TypeError, "which does not have the value True"),
-        ({"v": "w"}, TypeError, r"set: 'v' is int32, and the value is string; write cast\("),
+        ({"v": "w"}, TypeError, r"set: 'v' is int32, and the value is string"),
         ({"w": "v"}, TypeError, r"'w' is string, and the value is int32; write cast\(.* varchar"),
-        ({"w": "done"}, ValueError, r"done is no column.*\"'w'\""),
+        ({"w": "done"}, ValueError, "done is no column; .* texts are in single quotes"),
         ({"id": "id + 1"}, ValueError, "'id' says which row it is"),
         ({"day": "'c'"}, ValueError, "cannot be set; delete the row, and insert another one"),
         ({"_hoodie_commit_time": "'c'"}, KeyError, "the table has no column"),
@@ -243,7 +243,7 @@ def test_merges_that_are_not_one(table: HudiTable) -> None:
         table.merge(news, on="v")
     one = {"id": [1], "v": [3], "op": ["U"]}
     for merge, error, problem in (
-        (table.merge(one).when_matched_update(), ValueError, r"no column 'op'; name it in except"),
+        (table.merge(one).when_matched_update(), ValueError, r"have a column 'op', and the table"),
         (
             table.merge(one).when_not_matched_insert(except_columns="op"),
             ValueError,

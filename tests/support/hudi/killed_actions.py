@@ -148,6 +148,12 @@ def _upsert(table: HudiTable) -> object:
     return table.upsert(rows(range(1, 4), "new"), options=ONE)
 
 
+def _merge(table: HudiTable) -> object:
+    merge = table.merge(rows(range(1, 4), "new")).when_matched_delete("target.id = 2")
+    merge = merge.when_matched_update().when_not_matched_insert(where="source.id = 3")
+    return merge.when_not_matched_by_source_delete().execute(options=ONE)
+
+
 def _die_before_it_is_seen(table: HudiTable) -> None:
     """Die when all files of a write are there, and the completed one is not."""
     with mock.patch.object(TimelineFolder, "complete", _die):
@@ -218,6 +224,11 @@ ACTIONS = {
         _insert("insert"), {**OLD, 5: "new", 6: "new"}, prepare=_cluster_incrementally
     ),
     "delete": Action(lambda table: table.delete([0, 1], options=ONE), {2: "old"}),
+    "update": Action(
+        lambda table: table.update({"value": "'new'"}, where="id > 0", options=ONE),
+        {0: "old", 1: "new", 2: "new"},
+    ),
+    "merge": Action(_merge, {1: "new", 3: "new"}),
     "insert_overwrite": Action(
         lambda table: table.insert_overwrite(rows(range(4, 5), "new"), options=ONE),
         {1: "old", 4: "new"},

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from lookupstore.hudi.layout.filters.merge_sql import SqlClause
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,14 @@ def sql_condition(text: str, aliases: Aliases) -> pc.Expression:
     from lookupstore.hudi.layout.filters.sql_computed import computed_condition
 
     return computed_condition(text, aliases)
+
+
+def merge_clause(text: str) -> SqlClause:
+    """Take a clause of a merge apart; see `lookupstore.hudi.layout.filters.merge_sql`."""
+    _check_parser()
+    from lookupstore.hudi.layout.filters.merge_sql import sql_clause
+
+    return sql_clause(text)
 
 
 def _check_parser() -> None:

@@ -83,9 +83,13 @@ def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
         some = " or ".join(f"{key}.{name}" for key in aliases.sides)
         raise refused_error(node, "is a column of both sides", f"write {some}")
     if not found:
-        known = listed([f"{key}.{one}" for key, side in aliases.sides.items() for one in side])
+        both = len(aliases.sides) > 1
+        names = [(key, one) for key, side in aliases.sides.items() for one in side]
+        known = listed([f"{key}.{one}" if both else one for key, one in names])
         raise refused_error(
-            node, "is no column", f"there are {known}, whose case counts; texts are in '...'"
+            node,
+            "is no column",
+            f"there are {known}, whose case counts; texts are in single quotes",
         )
     return exp.Column(this=exp.Identifier(this=found[0], quoted=True))
 

@@ -1,0 +1,113 @@
+"""One clause of a merge in SQL, such as `matched and source.op = 'D' then delete`, taken apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from lookupstore.hudi.layout.filters.sql import parsed_sql
+
+_FORMS = (
+    "write matched then update set ..., matched then delete, not matched then insert, or not "
+    "matched by source then delete; a condition comes before then: matched and source.v > 1 then "
+    "delete"
+)
+_BEFORE = "merge into target using source on true when "
+
+
+@dataclass(frozen=True)
+class SqlClause:
+    """What a clause says.
+
+    Attributes:
+        kind: `matched`, `unmatched`, of given rows that the table lacks, or `left`, of rows of the
+            table that are not given.
+        verb: `update`, `delete` or `insert`.
+        where: the condition; None: there is none.
+        sets: the value of each column; None: those that the rows have.
+    """
+
+    kind: str
+    verb: str
+    where: str | None
+    sets: Mapping[str, str] | None
+
+
+def sql_clause(text: str) -> SqlClause:
+    """Take a clause apart.
+
+    Raises:
+        ValueError: it is no clause of a merge.
+
+    >>> sql_clause("matched and source.v > 1 then update set v = source.v + 1")
+    SqlClause(kind='matched', verb='update', where='source.v > 1', sets={'v': 'source.v + 1'})
+    """
+    when = _when(text)
+    then = when.args["then"]
+    kind = "matched" if when.args["matched"] else "left" if when.args["source"] else "unmatched"
+    condition = when.args.get("condition")
+    where = None if condition is None else _sql(condition)
+    if isinstance(then, exp.Var) and then.name.lower() == "delete" and kind != "unmatched":
+        return SqlClause(kind, "delete", where, None)
+    if isinstance(then, exp.Update) and kind == "matched":
+        return SqlClause(kind, "update", where, _updates(text, then))
+    if isinstance(then, exp.Insert) and kind == "unmatched":
+        return SqlClause(kind, "insert", where, _inserts(text, then))
+    raise _clause_error(text)
+
+
+def _when(text: str) -> Any:
+    if not re.match(r"\s*(not\s+)?matched\b", text, re.IGNORECASE):
+        raise _clause_error(text)
+    # Checks what would take the parser too long, and that no other statement comes after it.
+    words, _, _ = text.partition(" then ")
+    parsed_sql(f"({words.partition(' and ')[2] or 'true'})")
+    try:
+        tree = sqlglot.parse_one(_BEFORE + text, read="duckdb")
+        (found,) = tree.args["whens"].expressions
+    except (SqlglotError, ValueError, KeyError, AttributeError, RecursionError):
+        raise _clause_error(text) from None
+    return found
+
+
+def _updates(text: str, then: exp.Expression) -> dict[str, str] | None:
+    pairs = then.args.get("expressions") or []
+    if not pairs or isinstance(pairs[0], exp.Star):
+        return None
+    sets: dict[str, str] = {}
+    for one in pairs:
+        if not isinstance(one, exp.EQ) or not isinstance(one.this, exp.Column):
+            raise _clause_error(text)
+        if one.this.name in sets:
+            raise ValueError(f"when: {text!r} sets {one.this.name!r} twice; name each column once")
+        sets[one.this.name] = _sql(one.args["expression"])
+    return sets
+
+
+def _inserts(text: str, then: exp.Expression) -> dict[str, str] | None:
+    columns, values = then.this, then.args.get("expression")
+    if not values and (not columns or isinstance(columns, exp.Star)):
+        return None
+    if not isinstance(columns, exp.Tuple) or not isinstance(values, exp.Tuple):
+        raise _clause_error(text)
+    names, said = columns.expressions, values.expressions
+    if len(names) != len(said) or len({one.name for one in names}) < len(names):
+        raise ValueError(
+            f"when: {text!r} names {len(names)} columns, and {len(said)} values; give each column "
+            "one value"
+        )
+    return {name.name: _sql(value) for name, value in zip(names, said, strict=True)}
+
+
+def _sql(node: exp.Expression) -> str:
+    return str(node.sql(dialect="duckdb", comments=False))
+
+
+def _clause_error(text: str) -> ValueError:
+    return ValueError(f"when: {text!r} is no clause of a merge; {_FORMS}")

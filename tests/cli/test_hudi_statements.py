@@ -1,0 +1,86 @@
+"""``lookupstore hudi update`` and ``merge``: what they do, print, and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow as pa
+import pytest
+
+from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
+
+PAGES = pa.table({"id": [1, 2, 3, 4], "page": ["/a", "/b", "/c", None], "hits": [7, 8, 9, 9]})
+
+
+def run(*words: object) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, ["hudi", *map(str, words)])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    HudiTable.create(tmp_path / "t", PAGES, record_key="id").insert(PAGES)
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def news(tmp_path: Path) -> Path:
+    (tmp_path / "n.csv").write_text("id,hits,op\n2,5,U\n3,1,D\n9,4,I\n")
+    return tmp_path / "n.csv"
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in HudiTable.open(path).head(99).to_pylist()]
+
+
+def test_update(path: Path) -> None:
+    words = ["--set", "hits = hits + 1", "--set", "page='x=1'", "--where", "id > 2"]
+    dry = run("update", path, *words, "--dry-run")
+    assert "2 rows read, 2 rows would be updated, 1 file would be rewritten" in dry.output
+    assert rows(path) == [tuple(row.values()) for row in PAGES.to_pylist()]
+    done = run("update", path, *words)
+    assert done.exit_code == 0
+    assert "2 rows read, 2 rows updated, 1 file rewritten, commit" in done.output
+    assert rows(path) == [(1, "/a", 7), (2, "/b", 8), (3, "x=1", 10), (4, "x=1", 10)]
+    found = run("update", path, "--set", "page = null", "--output", "json")
+    assert json.loads(found.stdout)["rows_updated"] == 4
+
+
+def test_merge(path: Path, news: Path) -> None:
+    clauses = [
+        "matched and op = 'D' then delete",
+        "matched then update set hits = target.hits + source.hits",
+        "not matched then insert (id, hits) values (source.id, source.hits)",
+        "not matched by source and target.page is null then delete",
+    ]
+    words = [word for clause in clauses for word in ("--when", clause)]
+    done = run("merge", path, news, *words)
+    assert done.exit_code == 0, done.output
+    assert "3 rows read, 1 row inserted, 1 row updated, 2 rows deleted" in done.output
+    assert rows(path) == [(1, "/a", 7), (2, "/b", 13), (9, None, 4)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["update", "--set", "hits"], "--set 'hits': give COLUMN=SQL"),
+        (["update", "--set", "=1"], "give COLUMN=SQL"),
+        (["update", "--set", "hits=1", "--set", "hits = 2"], "--set names 'hits' twice"),
+        (["update", "--set", "hits='x'"], "set: 'hits' is int64, and the value is string"),
+        (["update", "--set", "page=x"], "x is no column; there are 'id', 'page', 'hits'"),
+        (["update"], "Missing option '--set'"),
+        (["merge", "FILE", "--when", "matched then drop"], "is no clause of a merge"),
+        (["merge", "FILE", "--when", "matched then update"], "the rows have a column 'op'"),
+        (["merge", "FILE", "--when", "matched then delete", "--on", "hits"], "on is ['hits']"),
+        (["merge", "FILE"], "Missing option '--when'"),
+    ],
+)
+def test_what_is_typed_wrong(path: Path, news: Path, words: list[str], said: str) -> None:
+    verb, *others = words
+    result = run(verb, path, *(news if word == "FILE" else word for word in others))
+    assert result.exit_code in (1, 2)
+    assert said in result.output
+    assert len(HudiTable.open(path).timeline()) == 1

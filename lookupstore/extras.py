@@ -9,6 +9,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
     "hudi": ("fastavro", "pybase64"),
     "s3": ("obstore",),
+    "azure": ("obstore",),
+    "gcs": ("obstore",),
     "lzo": ("lzallright",),
     "polars": ("polars",),
     "duckdb": ("duckdb",),

@@ -40,12 +40,12 @@ def has_credentials(options: Collection[str]) -> bool:
     return (
         not _OPTIONS.isdisjoint(options)
         or any(os.environ.get(name) for name in _VARIABLES)
-        or _has_signed_in()
+        or has_signed_in()
         or _is_in_azure()
     )
 
 
-def _has_signed_in() -> bool:
+def has_signed_in() -> bool:
     """Return whether somebody has used `az login` here."""
     folder = os.environ.get("AZURE_CONFIG_DIR") or os.path.expanduser("~/.azure")
     profile = os.path.join(folder, "azureProfile.json")

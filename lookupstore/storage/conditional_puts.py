@@ -1,13 +1,11 @@
 """Puts with a condition, which object stores have and pyarrow's file systems do not.
 
-They are made through obstore, with the credentials, region and endpoint of pyarrow's file system.
-S3 only: of others nobody has tried here what pyarrow's options mean to obstore.
+They are made through obstore, with the credentials and the address of pyarrow's file system.
 """
 
 from __future__ import annotations
 
 import errno
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +15,8 @@ from pyarrow import fs
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.storage.naming import temporary_name
-from lookupstore.storage.s3_client import bucket_client, options_of, whole_object
+from lookupstore.storage.put_clients import put_clients, server_of
+from lookupstore.storage.s3_client import options_of, whole_object
 from lookupstore.storage.uris import told_by
 
 #: Of an object that is put on conditions and read again: a lock, or a heartbeat.
@@ -28,19 +27,27 @@ class ConditionalPuts:
     """A client that puts an object only if it does not exist, or only if it is unchanged.
 
     Args:
-        filesystem: of pyarrow, on S3.
+        filesystem: of pyarrow.
 
     Raises:
+        FormatError: its objects cannot be put on conditions.
         ImportError: obstore is not installed; says what to install.
     """
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
-        require("s3", "a file on S3 that one of several writers may make")
+        kind = put_clients(filesystem)
+        if kind is None:
+            raise FormatError(
+                f"{filesystem.type_name}: puts with a condition are made on S3, Azure and Google "
+                "Cloud Storage only"
+            )
+        require(kind.extra, "a file on an object store that one of several writers may make")
         import obstore
         import obstore.exceptions
 
         self._obstore: Any = obstore
         self._filesystem = filesystem
+        self._kind = kind
         self._options = options_of(filesystem)
         self._stores: dict[str, Any] = {}
 
@@ -50,7 +57,7 @@ class ConditionalPuts:
         A request is not repeated: if the answer is lost, the object may be there.
 
         Args:
-            path: bucket and key.
+            path: bucket, or container, and key.
             content: of the object.
 
         Raises:
@@ -58,13 +65,14 @@ class ConditionalPuts:
         """
         bucket, _, key = path.partition("/")
         with self._telling(path):
-            return str(self._obstore.put(self._store(bucket), key, content, mode="create")["e_tag"])
+            put = self._obstore.put(self._store(bucket), key, content, mode="create")
+        return str(put[self._kind.tag])
 
     def replace(self, path: str, content: bytes, tag: str) -> str | None:
         """Put an object in the place of the one that has a tag, and return its own.
 
         Args:
-            path: bucket and key.
+            path: bucket, or container, and key.
             content: of the object, another than before: equal ones may have one tag.
             tag: of the object as it was read.
 
@@ -74,10 +82,11 @@ class ConditionalPuts:
         bucket, _, key = path.partition("/")
         try:
             with self._telling(path):
-                put = self._obstore.put(self._store(bucket), key, content, mode={"e_tag": tag})
+                mode = {self._kind.tag: tag}
+                put = self._obstore.put(self._store(bucket), key, content, mode=mode)
         except (FileNotFoundError, _ChangedError):
             return None
-        return str(put["e_tag"])
+        return str(put[self._kind.tag])
 
     def read(self, path: str) -> tuple[bytes, str]:
         """Return a small object and its tag.
@@ -89,12 +98,11 @@ class ConditionalPuts:
         bucket, _, key = path.partition("/")
         with self._telling(path):
             found = self._obstore.get(self._store(bucket), key)
-            return whole_object(found, MOST_BYTES, path), str(found.meta["e_tag"])
+            return whole_object(found, MOST_BYTES, path), str(found.meta[self._kind.tag])
 
     def server(self, path: str) -> tuple[str, ...]:
         """Return what tells the server and bucket of a path from others."""
-        where = (str(self._options.get(name)) for name in ("scheme", "endpoint_override", "region"))
-        return (*where, path.partition("/")[0])
+        return (*server_of(self._filesystem), path.partition("/")[0])
 
     def check(self, folder: str) -> None:
         """Put an object twice, since some servers pass over conditions.
@@ -106,10 +114,9 @@ class ConditionalPuts:
             FormatError: the second one was put.
         """
         path = f"{folder}/{temporary_name('conditions')}"
-        bucket, _, key = path.partition("/")
         try:
             tag = self.create(path, b"1")
-            is_kept = self.replace(path, b"2", f'"{uuid.uuid4().hex}"') is None
+            is_kept = self.replace(path, b"2", self._kind.other_tag) is None
             is_kept = is_kept and self.replace(path, b"3", tag) is not None
             try:
                 self.create(path, b"4")
@@ -117,19 +124,18 @@ class ConditionalPuts:
             except FileExistsError:
                 pass
         finally:
-            with self._telling(path):
-                self._obstore.delete(self._store(bucket), key)
+            self._filesystem.delete_file(path)
         if not is_kept:
+            bucket, conditions = folder.partition("/")[0], self._kind.conditions
             raise FormatError(
-                f"{bucket}: the server ignores the conditions of a put (If-None-Match or "
-                "If-Match), which keep concurrent writers from overwriting each other"
+                f"{bucket}: the server ignores the conditions of a put ({conditions}), which keep "
+                "concurrent writers from overwriting each other"
             )
 
     def _store(self, bucket: str) -> Any:
         known = self._stores.get(bucket)
         if known is None:
-            # Repeated, a put that succeeded would find itself there.
-            known = self._stores[bucket] = bucket_client(self._options, bucket)
+            known = self._stores[bucket] = self._kind.client(self._options, bucket)
         return known
 
     @contextmanager

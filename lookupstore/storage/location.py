@@ -276,7 +276,7 @@ class Location:
 
     @property
     def creates_once(self) -> bool:
-        """Return whether `create` keeps two of one name apart: on local disks and on S3."""
+        """Return whether `create` keeps two of one name apart: on local disks and object stores."""
         raise NotImplementedError
 
     def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
@@ -293,7 +293,7 @@ class Location:
         Raises:
             FileExistsError: the file is there already.
             FileNotFoundError: on a local disk, somebody has deleted the temporary file.
-            ImportError: on S3, obstore is not installed.
+            ImportError: on an object store, obstore is not installed.
         """
         raise NotImplementedError
 
@@ -305,7 +305,7 @@ class Location:
 
         Raises:
             FormatError: it does not.
-            ImportError: on S3, obstore is not installed.
+            ImportError: on an object store, obstore is not installed.
         """
         raise NotImplementedError
 
@@ -331,7 +331,7 @@ class Location:
         """Let a file be written now, as it is; return False if it is not there.
 
         Raises:
-            FormatError: it is neither on a local disk nor on S3.
+            FormatError: it is neither on a local disk nor on an object store.
         """
         raise NotImplementedError
 
@@ -347,8 +347,8 @@ class Location:
         """Return a file that is a lock.
 
         Raises:
-            FormatError: it is neither on a local disk nor on S3.
-            ImportError: on S3, obstore is not installed.
+            FormatError: it is neither on a local disk nor on an object store.
+            ImportError: on an object store, obstore is not installed.
         """
         raise NotImplementedError
 

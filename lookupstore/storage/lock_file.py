@@ -151,7 +151,7 @@ class LocalLockFile:
 
 
 class ObjectLockFile:
-    """A lock on S3.
+    """A lock on an object store.
 
     Args:
         location: that the object is in.

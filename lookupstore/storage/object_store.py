@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import LookupStoreError
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.file_address import written_ns
 from lookupstore.storage.inside import joined
@@ -27,6 +27,7 @@ from lookupstore.storage.local import file_chunks
 from lookupstore.storage.location import FoundFile, Location, address_of
 from lookupstore.storage.lock_file import LockFile, ObjectLockFile
 from lookupstore.storage.naming import temporary_name
+from lookupstore.storage.put_clients import put_clients
 from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.small_files import MOST_BYTES, whole
 from lookupstore.storage.uris import (
@@ -188,11 +189,11 @@ class RemoteFolder(Location):
 
     @property
     def creates_once(self) -> bool:
-        """Return whether there are conditional puts: on S3."""
-        return bool(self._filesystem.type_name == "s3")
+        """Return whether there are conditional puts: on S3, Azure and Google Cloud Storage."""
+        return put_clients(self._filesystem) is not None
 
     def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
-        """Put a new object on the condition that there is none, on S3."""
+        """Put a new object on the condition that there is none, where there are conditions."""
         if check is not None:
             check()
         if self.creates_once:
@@ -204,7 +205,7 @@ class RemoteFolder(Location):
             self.write(name, [content])
 
     def check_creates_once(self, folder: str) -> None:
-        """Put an object twice, on S3: some servers pass over conditions."""
+        """Put an object twice: some servers pass over conditions."""
         puts = self.conditional_puts()
         server = puts.server(self._path(folder))
         if server not in _CHECKED:
@@ -215,11 +216,9 @@ class RemoteFolder(Location):
         """Return what puts objects of this store on conditions.
 
         Raises:
-            FormatError: it is not on S3.
+            FormatError: it has none.
             ImportError: obstore is not installed.
         """
-        if self._filesystem.type_name != "s3":
-            raise FormatError(f"{self.uri}: conditional puts are supported on S3 only")
         if self._puts is None:
             self._puts = ConditionalPuts(self._filesystem)
         return self._puts

@@ -33,6 +33,8 @@ BRINGS = {
     "connect": {"pyspark", "py4j", "pandas", "grpc", "grpc_status", "google"},
     "hudi": {"fastavro", "pybase64", "sqlglot"},
     "s3": {"obstore"},
+    "azure": {"obstore"},
+    "gcs": {"obstore"},
     "lzo": {"lzallright"},
     "polars": {"polars"},
     "duckdb": {"duckdb"},
@@ -145,7 +147,7 @@ def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("extra", [one for one in BRINGS if one != "s3"])
+@pytest.mark.parametrize("extra", [one for one in BRINGS if BRINGS[one] != {"obstore"}])
 def test_files_on_s3_that_one_writer_makes_need_their_extra(extra: str, tmp_path: Path) -> None:
     code = (
         "from pyarrow import fs\nfrom lookupstore.storage.conditional_puts import ConditionalPuts\n"

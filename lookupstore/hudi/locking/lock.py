@@ -68,7 +68,8 @@ class TableLock:
             for place in self._held:
                 if not place.file.is_ours():
                     raise LockLostError(f"{place.shown}: another writer has it now, or deleted it")
-            # What follows takes time, and on S3 nobody can be kept from taking the lock meanwhile.
+            # What follows takes time, and on an object store nobody can be kept from taking the
+            # lock meanwhile.
             late = time.monotonic() - self._renewed
             if late > self._lease / 2:
                 raise LockLostError(f"{shown}: not renewed for {late:.1f} s")
@@ -171,7 +172,7 @@ def table_lock(
     """
     if wait < 0 or lease <= 0:
         raise ValueError(f"wait is {wait!r}, lease {lease!r}; give seconds, more than 0 for lease")
-    _check_place(location)
+    check_place(location)
     owner = owner or Owner.here()
     with owner.at_work():
         lock = TableLock(location, owner, lease)
@@ -194,10 +195,17 @@ def table_lock(
             lock.release()
 
 
-def _check_place(location: Location) -> None:
+def check_place(location: Location) -> None:
+    """Check that writers of a table at a location can be kept apart.
+
+    Raises:
+        FormatError: they cannot: files there are not made on the condition that there is none.
+        ImportError: on an object store, obstore is not installed.
+    """
     if not location.creates_once:
         raise FormatError(
             f"{location.uri}: tables cannot be locked here: pyarrow cannot create a file only "
-            "if it does not exist on this file system; write to tables on local disks or S3"
+            "if it does not exist on this file system; write to tables on local disks, S3, Azure "
+            "or Google Cloud Storage"
         )
     location.check_creates_once(META_FOLDER)

@@ -15,7 +15,8 @@ from lookupstore.hudi.options.names import (
 from lookupstore.hudi.options.table_options import TableOptions
 from lookupstore.storage.location import Location
 
-# Hudi's providers whose locks are held here: on local disks, and on S3. Each refuses the other.
+# Hudi's providers whose locks are held here: on local disks, and on object stores. Each refuses the
+# other.
 _FILE_LOCKS, _OBJECT_LOCKS = "FileSystemBasedLockProvider", "StorageBasedLockProvider"
 # What begins so is for one provider of other locks, and says which if no property does.
 _OTHER_LOCKS = tuple(f"{LOCK}{kind}." for kind in ("zookeeper", "dynamodb", "hivemetastore"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.keys.new_columns import check_columns, columns_of
+from lookupstore.hudi.locking.lock import check_place
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
     SNAPSHOT,
@@ -89,6 +90,9 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
 
         Raises:
             FileExistsError: the folder has a table, or any other file.
+            FormatError: no write could follow: `path` is where files are not made on the condition
+                that there is none, as on HDFS.
+            ImportError: `path` is on an object store, and obstore is not installed.
             KeyError: a column that `schema` does not have.
             TypeError: `schema` is not a schema; or a column has a type that Hudi tables do not
                 have, or that cannot be a key, partition or ordering column.
@@ -127,6 +131,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         check_writable(made, location.uri)
         if location.is_file() or location.files(recursive=True):
             raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
+        check_place(location)
         for folder in made.folders:
             location.make_folder(folder)
         # Last: who sees it sees a table.

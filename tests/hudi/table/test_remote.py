@@ -17,7 +17,7 @@ from support.hudi.locks import is_free
 from support.object_store import ObjectStore, writable_object_store
 from support.remote import KINDS, Killed, Remote
 
-from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.timeline.commit import parse_commit
@@ -48,14 +48,22 @@ def test_a_remote_table_is_read(real_tables: Path, name: str, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", [6, 9])
-def test_a_remote_table_is_made(tmp_path: Path, version: int, kind: str) -> None:
+def test_no_table_is_made_where_none_could_be_written(tmp_path: Path, kind: str) -> None:
     remote = Remote(tmp_path, kind)
-    location = remote.location("t")
-    table = HudiTable.create(location, SCHEMA, record_key=["id"], version=version)
-    assert table.options.name == "t"
+    with pytest.raises(FormatError, match=r"tables cannot be locked here: .* disks, S3, Azure"):
+        HudiTable.create(remote.location("t"), SCHEMA, record_key=["id"])
+    assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", [6, 9])
+def test_an_instant_of_a_remote_table(tmp_path: Path, version: int, kind: str) -> None:
+    HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], version=version)
+    location = Remote(tmp_path, kind).location("t")
     with pytest.raises(FileExistsError):
         HudiTable.create(location, SCHEMA, record_key=["id"], version=version)
+    table = HudiTable.open(location)
+    assert table.options.name == "t"
     folder = TimelineFolder(location, table.options.timeline, version)
     instant = folder.start(folder.request("commit"))
     with pytest.raises(FileExistsError):

@@ -34,7 +34,7 @@ from support.remote import FaultyDisk, Killed
 from support.samples import amount
 
 from lookupstore.errors import StaleStoreError
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.write.partitioner import FileSizing
@@ -100,7 +100,7 @@ VERBS = (
     "upsert", "upsert", "upsert", "upsert", "insert", "bulk_insert", "delete", "delete",
     "insert_overwrite", "insert_overwrite_table", "delete_partition", "evolve", "failed",
     "rollback", "rollback", "savepoint", "delete_savepoint", "restore", "clean", "clean",
-    "cluster", "cluster",
+    "cluster", "cluster", "update", "merge",
 )  # fmt: skip
 SERVICES = ("rollback", "savepoint", "delete_savepoint", "restore", "clean", "cluster")
 # Every fourth operation is killed: at one of its file operations, of which writes have about 45,
@@ -168,6 +168,8 @@ class History:
                 self._fail(rows, level)
             elif verb in SERVICES:
                 getattr(self, f"_{verb}")(number)
+            elif verb in ("update", "merge"):
+                self._state(verb, rows, number)
             else:
                 self._write(verb, rows, level, number)
         if verb == "restore":
@@ -238,6 +240,40 @@ class History:
             if verb in ("upsert", "insert", "bulk_insert", "delete"):
                 assert result.rows_inserted == len(set(after.rows) - set(before))
                 assert result.rows_deleted == len(set(before) - set(after.rows))
+        if new != known:
+            assert new[:-1] == known
+            model.commit(new[-1], after)
+
+    def _state(self, verb: str, rows: list[Row], number: int) -> None:
+        """Update rows by a condition, or merge rows of which each key comes once."""
+        model, table = self.model, self.table
+        level = model.now.level
+        options = WriteOptions(new_file_id=lambda: next(self.ids), threads=1)
+        value: Any = "new" if LEVELS[level]["value"] == pa.string() else b"new"
+        once = list({model.key(row): row for row in rows}.values())
+
+        def act() -> WriteResult:
+            if verb == "update":
+                sets = {"value": pa.scalar(value)}
+                return table.update(sets, where=f"id < {number}", options=options)
+            given = arrow(once, level).drop_columns(["_hoodie_is_deleted"])
+            merge = table.merge(given).when_matched_update({"value": "source.value"})
+            merge = merge.when_not_matched_insert(where=f"source.id > {number}")
+            merge = merge.when_not_matched_by_source_delete(f"target.id > {number + 5}")
+            return merge.execute(options=options)
+
+        if verb == "update":
+            after = model.updated(lambda row: row["id"] < number, value)
+        else:
+            after = model.merged(once, number)
+        known = self._commits()
+        result = self._tried(verb, act)
+        new = self._commits()
+        if result is not None:
+            assert result.instant is not None
+            assert new == [*known, result.instant.time]
+            assert result.rows_inserted == len(set(after.rows) - set(model.now.rows))
+            assert result.rows_deleted == len(set(model.now.rows) - set(after.rows))
         if new != known:
             assert new[:-1] == known
             model.commit(new[-1], after)

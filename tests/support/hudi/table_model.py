@@ -5,7 +5,7 @@ Nothing here asks the table: it is what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,6 +168,35 @@ class Model:
                 columns = LEVELS[level].items()
                 now[key] = {TIME: "", **{name: _as(row[name], kind) for name, kind in columns}}
         return State(now, level)
+
+    def updated(self, matches: Callable[[Row], bool], value: Any) -> State:
+        """Return what an update makes of the table which sets the value of some rows."""
+        level = self.now.level
+        rows = {
+            key: {**row, TIME: "", "value": value} if matches(row) else row
+            for key, row in self.now.at_level(level).items()
+        }
+        return State(rows, level)
+
+    def merged(self, given: list[Row], number: int) -> State:
+        """Return what the merge of a history makes of the table.
+
+        Args:
+            given: rows, of which each key comes once; their value is set where the key is there.
+            number: greater ids are inserted where it is not; those greater by five are deleted
+                whose keys are not given.
+        """
+        level = self.now.level
+        rows = dict(self.now.at_level(level))
+        keys = {self.key(row): row for row in given}
+        rows = {key: row for key, row in rows.items() if key in keys or row["id"] <= number + 5}
+        for key, row in keys.items():
+            columns = {name: _as(row[name], kind) for name, kind in LEVELS[level].items()}
+            if key in rows:
+                rows[key] = {**rows[key], TIME: "", "value": columns["value"]}
+            elif row["id"] > number:
+                rows[key] = {TIME: "", **columns}
+        return State(rows, level)
 
     def commit(self, time: str, state: State) -> None:
         """Let a state be the one that readers see."""

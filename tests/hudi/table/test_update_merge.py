@@ -86,7 +86,7 @@ def as_sql(sets: dict[str, str]) -> str:
 
 def test_random_merges_are_those_of_duckdb(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    for number in range(amount(12, 2500)):
+    for number in range(amount(6, 2500)):
         given = rows_of(rng, rng.sample(range(40), rng.randrange(1, 30)), SCHEMA)
         news = rows_of(rng, rng.sample(range(50), rng.randrange(1, 30)), NEWS)
         table = table_of(tmp_path / str(number), rng, given)
@@ -145,7 +145,7 @@ def test_random_updates_are_those_of_duckdb(tmp_path: Path, seed: int) -> None:
     conditions = ["v > 50", "w is null or w = 'p'", "ts between 2 and 5", "id in (1, 2, 3)", None]
     values = {"v": ["v + 1", "null", "ts", "length(w)"], "w": ["w || 'z'", "'x'", "lower(w)"],
               "ts": ["ts - 5", "v", "id"]}  # fmt: skip
-    for number in range(amount(8, 2500)):
+    for number in range(amount(5, 2500)):
         given = rows_of(rng, rng.sample(range(40), rng.randrange(1, 40)), SCHEMA)
         table = table_of(tmp_path / str(number), rng, given)
         where = rng.choice(conditions)

@@ -31,7 +31,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 def write_for_ever(path: str, log: str, seed: int) -> None:
-    """Upsert and delete random keys, each time with a token; note first what, and then that."""
+    """Upsert, merge and delete random keys, each with a token; note first what, and then that."""
     chance = random.Random(seed)
     number = 0
     with open(log, "a", encoding="utf-8") as file:
@@ -62,7 +62,11 @@ def write_for_ever(path: str, log: str, seed: int) -> None:
                     done = table.delete(pa.array(keys), options=options)
                 else:
                     rows = pa.table({"id": keys, "value": [token] * len(keys)}, schema=SCHEMA)
-                    done = table.upsert(rows, options=options)
+                    if number % 3:
+                        done = table.upsert(rows, options=options)
+                    else:  # which makes the same of the table
+                        merge = table.merge(rows).when_matched_update().when_not_matched_insert()
+                        done = merge.execute(options=options)
                 note("did", token, done.retries)
             except (CommitConflictError, StaleStoreError):
                 note("did not", token)

@@ -12,10 +12,7 @@ from lookupstore.hudi.layout import (
 )
 from lookupstore.hudi.read.matching import plan_matching
 from lookupstore.hudi.table.services import ServiceVerbs
-from lookupstore.hudi.write.hoodie_options import (
-    GivenOptions,
-    given_options,
-)
+from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options
 from lookupstore.hudi.write.options import Missing, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,

@@ -1,0 +1,165 @@
+"""Options of a write of rows, and of the index that finds their keys.
+
+Source: HoodieWriteConfig, HoodieIndexConfig, HoodieHBaseIndexConfig and DataSourceWriteOptions of
+Apache Hudi.
+"""
+
+from __future__ import annotations
+
+from lookupstore.hudi.write.hoodie.option import (
+    COLUMNS,
+    FLAG,
+    NUMBER,
+    TEXT,
+    WRITE,
+    HudiOption,
+    Part,
+    choice,
+    done,
+    nothing,
+    of_classes,
+    only,
+    refused,
+)
+
+_IN_METADATA = "an index in the metadata table is not kept; GLOBAL_BLOOM finds the same keys"
+_INDEXES = choice(
+    {
+        "bloom": "bloom", "simple": "simple", "inmemory": "in-memory",
+        "global_bloom": "global-bloom", "global_simple": "global-simple",
+    },
+    {
+        "bucket": "files would have to be buckets of keys; BLOOM finds the same keys",
+        "hbase": "HBase is not asked; BLOOM finds the same keys",
+        "record_index": _IN_METADATA,
+        "record_level_index": _IN_METADATA,
+        "global_record_level_index": _IN_METADATA,
+        "flink_state": "it is an index of Flink; BLOOM finds the same keys",
+    },
+)  # fmt: skip
+_PARTITIONER = "org.apache.hudi.execution.bulkinsert."
+_BY_PATH = "GLOBAL_SORT writes as few files per partition"
+_SQL = "Only for statements of Spark SQL, which lookupstore does not run."
+_BY_JVM = "For a JVM or Spark: there is nothing here that it could change."
+_BLOOM = "How Spark finds keys with a bloom index: lookupstore plans its own lookups."
+_OTHER_INDEX = "Only with an index that is refused."
+
+OPTIONS: tuple[HudiOption, ...] = (
+    done(f"{WRITE}operation", TEXT, "upsert",
+         "Has to be the verb that is called. Of `df.write` and `lookupstore hudi upsert` it says "
+         "which verb.", Part.OPERATION, ""),
+    done(f"{WRITE}insert.drop.duplicates", choice({"true": "drop", "false": "allow"}), "false",
+         "`true`: rows whose keys the table has are left out.", Part.WRITE, "duplicates"),
+    done("hoodie.datasource.insert.dup.policy",
+         choice({"none": "allow", "drop": "drop", "fail": "fail"}), "none",
+         "What `insert` does with rows whose keys the table has.", Part.WRITE, "duplicates"),
+    done("hoodie.combine.before.insert", FLAG, "false",
+         "Whether inserts and overwrites keep one row per key.", Part.COMBINE,
+         "INSERT INSERT_OVERWRITE INSERT_OVERWRITE_TABLE"),
+    done("hoodie.combine.before.upsert", FLAG, "true", "Whether upserts keep one row per key.",
+         Part.COMBINE, "UPSERT"),
+    done("hoodie.combine.before.delete", FLAG, "true",
+         "Repeated keys of a delete make no difference.", Part.COMBINE, ""),
+    done("hoodie.write.ignore.failed", choice({"true": "collect", "false": "raise"}), "true",
+         "`true`: rows that cannot be written are left out and told of. `false`, the default here: "
+         "they are an error.", Part.WRITE, "on_error"),
+    done("hoodie.write.set.null.for.missing.columns", choice({"true": "null", "false": None}),
+         "false", "`true`: columns that rows lack become null. `false`: such rows are refused.",
+         Part.WRITE, "missing"),
+    done(f"{WRITE}reconcile.schema", choice({"true": "null", "false": None}), "false",
+         "`true`: columns that rows lack become null. `false`: such rows are refused.",
+         Part.WRITE, "missing"),
+    done("hoodie.bulkinsert.sort.mode",
+         choice({one: one for one in ("none", "global_sort", "partition_sort")},
+                {"partition_path_repartition": _BY_PATH,
+                 "partition_path_repartition_and_sort": _BY_PATH}), "NONE",
+         "How `bulk_insert` sorts rows.", Part.WRITE, "sort_mode"),
+    done("hoodie.bulkinsert.user.defined.partitioner.sort.columns", COLUMNS, "",
+         "Columns by which `bulk_insert` sorts, with GLOBAL_SORT unless another mode is given.",
+         Part.WRITE, "sort_by"),
+    only(of_classes(f"{_PARTITIONER}RDDCustomColumnsSortPartitioner",
+                    f"{_PARTITIONER}RowCustomColumnsSortPartitioner",
+                    f"{_PARTITIONER}JavaCustomColumnsSortPartitioner"),
+         "hoodie.bulkinsert.user.defined.partitioner.class", "",
+         "Sorts by the columns of the option above.",
+         "name the columns in hoodie.bulkinsert.user.defined.partitioner.sort.columns"),
+    only("false", "hoodie.bulkinsert.sort.suffix.record_key", "false",
+         "Rows that are equal in the sort columns stay as they came.",
+         "add the key columns to the sort columns"),
+    done("hoodie.write.num.retries.on.conflict.failures", NUMBER, "0",
+         "How often a write is tried again after a conflict; 10 if it is not given.",
+         Part.WRITE, "retries"),
+    only("true", "hoodie.auto.commit", "true", "Each call commits.",
+         "leave it out: a call that returns has committed"),
+    only("true", "hoodie.merge.allow.duplicate.on.inserts", "true",
+         "Inserts never update rows that are there.", "call upsert instead"),
+    only("_", f"{WRITE}commitmeta.key.prefix", "_", "Options of such names are not known.",
+         "pass WriteOptions(extra_metadata=) instead"),
+    refused(f"{WRITE}streaming.checkpoint.identifier", "a sink names its query",
+            "pass query= to hudi_sink"),
+    only("false", f"{WRITE}streaming.ignore.failed.batch", "false",
+         "A batch that fails ends the query.", "leave it out"),
+    *nothing("Spark repeats a batch that failed.",
+             {f"{WRITE}streaming.retry.count": "3", f"{WRITE}streaming.retry.interval.ms": "2000",
+              f"{WRITE}streaming.disable.compaction": "false"}),
+    *nothing("Numbers of rows are checked in every write.",
+             {"hoodie.merge.data.validation.enabled": "false"}),
+    *nothing("A write without rows changes no row.", {"hoodie.allow.empty.commit": "true"}),
+    *nothing(_SQL, {
+        "hoodie.spark.sql.insert.into.operation": "insert", "hoodie.sql.insert.mode": "upsert",
+        "hoodie.sql.bulk.insert.enable": "false", "hoodie.datasource.overwrite.mode": "",
+        "hoodie.spark.sql.optimized.writes.enable": "true",
+        "hoodie.spark.sql.merge.into.partial.updates": "true",
+    }),
+    *nothing(_BY_JVM, {
+        "hoodie.upsert.shuffle.parallelism": "0", "hoodie.insert.shuffle.parallelism": "0",
+        "hoodie.bulkinsert.shuffle.parallelism": "0", "hoodie.delete.shuffle.parallelism": "0",
+        "hoodie.finalize.write.parallelism": "200", "hoodie.file.listing.parallelism": "200",
+        "hoodie.write.executor.": "", "hoodie.write.buffer.": "",
+        "hoodie.write.status.storage.level": "MEMORY_AND_DISK_SER",
+        "hoodie.write.tagged.record.storage.level": "MEMORY_AND_DISK_SER",
+        "hoodie.writestatus.class": "", "hoodie.write.merge.handle.": "",
+        "hoodie.write.concat.handle.class": "", "hoodie.bulkinsert.schema.ddl": "",
+        f"{WRITE}row.writer.enable": "true", "hoodie.release.resource.on.completion.enable": "true",
+        "hoodie.fileid.prefix.provider.class": "",
+        "hoodie.fail.job.on.duplicate.data.file.detection": "false",
+        "hoodie.write.record.positions": "true", "hoodie.sensitive.config.keys": "",
+        "hoodie.merge.small.file.group.candidates.limit": "1",
+    }),
+    done("hoodie.index.type", _INDEXES, "SIMPLE", "Index that finds keys; BLOOM if not given.",
+         Part.WRITE, "index"),
+    only("", "hoodie.index.class", "", "No class of Java is run.",
+         "pass WriteOptions(index='package.module.Class') instead"),
+    done("hoodie.bloom.index.update.partition.path", FLAG, "true",
+         "Whether a row moves to the partition that it names, with GLOBAL_BLOOM.",
+         Part.MOVES, "global-bloom"),
+    done("hoodie.simple.index.update.partition.path", FLAG, "true",
+         "Whether a row moves to the partition that it names, with GLOBAL_SIMPLE.",
+         Part.MOVES, "global-simple"),
+    only("dynamic_v0", "hoodie.bloom.index.filter.type", "DYNAMIC_V0",
+         "Filters that are written; those of either type are read.", "leave it out"),
+    *nothing("Filters are made for as many keys as a file has.",
+             {"hoodie.index.bloom.num_entries": "60000",
+              "hoodie.bloom.index.filter.dynamic.max.entries": "100000"}),
+    *nothing(_BLOOM, {
+        "hoodie.bloom.index.parallelism": "0", "hoodie.bloom.index.use.caching": "true",
+        "hoodie.bloom.index.use.treebased.filter": "true",
+        "hoodie.bloom.index.prune.by.ranges": "true",
+        "hoodie.bloom.index.bucketized.checking": "true",
+        "hoodie.bloom.index.bucketized.checking.enable.dynamic.parallelism": "false",
+        "hoodie.bloom.index.keys.per.bucket": "10000000",
+        "hoodie.bloom.index.fileid.key.sorting.enable": "false",
+        "hoodie.bloom.index.input.storage.level": "MEMORY_AND_DISK_SER",
+        "hoodie.bloom.index.use.metadata": "false",
+    }),
+    *nothing("How Spark finds keys with a simple index: lookupstore plans its own lookups.", {
+        "hoodie.simple.index.use.caching": "true", "hoodie.simple.index.parallelism": "0",
+        "hoodie.simple.index.input.storage.level": "MEMORY_AND_DISK_SER",
+        "hoodie.global.simple.index.parallelism": "0",
+        "hoodie.global.index.reconcile.parallelism": "60",
+    }),
+    *nothing(_OTHER_INDEX, {
+        "hoodie.record.index.": "", "hoodie.bucket.index.": "", "hoodie.index.bucket.": "",
+        "hoodie.index.hbase.": "", "hoodie.hbase.index.": "",
+    }),
+)  # fmt: skip

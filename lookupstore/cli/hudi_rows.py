@@ -10,7 +10,14 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.cli.hudi_options import metadata_option, retries_option, services_options
+from lookupstore.cli.hudi_options import (
+    hoodie_option,
+    is_typed,
+    metadata_option,
+    retries_option,
+    services_options,
+    write_options,
+)
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
@@ -26,11 +33,11 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.cli.terminal import echo, echo_text
-from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, TableServices, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode
+from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode, operation_in
 from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.storage.uris import shown_uri
 
@@ -317,6 +324,7 @@ def tag(
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @_dry_run
 @output_option("table", "json")
 def upsert(
@@ -337,6 +345,7 @@ def upsert(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -349,7 +358,15 @@ def upsert(
         raise click.UsageError("--duplicates is for --operation insert")
     if sort_mode != "none" and operation != "bulk_insert":
         raise click.UsageError("--sort-mode is for --operation bulk_insert")
-    options = WriteOptions(
+    if not is_typed("operation"):
+        asked = (operation_in(hoodie) or operation).lower()
+        operation = asked if asked in _OPERATIONS else operation
+    table = HudiTable.open(path)
+    options = write_options(
+        hoodie,
+        table,
+        operation,
+        services,
         duplicates=duplicates,
         sort_mode=sort_mode,
         sort_by=names_of(sort_by or ""),
@@ -362,9 +379,7 @@ def upsert(
         metadata=metadata,
         lock=lock,
         retries=retries,
-        services=services,
     )
-    table = HudiTable.open(path)
     source = source_of(files, max_text)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
@@ -372,7 +387,7 @@ def upsert(
         return
     echo(f"{shown_uri(path)}: {_said(result)}")
     if result.columns_missing:
-        echo(f"columns that the rows lack (--missing {missing}): "
+        echo(f"columns that the rows lack (--missing {options.missing}): "
               f"{', '.join(result.columns_missing)}")  # fmt: skip
     echo(_measured(result))
     for one in result.errors:
@@ -394,6 +409,7 @@ def upsert(
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @_dry_run
 @output_option("table", "json")
 def delete(
@@ -406,6 +422,7 @@ def delete(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -417,8 +434,15 @@ def delete(
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
-    options = WriteOptions(
-        index=index, metadata=metadata, lock=lock, retries=retries, services=services
+    options = write_options(
+        hoodie,
+        table,
+        "delete",
+        services,
+        index=index,
+        metadata=metadata,
+        lock=lock,
+        retries=retries,
     )
     wanted = _wanted(table, keys, keys_file) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)

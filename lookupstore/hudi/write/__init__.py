@@ -17,6 +17,7 @@ from lookupstore.hudi.write.hoodie.beside import combined_options
 from lookupstore.hudi.write.hoodie.given import operation_in, told_apart
 from lookupstore.hudi.write.hoodie.meaning import (
     GivenOptions,
+    cluster_arguments,
     given_options,
     layout_choice,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "bulk_order",
     "check_same_keys",
     "check_stream",
+    "cluster_arguments",
     "combined_options",
     "given_options",
     "layout_choice",

@@ -110,6 +110,22 @@ def given_options(given: GivenOptions | None, table: TableOptions, operation: st
     return _options(said, operation)
 
 
+def cluster_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a clustering, those among them that options under Hudi's names say.
+
+    Args:
+        given: Values by Hudi's names.
+        arguments: Arguments of `HudiTable.cluster` that its caller gave.
+
+    Raises:
+        ValueError: if an option contradicts an argument.
+
+    >>> cluster_arguments({"hoodie.layout.optimize.strategy": "z-order"}, {"by": "a"})
+    {'by': 'a', 'curve': 'zorder'}
+    """
+    return with_said(said_in(given), arguments, Part.LAYOUT)
+
+
 def layout_choice(
     arguments: Mapping[str, Any], options: GivenOptions | None, *, incremental: bool
 ) -> LayoutChoice:
@@ -128,7 +144,7 @@ def layout_choice(
     'zorder'
     """
     if isinstance(options, Mapping):
-        arguments = with_said(said_in(options), arguments, Part.LAYOUT)
+        arguments = cluster_arguments(options, arguments)
     wanted = {"by": (), **arguments}
     if wanted.get("curve") is None:
         by_value = wanted.get("mapping") == "value"

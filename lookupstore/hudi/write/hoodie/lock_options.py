@@ -67,7 +67,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     only(("lazy", "eager"), "hoodie.clean.failed.writes.policy hoodie.cleaner.policy.failed.writes",
          "EAGER", "What writers without a heartbeat left is rolled back; others never are.",
          "leave it out"),
-    *nothing("A write waits for up to two minutes for the table's lock, and longer each time.", {
+    *nothing("A write waits up to two minutes for the table's lock.", {
         f"{LOCK}wait_time_ms": "60000", f"{LOCK}num_retries": "15",
         f"{LOCK}wait_time_ms_between_retry": "1000",
         f"{LOCK}max_wait_time_ms_between_retry": "16000",

@@ -63,6 +63,8 @@ OPTIONS: tuple[HudiOption, ...] = (
         "hoodie.filesystem.": "", "hoodie.consistency.": "", "hoodie.optimistic.consistency.": "",
         "hoodie.metaserver.": "", "hoodie.table.service.manager.": "", "hoodie.time.generator.": "",
     }),
+    only("false", "hoodie.metaserver.enabled hoodie.metaserver.enable", "false",
+         "The timeline is in the table's folder.", "leave it out"),
     *nothing("Read by Hudi Streamer alone.", {"hoodie.streamer.": "", "hoodie.deltastreamer.": ""}),
     only("", "hoodie.client.init.callback.classes", "", "No class of Java is run.",
          "leave it out"),

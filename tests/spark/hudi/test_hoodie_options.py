@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
-from support.hudi.spark_rows import COLUMNS
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.spark import cluster_table
@@ -42,12 +41,6 @@ NEW = {
     f"{HOODIE}.metrics.on": "true",
     QUERY: "snapshot",
 }  # fmt: skip
-
-
-def columns(ddl: str) -> StructType:
-    found = StructType.fromDDL(ddl)
-    assert isinstance(found, StructType)
-    return found
 
 
 def ids(spark: SparkSession, path: Path, **options: Any) -> list[int]:
@@ -115,7 +108,7 @@ def test_options_of_ours_beside_hudis(tmp_path: Path) -> None:
     path = tmp_path / "t"
     options = {"path": str(path), **NEW}
     simple = {f"{HOODIE}.index.type": "SIMPLE"}
-    rows = columns(COLUMNS)
+    rows = StructType([StructField("id", LongType()), StructField("ts", LongType())])
     same = {**options, **simple, "index": "simple", "memory": "1GB"}
     writer = planned_write(same, rows, overwrite=False)
     assert writer._options == WriteOptions(index="simple", memory=10**9)
@@ -131,7 +124,7 @@ def test_options_of_ours_beside_hudis(tmp_path: Path) -> None:
 def test_options_of_a_stream(tmp_path: Path) -> None:
     HudiTable.create(tmp_path / "t", {"id": [1]}, record_key="id")
     path = {"path": str(tmp_path / "t")}
-    schema = columns("id long")
+    schema = StructType([StructField("id", LongType())])
     assert changes_of({**path, QUERY: "incremental", SKIPPING: "true"}, schema)
     with pytest.raises(ValueError, match=r"is not for a stream; give option\('start', ...\)"):
         changes_of({**path, f"{READ}.begin.instanttime": "0"}, schema)

@@ -1,14 +1,40 @@
-"""Arguments as people see them: methods that say which have to be named, classes that show all."""
+"""Arguments as people see them.
+
+Methods that say which have to be named, classes that show all, and arguments that nobody gave: one
+that can also be said elsewhere counts if its caller wrote it, also if it is equal to the default.
+"""
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Absence(enum.Enum):
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: An argument that was not given.
+Absent = Literal[_Absence.ABSENT]
+ABSENT: Final = _Absence.ABSENT
+
+
+def only_given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that were given.
+
+    >>> only_given(version=9, name=ABSENT)
+    {'version': 9}
+    """
+    return {name: value for name, value in arguments.items() if value is not ABSENT}
 
 
 def keyword_only(method: Callable[P, R]) -> Callable[P, R]:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -27,8 +28,29 @@ _USAGE_ERRORS = (
 )
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
+# Flags whose arguments have other names.
+_FLAGS = {"record_key": "key", "version": "table-version"}
+
+
+def _contradiction(found: re.Match[str]) -> str:
+    flag = _FLAGS.get(found[1], found[1].replace("_", "-"))
+    return f"--{flag} is {found[2]}, but --hoodie says {found[3]}; give one of them"
+
+
 # Remedies that the library tells in Python.
-_SPOKEN = {
+_SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
+    r"^options: ": "--hoodie: ",
+    r"^record_key is empty; give the": "--key is not given: give the",
+    r"^by is \(\); give the": "--by is not given: give the",
+    r"(?<=; )call (clean|archive|cluster)\(\)": r"run 'lookupstore hudi \1'",
+    r"read changes with changes\(\)": "read changes with 'lookupstore hudi changes'",
+    r"pass partitions= or where= to cluster": "give --partition or --where",
+    r"pass missing='keep' to upsert": "give --missing keep",
+    r"pass WriteOptions\(on_error='collect'\)": "give --on-error collect",
+    r"pass WriteOptions\(index='package.module.Class'\)": "give --index package.module.Class",
+    r"add columns with WriteOptions\(evolve=True\)": "add columns with --evolve",
+    r"pass metadata='(\w+)' in options=WriteOptions\(metadata='\w+'\)": r"give --metadata \1",
     r"overwrite=True": "--overwrite",
     r"allow_empty=True": "--allow-empty",
     r"on_duplicate='first', 'last' or \('max', column\)": (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
-from lookupstore.cli.hudi_options import metadata_option
+from lookupstore.cli.hudi_options import hoodie_option, metadata_option, typed
 from lookupstore.cli.options import PLACE, as_of_option, lock_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.cli.terminal import echo
@@ -27,6 +27,8 @@ _wait = click.option(
     help="How long to wait while another writer has the lock.",
 )
 
+# Arguments of a new table whose flags have other names.
+_ARGUMENTS = {"key": "record_key", "table_version": "version"}
 # Columns of a history that people look for first.
 _TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated", "rows_deleted")
 
@@ -40,7 +42,7 @@ _TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated"
     metavar="FILE",
     help="Parquet or ORC file with the columns of the table.",
 )
-@click.option("--key", required=True, metavar="A,B", help="Columns that identify a row.")
+@click.option("--key", metavar="A,B", help="Columns that identify a row.")
 @click.option("--partition-by", default="", metavar="A,B", help="Partition columns.")
 @click.option("--ordering", metavar="A", help="Ordering (precombine) column; without it, "
               "the row written last wins.")  # fmt: skip
@@ -49,29 +51,31 @@ _TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated"
               help="Version 6 is for engines with Hudi 0.x.")  # fmt: skip
 @click.option("--name", help="Name of the table (default: that of its folder).")
 @click.option("--hive-style", is_flag=True, help="Name partition folders NAME=value.")
+@hoodie_option
 @output_option("table", "json")
 def create(
     path: str,
     like: str,
-    key: str,
+    key: str | None,
     partition_by: str,
     ordering: str | None,
     table_version: str,
     name: str | None,
     hive_style: bool,
+    hoodie: dict[str, str],
     output: str,
 ) -> None:
     """Create the empty table TABLE, a folder or URI."""
-    table = HudiTable.create(
-        path,
-        open_source(like).schema,
-        record_key=names_of(key),
+    given = typed(
+        key=names_of(key or ""),
         partition_by=names_of(partition_by),
         ordering=ordering,
-        version=int(table_version),
+        table_version=int(table_version),
         name=name,
         hive_style=hive_style,
     )
+    arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
+    table = HudiTable.create(path, open_source(like).schema, **arguments, options=hoodie)
     _write_info(table, output)
 
 

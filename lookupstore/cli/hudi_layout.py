@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from lookupstore.cli.hudi_options import metadata_option
+from lookupstore.cli.hudi_options import hoodie_option, metadata_option, typed, write_options
 from lookupstore.cli.options import (
     PLACE,
     as_of_option,
@@ -18,16 +18,17 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo, echo_text
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.layout import TARGET_FILE_SIZE, Curve, CurveMapping
+from lookupstore.hudi.write import CLUSTER, cluster_arguments
 from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.storage.uris import shown_uri
 
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option("--by", required=True, metavar="A,B",
+@click.option("--by", metavar="A,B",
               help="Columns to order rows by, those first by which most is asked.")  # fmt: skip
 @click.option("--curve", type=click.Choice(get_args(Curve)),
               help="How several columns become one order (default: grid; hilbert with "
@@ -51,11 +52,12 @@ from lookupstore.storage.uris import shown_uri
               help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
 @metadata_option
 @lock_option
+@hoodie_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @output_option("table", "json")
 def cluster(
     path: str,
-    by: str,
+    by: str | None,
     curve: Curve | None,
     mapping: CurveMapping,
     target_file_size: str,
@@ -66,6 +68,7 @@ def cluster(
     memory: str,
     metadata: str,
     lock: str,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -74,16 +77,27 @@ def cluster(
     No row changes. What would change rows of these files meanwhile is refused; inserts go on.
     """
     limit = None if small_file_limit is None else bytes_of(small_file_limit, "--small-file-limit")
-    result = HudiTable.open(path).cluster(
-        names_of(by),
+    table = HudiTable.open(path)
+    order = typed(
+        by=names_of(by or ""),
         curve=curve,
         mapping=mapping,
         target_file_size=bytes_of(target_file_size, "--target-file-size"),
         small_file_limit=limit,
+    )
+    result = table.cluster(
+        **cluster_arguments(hoodie, order),
         incremental=incremental,
         partitions=partitions or None,
         where=where,
-        options=WriteOptions(memory=bytes_of(memory, "--memory"), metadata=metadata, lock=lock),
+        options=write_options(
+            hoodie,
+            table,
+            CLUSTER,
+            memory=bytes_of(memory, "--memory"),
+            metadata=metadata,
+            lock=lock,
+        ),
         dry_run=dry_run,
     )
     if output == "json":

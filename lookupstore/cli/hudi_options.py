@@ -7,11 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from lookupstore.cli.options import Option, names_of
-from lookupstore.hudi import TableServices
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions
 from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
 from lookupstore.hudi.services import CLUSTER_COMMITS
+from lookupstore.hudi.write import combined_options, told_apart
+
+# Flags of what follows a write.
+_SERVICES = (
+    "retain_commits", "retain_hours", "retain_versions", "archive", "cluster_by", "cluster_commits",
+)  # fmt: skip
 
 metadata_option: Option = click.option(
     "--metadata",
@@ -31,6 +38,63 @@ retries_option: Option = click.option(
     metavar="N",
     help="How often to try again if another writer commits the same files first.",
 )
+
+
+def _by_name(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return options that were typed as NAME=VALUE."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not told_apart({name: value})[0]:
+            raise click.BadParameter(f"{one!r}: give NAME=VALUE, such as hoodie.index.type=SIMPLE")
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is {found[name]!r} and {value!r}; give it once")
+    return found
+
+
+hoodie_option: Option = click.option(
+    "--hoodie",
+    multiple=True,
+    callback=_by_name,
+    metavar="NAME=VALUE",
+    help="Option by the name that Apache Hudi has for it, such as hoodie.index.type=SIMPLE; "
+    "repeatable.",
+)
+
+
+def is_typed(name: str) -> bool:
+    """Return whether a flag of the command was typed, by its name in Python."""
+    return click.get_current_context().get_parameter_source(name) != ParameterSource.DEFAULT
+
+
+def typed(**flags: Any) -> dict[str, Any]:
+    """Return the flags that were typed, and not those that have their defaults."""
+    return {name: value for name, value in flags.items() if is_typed(name)}
+
+
+def write_options(
+    hoodie: dict[str, str],
+    table: HudiTable,
+    operation: str,
+    services: TableServices | None = None,
+    **flags: Any,
+) -> WriteOptions:
+    """Return how a command writes.
+
+    Args:
+        hoodie: Options by Hudi's names.
+        table: The table.
+        operation: Hudi's name of the write, in any case.
+        services: What follows the write. None: the command has no flags for that.
+        flags: Fields of `WriteOptions`, those that were not typed among them.
+
+    Raises:
+        ValueError: if a flag contradicts an option, or a value is refused.
+    """
+    given = typed(**flags)
+    if services is not None:
+        given |= {one: getattr(services, one) for one in _SERVICES if is_typed(one)}
+    return combined_options(hoodie, given, table.options, operation.upper())
 
 
 def services_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 
 from lookupstore.cli.hudi_options import (
     dry_run_option,
+    hoodie_option,
     index_option,
+    is_typed,
     metadata_option,
     retries_option,
     services_options,
+    write_options,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said
 from lookupstore.cli.key_files import check_one_of, read_keys
@@ -33,11 +36,11 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.cli.terminal import echo, echo_text
-from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, TableServices, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode
+from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode, operation_in
 from lookupstore.quantities import bytes_of, counted
 from lookupstore.storage.uris import shown_uri
 
@@ -315,6 +318,7 @@ def tag(
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @dry_run_option
 @output_option("table", "json")
 def upsert(
@@ -335,6 +339,7 @@ def upsert(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -347,7 +352,15 @@ def upsert(
         raise click.UsageError("--duplicates is for --operation insert")
     if sort_mode != "none" and operation != "bulk_insert":
         raise click.UsageError("--sort-mode is for --operation bulk_insert")
-    options = WriteOptions(
+    if not is_typed("operation"):
+        asked = (operation_in(hoodie) or operation).lower()
+        operation = asked if asked in _OPERATIONS else operation
+    table = HudiTable.open(path)
+    options = write_options(
+        hoodie,
+        table,
+        operation,
+        services,
         duplicates=duplicates,
         sort_mode=sort_mode,
         sort_by=names_of(sort_by or ""),
@@ -360,9 +373,7 @@ def upsert(
         metadata=metadata,
         lock=lock,
         retries=retries,
-        services=services,
     )
-    table = HudiTable.open(path)
     source = source_of(files, max_text)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
@@ -370,7 +381,7 @@ def upsert(
         return
     echo(f"{shown_uri(path)}: {said(result)}")
     if result.columns_missing:
-        echo(f"columns that the rows lack (--missing {missing}): "
+        echo(f"columns that the rows lack (--missing {options.missing}): "
               f"{', '.join(result.columns_missing)}")  # fmt: skip
     echo(measured(result))
     for one in result.errors:
@@ -392,6 +403,7 @@ def upsert(
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @dry_run_option
 @output_option("table", "json")
 def delete(
@@ -404,6 +416,7 @@ def delete(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -415,8 +428,15 @@ def delete(
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
-    options = WriteOptions(
-        index=index, metadata=metadata, lock=lock, retries=retries, services=services
+    options = write_options(
+        hoodie,
+        table,
+        "delete",
+        services,
+        index=index,
+        metadata=metadata,
+        lock=lock,
+        retries=retries,
     )
     wanted = _wanted(table, keys, keys_file) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)

@@ -6,17 +6,19 @@ import click
 
 from lookupstore.cli.hudi_options import (
     dry_run_option,
+    hoodie_option,
     index_option,
     metadata_option,
     retries_option,
     services_options,
+    write_options,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said
 from lookupstore.cli.options import PLACE, lock_option, max_text_option, names_of, output_option
 from lookupstore.cli.output import write_json
 from lookupstore.cli.sources import source_of
 from lookupstore.cli.terminal import echo
-from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, TableServices, WriteResult
 from lookupstore.quantities import bytes_of
 from lookupstore.storage.uris import shown_uri
 
@@ -36,6 +38,7 @@ _memory = click.option("--memory", metavar="SIZE", default="512MiB", show_defaul
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @dry_run_option
 @output_option("table", "json")
 def update(
@@ -47,6 +50,7 @@ def update(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -59,14 +63,17 @@ def update(
         if name.strip() in values:
             raise click.UsageError(f"--set names {name.strip()!r} twice; give it one value")
         values[name.strip()] = value.strip()
-    options = WriteOptions(
+    table = HudiTable.open(path)
+    options = write_options(
+        hoodie,
+        table,
+        "upsert",
+        services,
         memory=bytes_of(memory, "--memory"),
         metadata=metadata,
         lock=lock,
         retries=retries,
-        services=services,
     )
-    table = HudiTable.open(path)
     result = table.update(values, where=where, options=options, dry_run=dry_run)
     _show(path, result, dry_run, output)
 
@@ -88,6 +95,7 @@ def update(
 @metadata_option
 @lock_option
 @retries_option
+@hoodie_option
 @dry_run_option
 @output_option("table", "json")
 def merge(
@@ -102,6 +110,7 @@ def merge(
     metadata: str,
     lock: str,
     retries: int,
+    hoodie: dict[str, str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -109,15 +118,18 @@ def merge(
 
     In SQL, target is the row of TABLE, and source the row of FILE with its key.
     """
-    options = WriteOptions(
+    table = HudiTable.open(path)
+    options = write_options(
+        hoodie,
+        table,
+        "upsert",
+        services,
         memory=bytes_of(memory, "--memory"),
         index=index,
         metadata=metadata,
         lock=lock,
         retries=retries,
-        services=services,
     )
-    table = HudiTable.open(path)
     merging = table.merge(source_of(files, max_text), None if on is None else names_of(on))
     for clause in clauses:
         merging = merging.when(clause)

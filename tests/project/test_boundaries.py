@@ -370,7 +370,8 @@ TEXTS = sorted(
 HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options" / "names.py",
     PACKAGE / "hudi" / "options" / "table_options.py",
-    PACKAGE / "hudi" / "write" / "hoodie_options.py",
+    *(PACKAGE / "hudi" / "write" / "hoodie").glob("*.py"),
+    *(ROOT / "tests" / "hudi" / "write" / "hoodie").glob("*.py"),
     ROOT / "tests" / "hudi" / "write" / "test_hoodie_options.py",
     ROOT / "tests" / "hudi" / "write" / "test_time_folders.py",
     ROOT / "tests" / "hudi" / "keys" / "test_time_paths.py",

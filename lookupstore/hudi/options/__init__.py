@@ -1,7 +1,7 @@
 """A table's options: what `hoodie.properties` says, and what this version of it means.
 
 The only wing that knows names of Hudi's properties; of the options that Java's writers are given
-it is `write.hoodie_options`.
+it is `write.hoodie`.
 
 `names` has them and the words that are their values; `table_options` is what they mean, `new_table`
 what a new table has, `file` reads and writes them. `rules` says which tables are read and written

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -24,7 +23,7 @@ from lookupstore.hudi.layout import (
     layout_picture,
     start,
 )
-from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
+from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping
 from lookupstore.hudi.locking.lock import WAIT
 from lookupstore.hudi.options import (
     REFUSE,
@@ -32,15 +31,11 @@ from lookupstore.hudi.options import (
 )
 from lookupstore.hudi.read.partition_pruning import partitions_of
 from lookupstore.hudi.table.handle import TableHandle
-from lookupstore.hudi.write.hoodie_options import (
-    GivenOptions,
-    cluster_arguments,
-    given_options,
-)
-from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options, layout_choice
 from lookupstore.hudi.write.plan import (
     CLUSTER,
 )
+from lookupstore.keywords import ABSENT, Absent, only_given
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import bytes_of
 
@@ -85,12 +80,12 @@ class LayoutVerbs(TableHandle):
 
     def cluster(
         self,
-        by: str | Sequence[str] = (),
+        by: str | Sequence[str] | Absent = ABSENT,
         *,
-        curve: Curve | None = None,
-        mapping: CurveMapping = "sample",
-        target_file_size: int = TARGET_FILE_SIZE,
-        small_file_limit: int | None = None,
+        curve: Curve | Absent | None = ABSENT,
+        mapping: CurveMapping | Absent = ABSENT,
+        target_file_size: int | Absent = ABSENT,
+        small_file_limit: int | Absent | None = ABSENT,
         incremental: bool = False,
         partitions: str | Sequence[str] | None = None,
         where: Filter | None = None,
@@ -106,10 +101,11 @@ class LayoutVerbs(TableHandle):
         Args:
             by: the columns, or the name of one, those first by which most is asked.
             curve: `grid`, `hilbert`, `zorder` or `linear`; as of `LayoutChoice`, as the next three.
-                None: `grid`, or `hilbert` if it is incremental or by value.
-            mapping: `sample` or `value`.
-            target_file_size: bytes of a file, about; also a text such as `"120MiB"`.
-            small_file_limit: files of at least so many bytes stay as they are; None: none does.
+                None, the default: `grid`, or `hilbert` if it is incremental or by value.
+            mapping: `sample`, the default, or `value`.
+            target_file_size: bytes of a file, about; also a text such as `"120MiB"`, the default.
+            small_file_limit: files of at least so many bytes stay as they are; None, the default:
+                none does.
             incremental: go on with the order of the last incremental clustering by the same choice:
                 of each partition, put new files in order, and with them those that overlap too
                 much; nothing, as long as queries read little more than they have to. The first one
@@ -119,7 +115,7 @@ class LayoutVerbs(TableHandle):
             where: the same by a filter on partition columns, as of `scan`: partitions that it
                 leaves out stay as they are.
             options: how it is done: memory, threads, a metadata table and so on; under Hudi's
-                names also what is done, if the arguments do not say that.
+                names also what is done. One that contradicts a given argument is an error.
             dry_run: change nothing, and return what would be done: partitions, files, bytes.
 
         Raises:
@@ -130,20 +126,18 @@ class LayoutVerbs(TableHandle):
                 nothing was changed.
             FormatError, CommitUnknownError, LockedError, CorruptionError: as of `upsert`.
         """
-        arguments: dict[str, Any] = {
-            "by": by,
-            "curve": curve,
-            "mapping": mapping,
-            "target_file_size": target_file_size,
-            "small_file_limit": small_file_limit,
-        }
         chosen = given_options(options, self._options, CLUSTER)
-        if options is not None and not isinstance(options, WriteOptions):
-            arguments = cluster_arguments(options, arguments)
-        if arguments["curve"] is None:
-            by_value = arguments["mapping"] == "value"
-            arguments["curve"] = "hilbert" if incremental or by_value else "grid"
-        choice = LayoutChoice(**arguments)
+        choice = layout_choice(
+            only_given(
+                by=by,
+                curve=curve,
+                mapping=mapping,
+                target_file_size=target_file_size,
+                small_file_limit=small_file_limit,
+            ),
+            options,
+            incremental=incremental,
+        )
         if incremental:
             choice.check_incremental()
         partitions = [partitions] if isinstance(partitions, str) else partitions

@@ -24,10 +24,8 @@ from lookupstore.hudi.options import (
 from lookupstore.hudi.table.layout import LayoutVerbs
 from lookupstore.hudi.table.reads import ReadVerbs
 from lookupstore.hudi.table.writes import WriteVerbs
-from lookupstore.hudi.write.hoodie_options import (
-    check_generator,
-    table_arguments,
-)
+from lookupstore.hudi.write.hoodie.meaning import check_generator, table_arguments
+from lookupstore.keywords import ABSENT, Absent, only_given
 from lookupstore.storage.location import Location, as_location
 
 Path = str | os.PathLike[str] | Location
@@ -55,15 +53,15 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         path: Path,
         schema: Any,
         *,
-        record_key: str | Sequence[str] = (),
-        partition_by: str | Sequence[str] = (),
-        ordering: str | None = None,
-        merge_mode: str | None = None,
-        version: int = 9,
-        name: str | None = None,
-        database: str | None = None,
-        hive_style: bool = False,
-        url_encode: bool = False,
+        record_key: str | Sequence[str] | Absent = ABSENT,
+        partition_by: str | Sequence[str] | Absent = ABSENT,
+        ordering: str | Absent | None = ABSENT,
+        merge_mode: str | Absent | None = ABSENT,
+        version: int | Absent = ABSENT,
+        name: str | Absent | None = ABSENT,
+        database: str | Absent | None = ABSENT,
+        hive_style: bool | Absent = ABSENT,
+        url_encode: bool | Absent = ABSENT,
         options: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
@@ -75,17 +73,18 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
                 as `upsert` takes them: none of them is written.
             record_key: columns that identify a row within its partition; strings or integers.
             partition_by: partition columns, whose values name the folders; strings or integers.
+                Default: none.
             ordering: the ordering (precombine) column: of two rows with one key, the one with the
-                greater value is newer; None: the one that is written later.
-            merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None: the first if there
-                is an ordering column.
-            version: of the table: 9, 8, or 6 for engines with Hudi 0.x.
-            name: of the table; None: that of the folder.
-            database: of the table, if any.
-            hive_style: whether folders are called `name=value`.
-            url_encode: whether characters are escaped in folders' names.
+                greater value is newer; None, the default: the one that is written later.
+            merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None, the default: the
+                first if there is an ordering column.
+            version: of the table: 9, the default, 8, or 6 for engines with Hudi 0.x.
+            name: of the table; None, the default: that of the folder.
+            database: of the table. None, the default: the table has none.
+            hive_style: whether folders are called `name=value`. Default: False.
+            url_encode: whether characters are escaped in folders' names. Default: False.
             options: what a writer in Java would be given: values by Hudi's names, `hoodie.*`, which
-                say arguments that are not given.
+                say arguments that are not given. One that contradicts a given argument is an error.
             storage_options: of a URI, as of `lookupstore.Location`.
 
         Raises:
@@ -108,21 +107,22 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
                     f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
                     "or leave it out"
                 )
-        arguments: dict[str, Any] = {
-            "name": name,
-            "record_key": record_key,
-            "partition_by": partition_by,
-            "ordering": ordering,
-            "merge_mode": merge_mode,
-            "version": version,
-            "database": database,
-            "hive_style": hive_style,
-            "url_encode": url_encode,
-        }
+        arguments = only_given(
+            name=name,
+            record_key=record_key,
+            partition_by=partition_by,
+            ordering=ordering,
+            merge_mode=merge_mode,
+            version=version,
+            database=database,
+            hive_style=hive_style,
+            url_encode=url_encode,
+        )
         if options is not None:
             arguments = table_arguments(options, arguments)
-        if arguments["name"] is None:
+        if arguments.get("name") is None:
             arguments["name"] = _folder_name(location)
+        arguments.setdefault("record_key", ())
         made = new_options(**arguments)
         check_generator(options or {}, made)
         avro = avro_schema(schema, made.record_name, made.namespace)

@@ -6,20 +6,22 @@ of an upsert go, `plan` and `partitioner` which files there will be; `files` wri
 `staged_files` are those of tasks that may run twice. `transaction` begins an instant and completes
 it; `conflict` and `inserted_keys` look at what others committed meanwhile, and `retries` writes
 again. `abandoned` are writes past which nothing may be committed. `options` is what a
-caller may choose, `hoodie_options` how Java's writers call it, `result` what it is told,
-`steps` how long it took.
+caller may choose, `hoodie` how Java's writers call it, `result` what it is told, `steps` how long
+it took.
 """
 
 from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites, Stretch
-from lookupstore.hudi.write.hoodie_options import (
+from lookupstore.hudi.write.hoodie.beside import combined_options
+from lookupstore.hudi.write.hoodie.given import operation_in, told_apart
+from lookupstore.hudi.write.hoodie.meaning import (
     GivenOptions,
     cluster_arguments,
     given_options,
-    operation_in,
-    told_apart,
+    layout_choice,
 )
+from lookupstore.hudi.write.hoodie.reading import check_stream, read_arguments
 from lookupstore.hudi.write.options import (
     Duplicates,
     Missing,
@@ -88,13 +90,17 @@ __all__ = [
     "WrittenFile",
     "bulk_order",
     "check_same_keys",
+    "check_stream",
     "cluster_arguments",
+    "combined_options",
     "given_options",
+    "layout_choice",
     "name_staged_files",
     "new_file_id",
     "operation_in",
     "place_rows",
     "positions_in",
+    "read_arguments",
     "retried",
     "told_apart",
     "with_missing",

@@ -28,6 +28,7 @@ from lookupstore.hudi.read import (
     positions_after,
 )
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write import check_stream, told_apart
 from lookupstore.spark.hudi.read import change_columns, change_rows, part_rows, spark_columns
 from lookupstore.spark.options import given_location, given_names, given_number
 from lookupstore.spark.types import arrow_schema
@@ -246,8 +247,12 @@ def _behind_error(view: TableView, why: str) -> StaleStoreError:
 
 
 def _table(options: Mapping[str, str]) -> HudiTable:
-    unknown = sorted(set(options) - set(STREAM_OPTIONS))
+    hudi, ours = told_apart(options)
+    unknown = sorted(set(ours) - set(STREAM_OPTIONS))
     if unknown:
         known = ", ".join(STREAM_OPTIONS)
-        raise ValueError(f"no option {unknown[0]!r}; a stream of a Hudi table has {known}")
-    return HudiTable.open(given_location(options, "load() the folder or URI of a Hudi table"))
+        raise ValueError(
+            f"no option {unknown[0]!r}; a stream of a Hudi table has {known}, and hoodie.*"
+        )
+    check_stream(hudi)
+    return HudiTable.open(given_location(ours, "load() the folder or URI of a Hudi table"))

@@ -37,7 +37,6 @@ from lookupstore.hudi.clustering import (
 )
 from lookupstore.hudi.file_group import NewFile
 from lookupstore.hudi.layout import (
-    TARGET_FILE_SIZE,
     Curve,
     CurveMapping,
     Filter,
@@ -52,9 +51,10 @@ from lookupstore.hudi.write import (
     GivenOptions,
     Steps,
     Transaction,
-    cluster_arguments,
     given_options,
+    layout_choice,
 )
+from lookupstore.keywords import ABSENT, Absent, only_given
 from lookupstore.spark.buckets import by_bucket, in_buckets
 from lookupstore.spark.hudi.files import attempt_of, name_files, this_task
 from lookupstore.spark.hudi.read import spark_columns
@@ -81,12 +81,12 @@ _PLACE = (
 def cluster_table(
     spark: SparkSession,
     table: Table,
-    by: str | Sequence[str] = (),
+    by: str | Sequence[str] | Absent = ABSENT,
     *,
-    curve: Curve | None = None,
-    mapping: CurveMapping = "sample",
-    target_file_size: int = TARGET_FILE_SIZE,
-    small_file_limit: int | None = None,
+    curve: Curve | Absent | None = ABSENT,
+    mapping: CurveMapping | Absent = ABSENT,
+    target_file_size: int | Absent = ABSENT,
+    small_file_limit: int | Absent | None = ABSENT,
     partitions: str | Sequence[str] | None = None,
     where: Filter | None = None,
     options: GivenOptions | None = None,
@@ -102,10 +102,12 @@ def cluster_table(
         spark: any session.
         table: a table, or the path or URI of one, which the driver and all executors see.
         by: as of `HudiTable.cluster`, as all that follows.
-        curve: how several columns become one order; None: `grid`, or `hilbert` by value.
-        mapping: how values become places in it.
-        target_file_size: bytes of a file, about.
-        small_file_limit: files of at least so many bytes stay as they are.
+        curve: how several columns become one order; None, the default: `grid`, or `hilbert` by
+            value.
+        mapping: how values become places in it. Default: `sample`.
+        target_file_size: bytes of a file, about. Default: 120 MiB.
+        small_file_limit: files of at least so many bytes stay as they are. None, the default: none
+            does.
         partitions: paths of the partitions whose rows are put in order.
         where: the same, by a filter on partition columns.
         options: `threads`, `memory` and `spill_folder` do not apply: Spark sorts, and spills.
@@ -126,19 +128,18 @@ def cluster_table(
     >>> cluster_table(spark, "visits", ["day", "page"]).files_after  # doctest: +SKIP
     """
     table = table_of(table, storage_options)
-    arguments: dict[str, Any] = {
-        "by": by,
-        "curve": curve,
-        "mapping": mapping,
-        "target_file_size": target_file_size,
-        "small_file_limit": small_file_limit,
-    }
     chosen = given_options(options, table.options, CLUSTER)
-    if options is not None and not isinstance(options, WriteOptions):
-        arguments = cluster_arguments(options, arguments)
-    if arguments["curve"] is None:
-        arguments["curve"] = "hilbert" if arguments["mapping"] == "value" else "grid"
-    choice = LayoutChoice(**arguments)
+    choice = layout_choice(
+        only_given(
+            by=by,
+            curve=curve,
+            mapping=mapping,
+            target_file_size=target_file_size,
+            small_file_limit=small_file_limit,
+        ),
+        options,
+        incremental=False,
+    )
     partitions = [partitions] if isinstance(partitions, str) else partitions
     view = table.writable(chosen, dry_run=dry_run)
     if where is not None:

@@ -12,7 +12,7 @@ Source: org.apache.hudi.HoodieSparkSqlWriter (modes, and how a table comes to be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write import (
     RowFile,
     StagedRows,
-    given_options,
+    combined_options,
     operation_in,
     told_apart,
 )
@@ -148,7 +148,8 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
         overwrite: whether the mode is overwrite, and not append.
 
     Raises:
-        ValueError: an option that there is not, or of a bad value; or a column is new or missing.
+        ValueError: an option that there is not, or of a bad value, or two that contradict each
+            other; or a column is new or missing.
         TypeError: a column is not of the table's type.
         FileNotFoundError: there is no table to delete from.
         FormatError: the table cannot be written to.
@@ -164,8 +165,7 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
     operation = _operation(ours.get("operation") or operation_in(hudi), overwrite)
     columns = arrow_schema(schema)
     table = _table(location, columns, hudi, operation)
-    given = given_options(hudi, table.options, operation.upper())
-    given = replace(given, **_fields(ours))
+    given = combined_options(hudi, _fields(ours), table.options, operation.upper())
     view = table.writable(given, dry_run=True)
     empty = columns.empty_table()
     if operation == "delete_partition":

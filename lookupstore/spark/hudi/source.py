@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from lookupstore.hudi import FileSlice, HudiTable
 from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
+from lookupstore.hudi.write import read_arguments, told_apart
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
@@ -72,7 +73,7 @@ def reader_of(
                 f"in the table it is {right.dataType.simpleString()}"
             )
     scan = HudiScan(plan, arrow_schema(schema))
-    pushes = options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
+    pushes = read_options(options).get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
     return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
 
 
@@ -125,21 +126,43 @@ class PushingHudiReader(HudiReader):
 
 def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanPlan:
     """Check the names of options, and plan what they name."""
+    ours = read_options(options)
+    location = given_location(ours, "load() the folder or URI of a Hudi table")
+    table = HudiTable.open(location, query_type=ours.get("query_type", SNAPSHOT))
+    times = {name: ours.get(name) for name in ("as_of", "since", "until")}
+    return planned_read(table.view(), columns, **times)
+
+
+def read_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a read by our names, with what those under Hudi's names say.
+
+    Raises:
+        ValueError: if there is no such option, it has a bad value, or two contradict each other.
+    """
+    hudi, ours = told_apart(options)
     # Spark gives the names of options in lower case.
-    unknown = sorted(set(options) - {name.lower() for name in READ_OPTIONS})
+    unknown = sorted(set(ours) - {name.lower() for name in READ_OPTIONS})
     if unknown:
         known = ", ".join(READ_OPTIONS)
-        raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
-    if options.get("pushdown", "true").lower() not in ("true", "false"):
-        raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
-    location = given_location(options, "load() the folder or URI of a Hudi table")
-    times = {name: options.get(name) for name in ("as_of", "since", "until")}
+        raise ValueError(
+            f"no option {unknown[0]!r}; reading a Hudi table has {known}, and hoodie.*"
+        )
+    if ours.get("pushdown", "true").lower() not in ("true", "false"):
+        raise ValueError(f"pushdown is {ours['pushdown']!r}; give true or false")
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):
-        if name.lower() in options:
-            if times["as_of"] is not None:
+        if name.lower() in ours:
+            if "as_of" in ours:
                 raise ValueError(
                     f"as_of, {AS_OF_OF_JAVA} and {AS_OF_OF_SPARK} are one option; give one of them"
                 )
-            times["as_of"] = options[name.lower()]
-    table = HudiTable.open(location, query_type=options.get("query_type", SNAPSHOT))
-    return planned_read(table.view(), columns, **times)
+            ours["as_of"] = ours.pop(name.lower())
+    for name, value in read_arguments(hudi).items():
+        text = value if isinstance(value, str) else str(value).lower()
+        if name == "pushdown" and value and name not in ours:
+            continue  # whether filters are pushed down depends on Spark, unless it is off
+        if ours.setdefault(name, text).lower() != text:
+            raise ValueError(
+                f"{name} is {ours[name]!r}, but options under Hudi's names say {text!r}; "
+                "give one of them"
+            )
+    return ours

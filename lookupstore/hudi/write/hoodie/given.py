@@ -1,0 +1,145 @@
+"""Options as a caller gave them: known names, values that are understood, no contradictions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lookupstore.hudi.write.hoodie.known import PLACES, nearest, option_of
+from lookupstore.hudi.write.hoodie.option import HudiOption, Part
+from lookupstore.quantities import bytes_of
+
+_log = logging.getLogger(__name__)
+# Sets of names for which there was nothing to do, of which the log has a line.
+_logged: set[frozenset[str]] = set()
+
+
+@dataclass(frozen=True)
+class Said:
+    """One option that a caller gave.
+
+    Attributes:
+        name: Name as it was given.
+        text: Value as it was given.
+        option: What is known of it.
+        value: What the value means.
+    """
+
+    name: str
+    text: str
+    option: HudiOption
+    value: Any
+
+
+def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return those of some options that have Hudi's names, and the others.
+
+    >>> told_apart({"hoodie.index.type": "BLOOM", "path": "visits"})
+    ({'hoodie.index.type': 'BLOOM'}, {'path': 'visits'})
+    """
+    named = {name: text for name, text in options.items() if name.startswith("hoodie.")}
+    return named, {name: text for name, text in options.items() if name not in named}
+
+
+def operation_in(given: Mapping[str, Any]) -> str | None:
+    """Return the operation that options under Hudi's names ask for."""
+    for name, text in given.items():
+        option = option_of(str(name))
+        if option is not None and option.part is Part.OPERATION:
+            return str(text)
+    return None
+
+
+def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
+    """Return the options that count for writes, or for reads; those of the other are known only.
+
+    Args:
+        given: Values by Hudi's names.
+        reads: Whether they are given to a read.
+
+    Raises:
+        TypeError: if `given` has no names.
+        ValueError: if a name is not known, or a value is refused.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"options is {type(given).__name__}; give WriteOptions, or a dict of Hudi's names"
+        )
+    said, unknown, idle = [], [], []
+    for name, value in given.items():
+        option = option_of(str(name))
+        if option is None:
+            near = nearest(str(name))
+            unknown.append(f"{name!r}" + (f" (nearest: {near})" if near else ""))
+            continue
+        if value is None:
+            raise ValueError(f"options: {name} is None; give a value, or leave the option out")
+        if option.reads != reads or option.verdict == "nothing to do":
+            idle.append(str(name))
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        said.append(Said(str(name), text, option, option.parsed(str(name), text)))
+    if unknown:
+        raise ValueError(f"options: not known here: {', '.join(unknown)}")
+    _log_once(frozenset(idle), "reading" if reads else "writing")
+    return sorted(said, key=lambda one: PLACES[one.option.names])
+
+
+def fields_of(said: Iterable[Said], *parts: Part) -> dict[str, Any]:
+    """Return what options say of some parts, by the names that it has here.
+
+    Raises:
+        ValueError: if two options contradict each other.
+    """
+    found: dict[str, Said] = {}
+    for one in said:
+        if one.option.part not in parts:
+            continue
+        other = found.setdefault(one.option.field, one)
+        if other.value != one.value:
+            raise ValueError(
+                f"options: {one.name} is {one.text!r}, but {other.name} is {other.text!r}; "
+                "give one of them"
+            )
+    return {field: one.value for field, one in found.items()}
+
+
+def with_said(said: Iterable[Said], arguments: Mapping[str, Any], *parts: Part) -> dict[str, Any]:
+    """Return the arguments that a caller gave, and those that options say.
+
+    Args:
+        said: Options.
+        arguments: Arguments that were given.
+        parts: Parts of the options that are such arguments.
+
+    Raises:
+        ValueError: if an option contradicts an argument, or another option.
+    """
+    said = list(said)
+    fields = fields_of(said, *parts)
+    for name, value in fields.items():
+        if name not in arguments:
+            continue
+        there = arguments[name]
+        if isinstance(value, tuple) and there is not None:
+            there = (there,) if isinstance(there, str) else tuple(there)
+        if isinstance(value, int) and isinstance(there, str):
+            there = bytes_of(there, name)
+        if there != value and (there is not None or value):
+            by = next(one.name for one in said if one.option.field == name)
+            raise ValueError(
+                f"{name} is {there!r}, but options say {value!r} in {by}; give one of them"
+            )
+    return {**arguments, **fields}
+
+
+def _log_once(names: frozenset[str], doing: str) -> None:
+    if names and names not in _logged:
+        _logged.add(names)
+        _log.info(
+            "nothing to do when %s for the options %s: docs/reference/hudi-options.md says why",
+            doing,
+            ", ".join(sorted(names)),
+        )

@@ -1,0 +1,79 @@
+"""Options of the metadata table, of catalogs, of metrics, and of engines.
+
+Source: HoodieMetadataConfig, HoodieSyncConfig, HiveSyncConfigHolder, HoodieMetricsConfig,
+HoodieMemoryConfig, HoodieWriteCommitCallbackConfig, HoodiePreCommitValidatorConfig,
+HoodieErrorTableConfig, FileSystemViewStorageConfig and HoodieAWSConfig of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+from lookupstore.hudi.options import MAINTAIN, REFUSE
+from lookupstore.hudi.write.hoodie.option import (
+    HudiOption,
+    Part,
+    choice,
+    done,
+    nothing,
+    only,
+    refused,
+)
+
+_METADATA = "hoodie.metadata."
+_FILES_ONLY = "lookupstore maintains the list of files alone"
+_SKIPPING = "leave it out; collect_statistics() lets scans skip files"
+_SYNC = (
+    "run Hudi's HiveSyncTool, or the sync tool of your catalog, after writes that add partitions "
+    "or columns"
+)
+_SILENT = "Only with a sync, which is refused."
+_BY_JVM = "For a JVM: there is nothing here that it could change."
+
+OPTIONS: tuple[HudiOption, ...] = (
+    done(f"{_METADATA}enable", choice({"true": MAINTAIN, "false": REFUSE}), "true",
+         "`true`: the list of files of a metadata table is maintained, and none is made. `false`, "
+         "the default here: tables that have one are refused.", Part.WRITE, "metadata"),
+    only("false", f"{_METADATA}index.column.stats.enable {_METADATA}index.partition.stats.enable",
+         "true", f"There are none: {_FILES_ONLY}.", _SKIPPING),
+    only("false",
+         f"{_METADATA}index.bloom.filter.enable {_METADATA}record.index.enable "
+         f"{_METADATA}global.record.level.index.enable {_METADATA}record.level.index.enable "
+         f"{_METADATA}index.secondary.enable {_METADATA}index.expression.enable "
+         f"{_METADATA}index.functional.enable {_METADATA}index.async", "false",
+         f"There are none: {_FILES_ONLY}.",
+         "leave it out; hoodie.index.type=GLOBAL_BLOOM finds keys in all partitions"),
+    refused(f"{_METADATA}index.drop", _FILES_ONLY,
+            "pass metadata='reduce' in options=WriteOptions(metadata='reduce')"),
+    *nothing("How Java's writers keep the metadata table, or only with what is refused.",
+             {_METADATA: "", "hoodie.expression.index.": "", "hoodie.index.name": ""}),
+    only("false", "hoodie.datasource.hive_sync.enable hoodie.datasource.meta.sync.enable "
+         "hoodie.datasource.meta_sync.enable", "false", "No catalog is told of a write.", _SYNC),
+    *nothing(_SILENT, {
+        "hoodie.datasource.hive_sync.": "", "hoodie.datasource.meta.sync.": "",
+        "hoodie.datasource.meta_sync.": "", "hoodie.meta.sync.": "", "hoodie.meta_sync.": "",
+        "hoodie.gcp.bigquery.sync.": "", "hoodie.datahub.sync.": "", "hoodie.onetable.": "",
+        "hoodie.datasource.sync_tool.": "",
+    }),
+    *nothing("No metrics are sent: WriteResult and the log have counts and times.",
+             {"hoodie.metrics.": ""}),
+    *nothing("Options of a location hold credentials: storage_options=.", {"hoodie.aws.": ""}),
+    *nothing("Memory of a write is WriteOptions(memory=).",
+             {"hoodie.memory.": "", "hoodie.common.": ""}),
+    *nothing(_BY_JVM, {
+        "hoodie.embed.timeline.server": "", "hoodie.embed.timeline.server.": "",
+        "hoodie.filesystem.": "", "hoodie.consistency.": "", "hoodie.optimistic.consistency.": "",
+        "hoodie.metaserver.": "", "hoodie.table.service.manager.": "", "hoodie.time.generator.": "",
+    }),
+    only("false", "hoodie.metaserver.enabled hoodie.metaserver.enable", "false",
+         "The timeline is in the table's folder.", "leave it out"),
+    *nothing("Read by Hudi Streamer alone.", {"hoodie.streamer.": "", "hoodie.deltastreamer.": ""}),
+    only("", "hoodie.client.init.callback.classes", "", "No class of Java is run.",
+         "leave it out"),
+    only("false", "hoodie.write.commit.callback.on", "false", "Nobody is called after a commit.",
+         "call your service when the write returns"),
+    *nothing("Only with callbacks, which are refused.", {"hoodie.write.commit.callback.": ""}),
+    refused("hoodie.precommit.validators hoodie.precommit.validators.",
+            "no validator is run", "check rows before you write them"),
+    only("false", "hoodie.errortable.enable", "false", "Rows go to no other table.",
+         "pass WriteOptions(on_error='collect'): the result has the rows that were left out"),
+    *nothing("Only with an error table, which is refused.", {"hoodie.errortable.": ""}),
+)  # fmt: skip

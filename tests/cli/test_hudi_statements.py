@@ -13,6 +13,7 @@ import pytest
 from lookupstore.cli import main
 from lookupstore.hudi import HudiTable
 
+INDEX = ".".join(("hoodie", "index", "type"))
 PAGES = pa.table({"id": [1, 2, 3, 4], "page": ["/a", "/b", "/c", None], "hits": [7, 8, 9, 9]})
 
 
@@ -45,7 +46,7 @@ def test_update(path: Path) -> None:
     assert done.exit_code == 0
     assert "2 rows read, 2 rows updated, 1 file rewritten, commit" in done.output
     assert rows(path) == [(1, "/a", 7), (2, "/b", 8), (3, "x=1", 10), (4, "x=1", 10)]
-    words = ["--hoodie", "hoodie.index.type=SIMPLE", "--output", "json"]
+    words = ["--hoodie", f"{INDEX}=SIMPLE", "--output", "json"]
     found = run("update", path, "--set", "page = null", *words)
     assert json.loads(found.stdout)["rows_updated"] == 4
 
@@ -73,7 +74,7 @@ def test_merge(path: Path, news: Path) -> None:
         (["update", "--set", "hits='x'"], "set: 'hits' is int64, and the value is string"),
         (["update", "--set", "page=x"], "x is no column; there are 'id', 'page', 'hits'"),
         (["update"], "Missing option '--set'"),
-        (["update", "--set", "hits=1", "--hoodie", "hoodie.index.type=BUCKET"], "BUCKET"),
+        (["update", "--set", "hits=1", "--hoodie", f"{INDEX}=BUCKET"], "BUCKET"),
         (["merge", "FILE", "--when", "matched then drop"], "is no clause of a merge"),
         (["merge", "FILE", "--when", "matched then update"], "the rows have a column 'op'"),
         (["merge", "FILE", "--when", "matched then delete", "--on", "hits"], "on is ['hits']"),

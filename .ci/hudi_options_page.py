@@ -17,7 +17,7 @@ does in lookupstore. These take them:
 |---|---|
 | Python | `options=` of `HudiTable.create`, of every write and of `cluster` |
 | Spark | `options=` of `upsert`, `hudi_sink` and `cluster_table`; `df.write.options(...)` |
-| shell | `--hoodie NAME=VALUE` of `lookupstore hudi create`, `upsert`, `delete`, `cluster` |
+| shell | `--hoodie NAME=VALUE` of `lookupstore hudi create` and of all commands that write rows |
 | reads in Spark | `spark.read.options(...)`: those of [reads](#reads); others are ignored |
 
 | becomes | meaning |

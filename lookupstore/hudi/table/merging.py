@@ -10,7 +10,7 @@ from typing import Protocol
 from lookupstore.hudi.layout import Filter, merge_clause
 from lookupstore.hudi.write.assignments import Assigned
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions
-from lookupstore.hudi.write.merge import GivenClause, GivenMerge
+from lookupstore.hudi.write.merge_plan import GivenClause, GivenMerge
 from lookupstore.hudi.write.result import WriteResult
 
 

@@ -20,7 +20,7 @@ from lookupstore.hudi.table.services import ServiceVerbs
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assigned, fixed_columns, planned_assignments
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options
-from lookupstore.hudi.write.merge import GivenMerge
+from lookupstore.hudi.write.merge_plan import GivenMerge
 from lookupstore.hudi.write.options import Missing, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,

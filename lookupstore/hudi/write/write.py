@@ -36,7 +36,8 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assignments
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
-from lookupstore.hudi.write.merge import FindRows, GivenMerge, MergedRows
+from lookupstore.hudi.write.merge import FindRows, MergedRows
+from lookupstore.hudi.write.merge_plan import GivenMerge
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
 from lookupstore.hudi.write.placing import check_same_keys, place_rows

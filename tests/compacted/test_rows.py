@@ -211,7 +211,7 @@ def test_timestamps_that_nanoseconds_do_not_reach() -> None:
     for number in (least - 1, most + 1):
         value = {"millisecond": number // 10**6, "nanosecond": number % 10**6}
         encoded = CompactedRows(wide).encode([pa.array([value], WIDE_TIMESTAMP)])
-        with pytest.raises(ValueError, match="row 0: a value of 't' does not fit its type"):
+        with pytest.raises(ValueError, match="row 1: a value of 't' does not fit its type"):
             CompactedRows(narrow).decode(encoded)
 
 

@@ -115,7 +115,7 @@ BUILD = [
         ("on_duplicate is 'max'", "('max', column)"),
         lambda _: build(REPEATED, on_duplicate=("max", "at"))),
     Way("build of a null key", lambda _: build(key="name"), ValueError,
-        ("key column 'name' is null in row 2", "nullable_keys=['name']"),
+        ("key column 'name' is null in row 3", "nullable_keys=['name']"),
         lambda _: build(key="name", nullable_keys=["name"])),
     Way("build where a store is", lambda _: [build(), build()], FileExistsError,
         ("users: there is already a store", "overwrite=True"), lambda _: build(overwrite=True)),

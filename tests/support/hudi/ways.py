@@ -525,8 +525,8 @@ WAYS = [
     Way(
         "delete: keys that are no integers",
         lambda folder: table(folder).delete([1.5]),
-        TypeError,
-        "keys: 'id' is double; give int32",
+        ValueError,
+        "keys: 'id' has 1.5 in row 1, which int32 cannot hold; give whole numbers",
         lambda folder: table(folder).delete([1]),
     ),
     Way(

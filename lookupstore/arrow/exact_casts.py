@@ -36,6 +36,8 @@ def is_castable(given: pa.DataType, kind: pa.DataType) -> bool:
     >>> is_castable(pa.float64(), pa.int32()), is_castable(pa.string(), pa.int32())
     (True, False)
     """
+    if _is_of_pandas(given):
+        return False
     given, types = plain_type(given), pa.types
     if given == kind or types.is_null(given):
         return True
@@ -109,6 +111,11 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
     except (ValueError, TypeError) as error:
         row = first_unfit(column, lambda part: _cast(part, kind))
         raise UnfitValueError(row, shown_value(column[row]), kind) from error
+
+
+def _is_of_pandas(kind: pa.DataType) -> bool:
+    """Return whether a type is of periods or intervals, which are stored as other things."""
+    return isinstance(kind, pa.ExtensionType) and kind.extension_name.startswith("pandas.")
 
 
 def pair_types(given: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:

@@ -62,8 +62,9 @@ KNOWN = (
     "of CSV, JSON lines or Arrow IPC files; the folder or URI of a Hudi table; a file that is open "
     "for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
-    "of columns; a list of dicts; a structured array of NumPy; a polars LazyFrame; an object with "
-    "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
+    "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
+    "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "
+    "or an iterable "
     "of record batches, tables or frames"
 )
 
@@ -196,7 +197,8 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     """Open a source of rows for a place whose columns are known.
 
     Columns whose types would be those that its first rows of text look like have those of the
-    place; all others are what they are.
+    place. So have objects of Python whose type Arrow does not find, such as dicts for maps. All
+    others are what they are.
 
     Raises: what `open_source` raises.
 
@@ -205,7 +207,7 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     >>> in_types(io.BytesIO(b"zip,city\\n10001,New York\\n"), zips).schema.field("zip").type
     DataType(string)
     """
-    opened = open_source(source, max_text=max_text)
+    opened = _opened(source, max_text, known)
     return opened if opened.in_types is None else opened.in_types(known)
 
 
@@ -223,10 +225,9 @@ def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
 
 
 def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
-    """Open a source of rows that are for columns that are known, and of which each one is read.
+    """Open a source of rows for a place whose columns are known, and that reads every column.
 
-    Text has the types of these columns, see `in_types`. So have objects of Python whose type Arrow
-    does not find, such as dicts for maps.
+    Types are those of `in_types`.
 
     Raises: what `open_source` raises; and while rows are read:
         ValueError: a file has a column that the first one lacks.
@@ -236,7 +237,7 @@ def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> 
     MapType(map<string, int64>)
     """
     opened = with_every_column(_opened(source, max_text, known))
-    return opened if opened.in_types is None else opened.in_types(known)
+    return in_types(opened, known)
 
 
 def _checked(source: Source) -> Source:
@@ -432,6 +433,10 @@ def _iterable_source(source: Iterable[Any], limits: TextLimits, known: pa.Schema
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
+    if isinstance(first, dict):
+        made = table_of([first, *items], known)
+        assert made is not None
+        return _table_source(*made)
     if _is_table(first):
         return _parts_source(first, items, known)
     raise TypeError(f"source: item 0 is {_type_name(first)}; give {KNOWN}")

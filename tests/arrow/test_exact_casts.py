@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -98,6 +99,7 @@ def test_values_at_any_depth() -> None:
         (pa.timestamp("us"), pa.timestamp("us", "UTC")),
         (pa.timestamp("us"), pa.date32()),
         (pa.int64(), pa.date32()),
+        (pa.array(pd.period_range("2026-01", periods=1, freq="M")).type, pa.int64()),
         (pa.struct({"b": pa.int32()}), pa.struct({"a": pa.int32()})),
         (pa.list_(pa.struct({"k": pa.string(), "v": pa.int8()})), pa.map_(pa.string(), pa.int8())),
     ],

@@ -230,9 +230,9 @@ def _refused_error(
 
 def _always_fits(given: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether a type is not wider than another one, so that a table has not to widen its."""
+    if not is_castable(given, kind):
+        return False
     given, types = plain_type(given), pa.types
-    if given == kind or types.is_null(given):
-        return True
     if types.is_integer(kind) and types.is_integer(given):
         room = kind.bit_width - int(types.is_unsigned_integer(given))
         return bool(given.bit_width <= room)
@@ -241,16 +241,14 @@ def _always_fits(given: pa.DataType, kind: pa.DataType) -> bool:
     if types.is_float64(kind):
         return bool(types.is_floating(given) or (types.is_integer(given) and given.bit_width <= 32))
     if types.is_struct(kind) and types.is_struct(given):
-        known = {field.name: field.type for field in kind}
-        return all(
-            field.name in known and _always_fits(field.type, known[field.name]) for field in given
-        )
+        return all(_always_fits(field.type, kind.field(field.name).type) for field in given)
     if types.is_list(kind) and is_list(given):
         return _always_fits(given.value_type, kind.value_type)
     if types.is_map(kind) and types.is_map(given):
         items = _always_fits(given.item_type, kind.item_type)
         return items and _always_fits(given.key_type, kind.key_type)
-    return not (types.is_integer(kind) or types.is_floating(kind)) and is_castable(given, kind)
+    numbers = types.is_integer(kind) or types.is_floating(kind)
+    return not numbers or given == kind or bool(types.is_null(given))
 
 
 def _with_integers(field: pa.Field, kind: pa.DataType, source: Source) -> pa.Field:

@@ -39,7 +39,7 @@ from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
 from lookupstore.source.kept import opened
-from lookupstore.source.source import in_columns
+from lookupstore.source.source import in_columns, in_types
 
 Rows = npt.NDArray[np.int64]
 _Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
@@ -460,7 +460,7 @@ class IncomingKeys:
         everywhere: bool = False,
     ) -> None:
         rows = _key_table(given, options.record_key, columns)
-        self._source = source = opened(rows, lambda one: in_columns(one, columns))
+        self._source = source = opened(rows, lambda one: in_types(one, columns))
         self._options = options
         self._named = named
         given = given_columns(source)

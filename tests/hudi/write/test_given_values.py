@@ -153,6 +153,7 @@ FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "duckdb": duckdb_rows,
     "dict": columns_of,
     "list of dicts": lambda rows: rows,
+    "dicts": iter,
     "frames": lambda rows: (pd.DataFrame([row]) for row in rows),
 }
 

@@ -216,6 +216,11 @@ def _refused_error(
     """
     at = columns.get_field_index(field.name)
     if at < 0:
+        for name in columns.names:
+            if name.casefold() == field.name.casefold():
+                return ValueError(
+                    f"{what}: the table has no column {field.name!r}, but {name!r}; rename it"
+                )
         return ValueError(
             f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
             f"out, drop it from the {what}"

@@ -37,5 +37,7 @@ def test_a_new_column(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"rows: {said}"):
             table.upsert(given, options=EVOLVE)
+    with pytest.raises(ValueError, match="the table has no column 'Hits', but 'hits'; rename it"):
+        table.upsert({"id": [1], "Hits": [2]}, missing="null")
     table.upsert({"id": [1], "p": [{"x": 1, "y": 2}], "other": ["z"]}, options=EVOLVE)
     assert table.scan(columns=["p", "other"]).to_pylist() == [{"p": {"x": 1, "y": 2}, "other": "z"}]

@@ -7,6 +7,9 @@ refused by `is_kindred`, and values that a type cannot hold exactly one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,13 +63,13 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_map(given) and types.is_map(wanted):
         keys = is_kindred(given.key_type, wanted.key_type)
         return keys and is_kindred(given.item_type, wanted.item_type)
-    if _is_list(given) and _is_list(wanted):
+    if is_list(given) and is_list(wanted):
         return is_kindred(given.value_type, wanted.value_type)
     if types.is_timestamp(given) and types.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     if types.is_floating(given) and types.is_decimal(wanted):
         return False
-    families = (_is_number, _is_characters, types.is_date, types.is_time, types.is_duration)
+    families = (is_number, _is_characters, types.is_date, types.is_time, types.is_duration)
     return any(is_one(given) and is_one(wanted) for is_one in families)
 
 
@@ -92,7 +95,7 @@ def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
     except pa.ArrowNotImplementedError as error:
         raise TypeError(f"{column.type} cannot be cast to {kind}: {error}") from error
     except pa.ArrowInvalid as error:
-        row = _first_unfit(column, kind)
+        row = first_unfit(column, partial(_fitted, kind=kind))
         raise UnfitValueError(row, shown_value(column[row]), kind) from error
 
 
@@ -112,12 +115,22 @@ def shown_value(value: pa.Scalar) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is of lists of any layout.
+
+    >>> is_list(pa.large_list(pa.int8())), is_list(pa.map_(pa.string(), pa.int8()))
+    (True, False)
+    """
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is of integers, floats or decimals.
+
+    >>> is_number(pa.decimal128(9, 2)), is_number(pa.bool_())
+    (True, False)
+    """
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
@@ -126,15 +139,23 @@ def _is_characters(kind: pa.DataType) -> bool:
     return is_text(kind) or is_bytes(kind)
 
 
-def _first_unfit(column: pa.Array, kind: pa.DataType) -> int:
-    """Return the place of the first value that a type cannot hold, by halving."""
+def first_unfit(column: pa.Array, cast: Callable[[pa.Array], object]) -> int:
+    """Return the place of the first value that cannot be cast, by halving.
+
+    Args:
+        column: with such a value.
+        cast: raises `ValueError` if there is one among the values that it is given.
+
+    >>> first_unfit(pa.array([1, 2, 300, 400]), lambda part: part.cast(pa.int8()))
+    2
+    """
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            _fitted(column[low:middle], kind)
+            cast(column[low:middle])
             low = middle
-        except pa.ArrowInvalid:
+        except ValueError:  # what `ArrowInvalid` is, too
             high = middle
     return low
 
@@ -156,12 +177,8 @@ def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if types.is_null(given):
         return pa.nulls(len(array), kind)
-    if types.is_struct(kind):
-        return _struct(array, kind)
-    if types.is_map(kind):
-        return _map(array, kind)
-    if _is_list(kind):
-        return _list(array, kind)
+    if types.is_nested(kind):
+        return nested(array, kind, _fitted)
     if types.is_floating(kind):
         return _floats(array, kind)
     if types.is_decimal(kind) and types.is_integer(given):
@@ -183,7 +200,7 @@ def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
         )
     elif types.is_integer(given):
         # Arrow looks at integers, but not for the narrowest floats.
-        array = array.cast(pa.float32() if types.is_float16(kind) else kind)
+        array = _whole(array, pa.float32() if types.is_float16(kind) else kind)
     narrow = array.cast(kind)
     if array.type.bit_width > kind.bit_width:
         same = pc.equal(narrow.cast(array.type), array)
@@ -192,29 +209,72 @@ def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return narrow
 
 
-def _struct(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+def _whole(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return integers as floats that are the same numbers."""
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid:
+        # Beyond the integers that are all floats, as Arrow wants it, some still are.
+        floats = array.cast(kind, safe=False)
+        if pc.equal(floats.cast(array.type), array).false_count:
+            raise
+        return floats
+
+
+def nested(
+    array: pa.Array, kind: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Return a struct, list or map whose values were cast; fields that a struct lacks are null.
+
+    Args:
+        array: the values, of the same kind of type; or lists of structs of keys and values.
+        kind: the type.
+        cast: returns values in the type of the field, element, key or item that they are.
+
+    >>> points = pa.array([{"x": 1}, None])
+    >>> kind = pa.struct({"x": pa.int32(), "y": pa.int32()})
+    >>> nested(points, kind, pa.Array.cast).to_pylist()
+    [{'x': 1, 'y': None}, None]
+    """
+    if pa.types.is_struct(kind):
+        return _struct(array, kind, cast)
+    if pa.types.is_map(kind):
+        return _map(array, kind, cast)
+    return _list(array, kind, cast)
+
+
+_Cast = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def _struct(array: pa.StructArray, kind: pa.StructType, cast: _Cast) -> pa.StructArray:
     # Flat: below a null may be anything.
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    columns = [_fitted(parts[field.name], field.type) for field in kind]
+    columns = [
+        cast(parts[field.name], field.type)
+        if field.name in parts
+        else pa.nulls(len(array), field.type)
+        for field in kind
+    ]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())
 
 
-def _list(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    values = _fitted(array.flatten(), kind.value_type)
+def _list(array: pa.Array, kind: pa.DataType, cast: _Cast) -> pa.Array:
+    values = cast(array.flatten(), kind.value_type)
     lists = pa.LargeListArray.from_arrays(
         _offsets(array, pa.int64()), values, type=pa.large_list(kind.value_field)
     )
     return lists if lists.type == kind else lists.cast(kind)
 
 
-def _map(array: pa.MapArray, kind: pa.MapType) -> pa.MapArray:
-    given = array.type
-    lists = array.cast(pa.list_(pa.struct([given.key_field, given.item_field])))
+def _map(array: pa.Array, kind: pa.MapType, cast: _Cast) -> pa.MapArray:
+    given, lists = array.type, array
+    if pa.types.is_map(given):
+        lists = array.cast(pa.list_(pa.struct([given.key_field, given.item_field])))
     keys, items = lists.flatten().flatten()
     return pa.MapArray.from_arrays(
         _offsets(lists, pa.int32()),
-        _fitted(keys, kind.key_type),
-        _fitted(items, kind.item_type),
+        cast(keys, kind.key_type),
+        cast(items, kind.item_type),
         type=kind,
     )
 

@@ -6,6 +6,7 @@ Who gives a frame has its library; it is imported only for who asks for one.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.taking import movable
+from lookupstore.arrow.typed_objects import has_map, is_of_objects, typed_column
 
 # Polars writes the first as addresses, which mean nothing, and the others in no type of Arrow.
 _REMEDIES = {
@@ -51,6 +53,12 @@ def is_lazy(value: object) -> bool:
     """Tell whether a value is a polars LazyFrame, which has no rows yet."""
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(value, polars.LazyFrame)
+
+
+def is_polars(value: object) -> bool:
+    """Tell whether a value is a polars DataFrame."""
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(value, polars.DataFrame)
 
 
 def check_polars(value: Any, what: str) -> None:
@@ -166,12 +174,13 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
     return table.to_pandas(types_mapper=pandas.ArrowDtype)
 
 
-def pandas_table(frame: Any, what: str) -> pa.Table:
+def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Table:
     """Return a pandas DataFrame as a table, with its index if that has names.
 
     Args:
         frame: a pandas DataFrame.
         what: what to call it in an error.
+        known: columns of the place that it is for; None: nobody knows.
 
     Raises:
         TypeError: a column that Arrow does not have, or other objects beside dates or times; the
@@ -194,15 +203,44 @@ def pandas_table(frame: Any, what: str) -> pa.Table:
     }
     if kinds:
         frame = frame.astype(kinds)
+    places = _places(frame, known)
+    typed = {name: kind for name, kind in places.items() if has_map(kind)}
     try:
-        table = pa.Table.from_pandas(frame, preserve_index=named)
+        table = _without(frame, typed, named)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         for name in frame.columns:
-            _check_pandas_column(frame[name], name, what)
-        raise TypeError(f"{what}: pandas gives no Arrow table: {error}") from None
+            if name not in places:
+                _check_pandas_column(frame[name], name, what)
+        if len(typed) == len(places):
+            raise TypeError(f"{what}: pandas gives no Arrow table: {error}") from None
+        typed = places
+        table = _without(frame, typed, named)
     for name in frame.columns:
-        check_objects(frame[name], table.schema.field(str(name)).type, name, what)
-    return table
+        if name in typed:
+            column = typed_column(frame[name], typed[name], name, what)
+            table = table.append_column(str(name), column)
+        else:
+            check_objects(frame[name], table.schema.field(str(name)).type, name, what)
+    names = [str(name) for name in frame.columns]
+    index = [one for one in table.column_names if one not in set(names)]
+    return table.select([*names, *index]) if typed else table
+
+
+def _places(frame: Any, known: pa.Schema | None) -> dict[Any, pa.DataType]:
+    """Return the types of the columns that are of objects, and that a place knows."""
+    if known is None:
+        return {}
+    return {
+        name: known.field(str(name)).type
+        for name in frame.columns
+        if str(name) in known.names and is_of_objects(frame[name])
+    }
+
+
+def _without(frame: Any, names: Collection[Any], named: bool) -> pa.Table:
+    """Return a frame as a table without some columns, with its index if that has names."""
+    rest = frame.drop(columns=list(names)) if names else frame
+    return pa.Table.from_pandas(rest, preserve_index=named)
 
 
 def _check_pandas_column(column: Any, name: object, what: str) -> None:

@@ -63,7 +63,7 @@ class BuildPlan:
             column = batch.column(name)
             if column.null_count and name not in self.key_schema.nullable:
                 row = pc.index(column.is_null(), True).as_py()
-                where = "a row" if first_row is None else f"row {first_row + row}"
+                where = "a row" if first_row is None else f"row {first_row + row + 1}"
                 raise ValueError(
                     f"key column {name!r} is null in {where} of the source; pass "
                     f"nullable_keys=[{name!r}] to store null keys, or filter those rows out"

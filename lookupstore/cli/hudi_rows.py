@@ -386,7 +386,7 @@ def upsert(
     echo(measured(result))
     for one in result.errors:
         key = "" if one.key is None else f" ({one.key})"
-        echo(f"row {one.row}{key}: {one.reason}", err=True)
+        echo(f"row {one.row + 1}{key}: {one.reason}", err=True)
 
 
 @click.command()

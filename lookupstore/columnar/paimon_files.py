@@ -119,7 +119,7 @@ class PaimonFilePlan:
             rows = self.records.key_rows(keys).array
             encoded = self.records.value_rows(values or None, count).array
         except ValueError as error:
-            raise ValueError(f"{self.source.uri}: from row {first} on: {error}") from None
+            raise ValueError(f"{self.source.uri}: from row {first + 1} on: {error}") from None
         return pa.RecordBatch.from_arrays([rows, encoded], names=["row", "value"])
 
     def _column(self, batch: pa.RecordBatch, name: str, field: pa.Field) -> pa.Array:

@@ -75,7 +75,7 @@ class CompactedRows:
         except BadCellError as error:
             row, column, what = error.args
             name = self.schema.field(column).name
-            raise ValueError(f"row {row}: {name!r} {what}") from None
+            raise ValueError(f"row {row + 1}: {name!r} {what}") from None
 
     def decode(
         self, rows: pa.Array, widths: Sequence[int] = ()
@@ -96,6 +96,6 @@ class CompactedRows:
             row, column, what = error.args
             field = self.schema.field(column)
             raise ValueError(
-                f"{self._name}: row {row}: a value of {field.name!r} {what}: {field.type}"
+                f"{self._name}: row {row + 1}: a value of {field.name!r} {what}: {field.type}"
             ) from None
         return columns, tails

@@ -96,7 +96,7 @@ def fit_strictly(
     >>> fields = [key_field(pa.field("id", pa.int8()), nullable=False)]
     >>> fit_strictly(fields, [pa.array([1, 300])], "keys", row=0)
     Traceback (most recent call last):
-    ValueError: keys: the field 'id' is int8, which cannot hold 300 of row 1
+    ValueError: keys: the field 'id' is int8, which cannot hold 300 of row 2
     """
     plain = []
     for field, array in zip(fields, arrays, strict=True):
@@ -105,7 +105,7 @@ def fit_strictly(
             i = pc.index(fits, False).as_py()
             raise ValueError(
                 f"{what}: the field {field.name!r} is {field.type}, which cannot hold "
-                f"{array[i].as_py()!r} of row {row + i}"
+                f"{array[i].as_py()!r} of row {row + i + 1}"
             )
         plain.append(values)
     return plain

@@ -156,7 +156,7 @@ class KeySchema:
                 if array.null_count and not field.nullable:
                     null_row = row + pc.index(array.is_valid(), False).as_py()
                     raise ValueError(
-                        f"keys: the field {field.name!r} is null in row {null_row}; "
+                        f"keys: the field {field.name!r} is null in row {null_row + 1}; "
                         "name it in nullable= to allow nulls"
                     )
             parts.append(self._encode(plain))

@@ -138,7 +138,7 @@ class RowSchema:
                 parts.append(self._layout.pack(arrays, part.num_rows, None))
             except BadValueError as bad:
                 raise ValueError(
-                    f"the column {bad.path!r} is not nullable, but null in row {row + bad.row}"
+                    f"the column {bad.path!r} is not nullable, but null in row {row + bad.row + 1}"
                 ) from bad
             row += part.num_rows
         return concat(parts, pa.large_binary() if self.width is None else pa.binary(self.width))

@@ -21,16 +21,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import xxhash
 
-from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
-from lookupstore.arrow.objects import check_objects
+from lookupstore.arrow.exact_casts import cast_exactly, has_all_fields, is_castable
+from lookupstore.arrow.fitting import UnfitValueError
+from lookupstore.arrow.frames import check_polars, is_lazy, is_polars
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
+from lookupstore.arrow.types import plain_type
 from lookupstore.errors import FormatError, LookupStoreError, listed
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.source.folder_columns import Value
+from lookupstore.source.python_rows import table_of
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -59,8 +62,9 @@ KNOWN = (
     "of CSV, JSON lines or Arrow IPC files; the folder or URI of a Hudi table; a file that is open "
     "for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
-    "of columns; a structured array of NumPy; a polars LazyFrame; an object with "
-    "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
+    "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
+    "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "
+    "or an iterable "
     "of record batches, tables or frames"
 )
 
@@ -86,6 +90,7 @@ class Source:
         nbytes: size of the files; None if it is not files.
         in_order: whether the order of its rows is the same each time they are read, so that it can
             decide between repeated keys.
+        table: its rows, if they are in memory.
         in_types: returns it with the columns of a schema in its types, where these were found in
             text and could be others; None: they are what they are. Then this one is not read.
         every_column: returns it as a source that refuses files with columns which the first one
@@ -100,6 +105,7 @@ class Source:
     fingerprint: str | None = None
     nbytes: int | None = None
     in_order: bool = True
+    table: pa.Table | None = None
     in_types: Callable[[pa.Schema], Source] | None = None
     every_column: Callable[[], Source] | None = None
 
@@ -134,6 +140,17 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2
     """
+    return _opened(source, max_text, None)
+
+
+def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
+    """Open a source of rows; see `open_source`.
+
+    Args:
+        source: files, or what gives Arrow batches.
+        max_text: the most bytes of one value of text.
+        known: columns of the place that rows of Python's are for; None: nobody knows.
+    """
     if isinstance(source, Source):
         return source
     limits = TextLimits(bytes_of(max_text, "max_text", least=LEAST_TEXT))
@@ -154,15 +171,9 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
         source = source.scan()
     if iceberg is not None and isinstance(source, iceberg.DataScan):
         return _iceberg_source(source)
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(source, pandas.DataFrame):
-        # A named index is a column that the user cares about; the default index is not.
-        return _table_source(pandas_table(source, "source"), "pandas DataFrame")
-    fields = array_fields(source)
-    if fields is not None:
-        return _columns_source(fields)
-    if isinstance(source, dict):
-        return _columns_source(source)
+    made = table_of(source, known)
+    if made is not None:
+        return _table_source(*made)
     if is_lazy(source):
         return _lazy_source(source)
     check_polars(source, "source")
@@ -172,11 +183,13 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
         ours = isinstance(source, ArrowRows)
         reader = source._reader() if ours else pa.RecordBatchReader.from_stream(source)
         batches = checked(reader, partly, "source") if partly else reader
+        if known is not None and is_polars(source):
+            return _table_source(reader.read_all(), "polars DataFrame")
         return _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
     if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source, limits)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
-        return _iterable_source(source, limits)
+        return _iterable_source(source, limits, known)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
 
 
@@ -184,7 +197,8 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     """Open a source of rows for a place whose columns are known.
 
     Columns whose types would be those that its first rows of text look like have those of the
-    place; all others are what they are.
+    place. So have objects of Python whose type Arrow does not find, such as dicts for maps. All
+    others are what they are.
 
     Raises: what `open_source` raises.
 
@@ -193,7 +207,7 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     >>> in_types(io.BytesIO(b"zip,city\\n10001,New York\\n"), zips).schema.field("zip").type
     DataType(string)
     """
-    opened = open_source(source, max_text=max_text)
+    opened = _opened(source, max_text, known)
     return opened if opened.in_types is None else opened.in_types(known)
 
 
@@ -208,6 +222,22 @@ def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     """
     opened = open_source(source, max_text=max_text)
     return opened if opened.every_column is None else opened.every_column()
+
+
+def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
+    """Open a source of rows for a place whose columns are known, and that reads every column.
+
+    Types are those of `in_types`.
+
+    Raises: what `open_source` raises; and while rows are read:
+        ValueError: a file has a column that the first one lacks.
+
+    >>> scores = pa.schema({"scores": pa.map_(pa.string(), pa.int64())})
+    >>> in_columns([{"scores": {"ann": 7}}], scores).schema.field("scores").type
+    MapType(map<string, int64>)
+    """
+    opened = with_every_column(_opened(source, max_text, known))
+    return in_types(opened, known)
 
 
 def _checked(source: Source) -> Source:
@@ -233,28 +263,9 @@ def _table_source(table: pa.Table, kind: str = "Arrow table") -> Source:
         f"{kind} of {table.num_rows} rows",
         lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS)),
         lambda: int(table.num_rows),
+        table=table,
     )
     return _checked(source)
-
-
-def _columns_source(columns: dict[Any, Any]) -> Source:
-    """Return columns by name as a source: lists, or arrays of any library that Arrow knows."""
-    arrays = {}
-    for name, column in columns.items():
-        if isinstance(column, (str, bytes)) or not isinstance(column, Iterable):
-            raise TypeError(
-                f"source: the column {name!r} is {_type_name(column)}; give a list or an array"
-            )
-        try:
-            check_polars(column, "source")
-            arrays[name] = pa.table({name: in_own_order(column)})[name]
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
-        check_objects(column, arrays[name].type, name, "source")
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"source: columns of different lengths: {lengths}")
-    return _table_source(pa.table(arrays), "dict of columns")
 
 
 def _lazy_source(frame: Any) -> Source:
@@ -313,23 +324,68 @@ def _iceberg_source(scan: Any) -> Source:
     return _checked(Source(schema, "scan of an Iceberg table", select, lambda: None))
 
 
-def _parts_source(first: Any, others: Iterator[Any]) -> Source:
+def _parts_source(first: Any, others: Iterator[Any], known: pa.Schema | None) -> Source:
     """Return tables or frames, one after the other, as a source."""
-    schema = open_source(first).schema
+    schema = _opened(first, MOST_TEXT, known).schema
+    if known is not None:
+        schema = _firm(schema, known)
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        row = 0
         for i, part in enumerate(itertools.chain([first], others)):
             if not _is_table(part):
                 raise TypeError(f"source: item {i} is {_type_name(part)}, not a table or a frame")
-            opened = open_source(part)
-            if not opened.schema.equals(schema):
+            opened = _opened(part, MOST_TEXT, known)
+            same = opened.schema.equals(schema)
+            if not same and (known is None or not _may_be_cast(opened.schema, schema)):
                 raise TypeError(
                     f"source: item {i} has the schema {_one_line(opened.schema)}; the first one "
                     f"has {_one_line(schema)}"
                 )
-            yield from opened.batches(columns)
+            for batch in opened.batches(columns):
+                yield batch if same else _cast_batch(batch, schema, f"source: item {i}", row)
+                row += batch.num_rows
 
     return Source(schema, f"{_type_name(first)}s", select, lambda: None)
+
+
+def _firm(given: pa.Schema, known: pa.Schema) -> pa.Schema:
+    """Return the columns of a frame, which others follow, in the types of the place if they fit.
+
+    Values decide the types of a frame: a column of integers is one of floats if it has a null. Only
+    other integers stay, which may widen a column, and structs without all fields.
+    """
+    types = {field.name: field.type for field in known}
+    return pa.schema(
+        field.with_type(types[field.name])
+        if field.name in types
+        and not pa.types.is_integer(plain_type(field.type))
+        and is_castable(field.type, types[field.name])
+        and has_all_fields(field.type, types[field.name])
+        else field
+        for field in given
+    )
+
+
+def _may_be_cast(given: pa.Schema, wanted: pa.Schema) -> bool:
+    return given.names == wanted.names and all(
+        is_castable(one.type, plain_type(other.type)) and has_all_fields(one.type, other.type)
+        for one, other in zip(given, wanted, strict=True)
+    )
+
+
+def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
+    """Return rows in other types; `row` is the number of the first."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns.append(cast_exactly(column, plain_type(schema.field(name).type)))
+        except UnfitValueError as error:
+            raise ValueError(
+                f"{where}: the column {name!r} has {error.shown} in row {row + error.row + 1}, "
+                f"which {schema.field(name).type} cannot hold; give parts whose types agree"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _is_table(value: Any) -> bool:
@@ -359,7 +415,7 @@ def _one_line(schema: pa.Schema) -> str:
     return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
-def _iterable_source(source: Iterable[Any], limits: TextLimits) -> Source:
+def _iterable_source(source: Iterable[Any], limits: TextLimits, known: pa.Schema | None) -> Source:
     items = iter(source)
     first = next(items, None)
     if first is None:
@@ -377,8 +433,12 @@ def _iterable_source(source: Iterable[Any], limits: TextLimits) -> Source:
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
+    if isinstance(first, dict):
+        made = table_of([first, *items], known)
+        assert made is not None
+        return _table_source(*made)
     if _is_table(first):
-        return _parts_source(first, items)
+        return _parts_source(first, items, known)
     raise TypeError(f"source: item 0 is {_type_name(first)}; give {KNOWN}")
 
 

@@ -137,7 +137,7 @@ class TypedRecords:
             try:
                 return write_positions(_buffer(positions), len(positions))
             except BadCellError as error:
-                raise ValueError(f"row {error.args[0]}: {POSITION!r} is below 0") from None
+                raise ValueError(f"row {error.args[0] + 1}: {POSITION!r} is below 0") from None
         if self._values is None:  # presence alone
             return pa.array([b""] * count, pa.large_binary())
         tails = [(_buffer(column), column.type.bit_width // 8) for column in added.values()]

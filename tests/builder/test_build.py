@@ -637,7 +637,7 @@ def test_a_repeated_key_is_an_error_that_names_it(tmp_path, memory):
 
 def test_a_null_key_is_named_with_its_row(tmp_path):
     table = pa.table({"k": pa.array([*range(70_000), None]), "v": pa.nulls(70_001)})
-    with pytest.raises(ValueError, match=r"'k' is null in row 70000 .*nullable_keys=\['k'\]"):
+    with pytest.raises(ValueError, match=r"'k' is null in row 70001 .*nullable_keys=\['k'\]"):
         build(table, tmp_path / "s", key="k")
     assert os.listdir(tmp_path) == []
     with build(table, tmp_path / "s", key="k", nullable_keys="k", columns=[]) as store:

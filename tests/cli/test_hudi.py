@@ -478,13 +478,13 @@ def test_what_was_done_and_what_could_not_be(table: Path) -> None:
         new,
     )
     refused = run("upsert", table, new)
-    assert (refused.exit_code, "row 1 has no record key" in refused.output) == (2, True)
+    assert (refused.exit_code, "row 2 has no record key" in refused.output) == (2, True)
     options = ("--on-error", "collect", "--memory", "64KiB")
     said = run("upsert", table, new, *options, "--dry-run")
     assert "4 rows read, 1 row combined, 2 rows failed, 1 row would be inserted" in said.stdout
     assert said.stderr.splitlines() == [
-        "row 1: no record key: id is null or empty",
-        "row 3 (8): the partition path '..' does not name a folder of its own: "
+        "row 2: no record key: id is null or empty",
+        "row 4 (8): the partition path '..' does not name a folder of its own: "
         + said.stderr.rpartition(": ")[2].strip(),
     ]
     assert "1 file unchanged, 0 bytes written" in said.stdout
@@ -926,7 +926,7 @@ def test_keys_of_one_text(tmp_path: Path) -> None:
     table, new = tmp_path / "t", tmp_path / "new.parquet"
     rows = pa.table({"a": ["x,b:y", "x"], "b": ["z", "y,b:z"], "v": [1, 2]})
     HudiTable.create(table, rows, record_key=["a", "b"]).insert(rows.slice(0, 1))
-    for given, said in ((rows, "row 0, (a='x,b:y', b='z'), and row 1"), (rows.slice(1), "the row")):
+    for given, said in ((rows, "row 1, (a='x,b:y', b='z'), and row 2"), (rows.slice(1), "the row")):
         pq.write_table(given, new)
         refused = run("upsert", table, new, "--dry-run")
         assert (refused.exit_code, said in refused.output) == (2, True), refused.output

@@ -342,7 +342,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     for arguments, kind, message in (
         ({}, KeyError, "no column '_SEQUENCE_NUMBER'.*; sequence= takes a column, or a number"),
         ({"sequence": 0}, KeyError, "no column '_VALUE_KIND'.*; kind= takes a column, or a number"),
-        ({"sequence": "at", "kind": 0}, ValueError, "data.parquet: from row 0 on: .*has nulls"),
+        ({"sequence": "at", "kind": 0}, ValueError, "data.parquet: from row 1 on: .*has nulls"),
         ({"sequence": 0, "kind": "late"}, ValueError, "'_VALUE_KIND'|'late' is int64"),
         ({"sequence": -1, "kind": 0}, ValueError, "sequence is -1; give a column, or a number"),
         ({"sequence": 0, "kind": 4}, ValueError, "kind is 4; give a column, or a number from 0 to"),

@@ -211,7 +211,7 @@ def test_timestamps_that_nanoseconds_do_not_reach() -> None:
     for number in (least - 1, most + 1):
         value = {"millisecond": number // 10**6, "nanosecond": number % 10**6}
         encoded = CompactedRows(wide).encode([pa.array([value], WIDE_TIMESTAMP)])
-        with pytest.raises(ValueError, match="row 0: a value of 't' does not fit its type"):
+        with pytest.raises(ValueError, match="row 1: a value of 't' does not fit its type"):
             CompactedRows(narrow).decode(encoded)
 
 
@@ -248,12 +248,12 @@ def test_bad_values() -> None:
         array = value if isinstance(value, pa.Array) else pa.array([value], kind)
         CompactedRows(pa.schema([pa.field("x", kind, nullable)])).encode([array])
 
-    with pytest.raises(ValueError, match="row 0: 'x' is null"):
+    with pytest.raises(ValueError, match="row 1: 'x' is null"):
         encode(pa.int8(), None, nullable=False)
     inner = pa.list_(pa.field("e", pa.int8(), nullable=False))
-    with pytest.raises(ValueError, match="row 0: 'x' is null, or has a null"):
+    with pytest.raises(ValueError, match="row 1: 'x' is null, or has a null"):
         encode(inner, [1, None])
-    with pytest.raises(ValueError, match="row 0: 'x' is not a value of its type"):
+    with pytest.raises(ValueError, match="row 1: 'x' is not a value of its type"):
         encode(pa.time32("ms"), pa.array([86400000], pa.int32()).view(pa.time32("ms")))
     with pytest.raises(TypeError, match="'x' is int16, not int8"):
         encode(pa.int8(), pa.array([1], pa.int16()))

@@ -565,7 +565,7 @@ def test_kindred_types_keep_what_survives(given_type, wanted, values, kept):
 def test_cast_names_row_and_value():
     schema = KeySchema(pa.schema([("k", pa.int8())]))
     column = pa.chunked_array([[1, 2], [3, 400]])
-    with pytest.raises(ValueError, match=r"facts: .* 'k' is int8, which cannot hold 400 of row 3"):
+    with pytest.raises(ValueError, match=r"facts: .* 'k' is int8, which cannot hold 400 of row 4"):
         schema.cast([column], "facts")
     cast = schema.cast([pa.chunked_array([[1, 2], [3, None]])])
     assert cast.to_pydict() == {"k": [1, 2, 3, None]}
@@ -1090,7 +1090,7 @@ def test_bad_columns():
     with pytest.raises(KeyError, match="no single column 'b' among 'a', 'c'"):
         schema.encode(pa.table({"a": one, "c": one}))
     column = pa.chunked_array([[1, 2], [3, None]], pa.int8())
-    with pytest.raises(ValueError, match=r"'b' is null in row 3; name it in nullable="):
+    with pytest.raises(ValueError, match=r"'b' is null in row 4; name it in nullable="):
         schema.encode([column.fill_null(0), column])
 
 

@@ -362,7 +362,7 @@ def test_nulls_in_what_is_never_null_are_allowed_below_a_null_parent(seed):
             refused += 1
             with pytest.raises(ValueError, match="is not nullable, but null in row ") as caught:
                 rows.pack(batch)
-            assert wrong[skip + int(str(caught.value).split()[-1])]
+            assert wrong[skip + int(str(caught.value).split()[-1]) - 1]
         else:
             packed += 1
             assert_same(rows.unpack(rows.pack(batch)), batch)
@@ -400,7 +400,7 @@ def test_a_null_in_a_dictionary_is_a_null():
     batch = pa.RecordBatch.from_arrays([array], schema=rows.schema)
     assert rows.unpack(rows.pack(batch)).to_pydict() == {"d": ["a", None]}
     never = RowSchema(pa.schema([pa.field("d", array.type, nullable=False)]))
-    with pytest.raises(ValueError, match="the column 'd' is not nullable, but null in row 1"):
+    with pytest.raises(ValueError, match="the column 'd' is not nullable, but null in row 2"):
         never.pack(batch)
 
 
@@ -413,7 +413,7 @@ def test_list_views_in_any_order():
     assert rows.unpack(rows.pack(batch)).to_pydict() == {"v": [["c", None], ["a", "b", "c"], []]}
     never = pa.list_view(pa.field("e", pa.string(), nullable=False))
     buffers = views.buffers()[:3]
-    for starts, error in ((views, "null in row 0"), (views[1:], None)):
+    for starts, error in ((views, "null in row 1"), (views[1:], None)):
         forced = pa.Array.from_buffers(
             never, len(starts), buffers, 0, starts.offset, children=[values]
         )
@@ -570,7 +570,7 @@ def test_wrong_arguments():
         rows.pack(pa.table({"a": pa.array([1], pa.int32())}))
     chunks = pa.chunked_array([["x", "y"], ["z", None]])
     table = pa.table({"a": pa.array([1, 2, 3, 4], pa.int32()), "b": chunks})
-    with pytest.raises(ValueError, match="the column 'b' is not nullable, but null in row 3"):
+    with pytest.raises(ValueError, match="the column 'b' is not nullable, but null in row 4"):
         rows.pack(table)
     packed = rows.pack(table.slice(0, 3))
     with pytest.raises(KeyError, match="no column 'c'; the columns are 'a', 'b'"):
@@ -586,7 +586,7 @@ def test_wrong_arguments():
                                    children=[lists.values])  # fmt: skip
     batch = pa.record_batch({"s": pa.StructArray.from_arrays([forced], fields=[nested.field(0)])})
     with pytest.raises(
-        ValueError, match=r"the column 's\.x\.e' is not nullable, but null in row 1"
+        ValueError, match=r"the column 's\.x\.e' is not nullable, but null in row 2"
     ):
         RowSchema(batch.schema).pack(batch)
 

@@ -295,7 +295,7 @@ def test_writer_refuses() -> None:
     assert [key["id"] for key in reader] == [-5, 7]
     positions = {"key_types": types["key_types"], "mode": "position"}
     with Writer("p.sst", dialect="paimon", **positions) as writer:  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="row 1: '_POSITION' is below 0"):
+        with pytest.raises(ValueError, match="row 2: '_POSITION' is below 0"):
             writer.put_many([1, 2], [5, -1])
         writer.put_many([1, 2], [5, 2**63 - 1])
     assert Reader("p.sst", **positions).lookup([2, 1, 0])["_POSITION"].to_pylist() == [

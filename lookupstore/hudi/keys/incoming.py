@@ -5,7 +5,7 @@ Nothing is looked up here, and nothing written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import concat, plain_type, unwrap
-from lookupstore.errors import listed
+from lookupstore.arrow.exact_casts import is_castable
+from lookupstore.arrow.types import concat
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
+from lookupstore.hudi.keys.given_columns import (
+    IS_DELETED,
+    KEEP,
+    cast_column,
+    check_missing,
+    columns_after,
+    given_columns,
+    type_error,
+)
 from lookupstore.hudi.keys.key_generator import (
     no_key,
     partition_paths,
@@ -27,20 +36,13 @@ from lookupstore.hudi.keys.key_generator import (
 )
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.row_errors import RowErrors
-from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
-from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
 from lookupstore.source.kept import opened
-from lookupstore.source.source import Source, in_types, open_source, with_every_column
-
-_EVOLVE = "pass options=WriteOptions(evolve=True)"
-
-#: What becomes of the table's columns that rows lack: stored rows keep their values.
-KEEP = "keep"
-#: A column that says of a row that it is to be deleted, in the table or only in what is given.
-IS_DELETED = "_hoodie_is_deleted"
+from lookupstore.source.source import in_columns, in_types
 
 Rows = npt.NDArray[np.int64]
+_Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,7 @@ class Incoming:
     """Rows to write.
 
     Attributes:
-        rows: the table's data columns, in its types; of keys alone none.
+        rows: the table's data columns, in its types; of keys alone those of keys, or none.
         keys: record key of each.
         partitions: partition path of each.
         deleted: which of them delete a row; None: none.
@@ -135,12 +137,17 @@ class Incoming:
             ValueError: a row has no ordering value.
         """
         kept = self.to_keep(options, everywhere=everywhere)
-        return self if len(kept) == len(self) else self.take(kept)
+        return self if len(kept) == len(self) else self.numbered().take(kept)
+
+    def numbered(self) -> Incoming:
+        """Return the rows, which then have their numbers."""
+        return self if self.numbers is not None else replace(self, numbers=np.arange(len(self)))
 
     def to_keep(self, options: TableOptions, *, everywhere: bool) -> Rows:
         """Return the numbers of the rows that stay, ascending; see `combined`."""
-        # Keys alone have nothing to compare.
-        column = precombine_of(options) if self.rows.num_columns else None
+        column = precombine_of(options)
+        if column not in self.rows.column_names:  # keys alone have nothing to compare
+            column = None
         return rows_to_keep(
             self.keys,
             None if everywhere else self.partitions,
@@ -159,8 +166,8 @@ class Incoming:
             at = pc.index(column.is_null(), True).as_py()
             number = at if self.numbers is None else self.numbers[at]
             raise ValueError(
-                f"row {number}: the ordering column {name!r} is null; give a value, or leave the "
-                "row out"
+                f"row {number + 1}: the ordering column {name!r} is null; give a value, or leave "
+                "the row out"
             )
         return column
 
@@ -177,6 +184,7 @@ class IncomingRows:
         evolve: whether new columns and wider types become those of the table.
         missing: what becomes of the table's columns that rows lack: `keep`: stored rows keep their
             values; `null`: they are null; None: such rows are refused.
+        keeps: whether rows may take the place of stored ones, whose values could be kept.
         ordering: column of which each row needs a value, if any.
         errors: takes rows that cannot be written, which are left out; None: they are an error.
 
@@ -194,22 +202,25 @@ class IncomingRows:
         named: bool | None,
         evolve: bool,
         missing: str | None = None,
+        keeps: bool = True,
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
-        self._source = opened(given, lambda rows: in_types(with_every_column(rows), known.columns))
+        self._source = opened(given, lambda rows: in_columns(rows, known.columns))
         self._options = options
         self._named = named
         self._ordering = ordering
         self._errors = errors
         #: The table's columns, after the rows are written.
-        self.schema: TableSchema = _schema(self._source, known, options, evolve)
+        self._fixed = _needed(options)
+        self.schema: TableSchema = columns_after(self._source, known, self._fixed, evolve=evolve)
         #: Columns of the table that the rows lack.
         # Rows without the flag are no deletions: nothing is lost with it.
         self.missing: MissingColumns = MissingColumns.of(
-            self._source.schema, (one for one in self.schema.columns if one.name != IS_DELETED)
+            given_columns(self._source),
+            (one for one in self.schema.columns if one.name != IS_DELETED),
         )
-        _check_missing(self.missing, missing)
+        check_missing(self.missing, missing, keeps=keeps)
         #: Columns of which stored rows keep their values.
         self.kept: MissingColumns = self.missing if missing == KEEP else NOTHING_MISSING
         self._has_flags = IS_DELETED in self._source.schema.names
@@ -270,7 +281,7 @@ class IncomingRows:
     def _without_errors(self, table: pa.Table, errors: RowErrors) -> pa.Table:
         """Return the rows that can be written, as they were given; tell of the others."""
         options, keyed = self._options, self._options.record_key
-        left = _RowsLeft(table, self.read, errors)
+        left = _RowsLeft(table, self.read, errors, self._cast)
         for field in self.schema.columns:
             if field.name in table.column_names:
                 left.leave_out_misfits(field)
@@ -304,18 +315,18 @@ class IncomingRows:
         """Read all rows; see `batches`."""
         return Incoming.joined(list(self.batches()), self.schema.columns)
 
-    def incoming(self, table: pa.Table, first_row: int = 0) -> Incoming:
+    def incoming(self, table: pa.Table, first_row: int | None = None) -> Incoming:
         """Return rows of the columns that were given as rows of the table; see `batches`.
 
         Args:
             table: the rows.
-            first_row: number of the first, for errors.
+            first_row: number of the first, from 0, for errors; None: they name no row.
         """
         options = self._options
         columns = []
         for field in self.schema.columns:
             if field.name in table.column_names:
-                columns.append(_cast("rows", table.column(field.name), field))
+                columns.append(self._cast(table.column(field.name), field, first_row))
             else:
                 columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         rows = pa.Table.from_arrays(columns, schema=self.schema.columns)
@@ -326,15 +337,21 @@ class IncomingRows:
         return Incoming(
             rows,
             record_keys(rows, options.record_key, named=self._named, first_row=first_row),
-            paths_of(rows, options),
+            paths_of(rows, options, first_row=first_row),
             flags,
         )
+
+    def _cast(
+        self, column: pa.ChunkedArray, field: pa.Field, first_row: int | None = None
+    ) -> pa.ChunkedArray:
+        return cast_column("rows", column, field, first_row=first_row, fixed=self._fixed)
 
 
 class _RowsLeft:
     """Rows of which those go that cannot be written."""
 
-    def __init__(self, table: pa.Table, first: int, errors: RowErrors) -> None:
+    def __init__(self, table: pa.Table, first: int, errors: RowErrors, cast: _Cast) -> None:
+        self._cast = cast
         self.table = table
         self._numbers = np.arange(first, first + table.num_rows)
         self._errors = errors
@@ -342,7 +359,7 @@ class _RowsLeft:
     def cast(self, fields: Sequence[pa.Field], row: int | None = None) -> pa.Table:
         """Return some columns of all rows, or of one, as the table has them."""
         table = self.table if row is None else self.table.slice(row, 1)
-        return pa.table({one.name: _cast("rows", table.column(one.name), one) for one in fields})
+        return pa.table({one.name: self._cast(table.column(one.name), one) for one in fields})
 
     def leave_out(self, bad: Mapping[int, str], key: Callable[[int], str] | None = None) -> None:
         """Let rows go.
@@ -364,12 +381,12 @@ class _RowsLeft:
     def leave_out_misfits(self, field: pa.Field) -> None:
         """Let rows go whose value of a column does not fit that of the table."""
         column = self.table.column(field.name)
-        bad = _failing(lambda *rows: _cast("rows", column.slice(*rows), field), len(column))
+        bad = _failing(lambda *rows: self._cast(column.slice(*rows), field), len(column))
         self.leave_out(dict(bad))
 
 
 def _unchecked(table: pa.Table, options: TableOptions) -> pa.DictionaryArray:
-    return paths_of(table, options, check=False)
+    return paths_of(table, options, check=False, first_row=None)
 
 
 def _failing(
@@ -386,8 +403,7 @@ def _failing(
         attempt(first, count)
     except ValueError as error:
         if count == 1:
-            # Its number is not that of the row among these.
-            yield first, str(error).removeprefix("row 0: ")
+            yield first, str(error)
             return
         half = count // 2
         yield from _failing(attempt, half, first)
@@ -412,153 +428,10 @@ def precombine_of(options: TableOptions) -> str | None:
     return ordering_of(options)
 
 
-def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: bool) -> TableSchema:
-    """Return the columns of the table after rows of a source were written to it."""
-    given, columns = source.schema, known.columns
-    if len(set(given.names)) < len(given.names):
-        raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
+def _needed(options: TableOptions) -> frozenset[str]:
+    """Return the columns that each row has to have: those of key, folders and order."""
     column = precombine_of(options)
-    needed = {*options.record_key, *options.partition_by, *([column] if column else [])}
-    for name in columns.names:
-        if name in needed and name not in given.names:
-            raise ValueError(f"rows have no column {name!r}, which is required; add it")
-    others = []
-    for field in given:
-        at = columns.get_field_index(field.name)
-        if field.name in META_COLUMNS:
-            continue  # rows that were read from a table
-        if field.name == IS_DELETED:
-            if not pa.types.is_boolean(plain_type(field.type)):
-                raise TypeError(f"rows: {IS_DELETED} is {field.type}; give bool")
-            if at < 0:
-                continue
-        if at < 0 or not _fits(field.type, columns.field(at).type):
-            others.append(field)
-    if not evolve:
-        for field in others:
-            at = columns.get_field_index(field.name)
-            if at < 0 or not _may_fit(field.type, columns.field(at).type):
-                raise _refused_error("rows", field, columns, needed)
-    if not evolve or not others:
-        return known
-    # Where wider is not what a type is, the table keeps its own, and the rows do not fit.
-    schema = known.evolved(pa.schema(others), needed, "rows")
-    for field in others:
-        if not _fits(field.type, schema.columns.field(field.name).type):
-            raise _no_value_of_error("rows", field, columns)
-    return schema
-
-
-def _check_missing(missing: MissingColumns, given: str | None) -> None:
-    """Check that somebody said what becomes of columns that rows lack."""
-    names = ", ".join(map(repr, missing.names()))
-    keep = "" if missing.repeated else "set missing to 'keep' to keep the stored values, "
-    if missing and given is None:
-        raise ValueError(
-            f"rows lack columns of the table: {names}; {keep}set missing to 'null' to store nulls, "
-            "or add the columns to the rows"
-        )
-    if missing.repeated and given == KEEP:
-        names = ", ".join(map(repr, missing.repeated))
-        raise ValueError(
-            f"rows lack fields of list elements or map values: {names}; missing='keep' cannot keep "
-            "those: set missing to 'null' to store nulls, or add the fields to the rows"
-        )
-
-
-def _refused_error(
-    what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]
-) -> Exception:
-    """Return the error of a column that evolving the table may help.
-
-    Args:
-        what: has it: rows.
-        field: the column.
-        columns: of the table.
-        fixed: those of which keys, folders and order are made.
-    """
-    at = columns.get_field_index(field.name)
-    if at < 0:
-        return ValueError(
-            f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
-            f"out, drop it from the {what}"
-        )
-    kind = columns.field(at).type
-    if is_wider(field.type, kind, exact=field.name in fixed):
-        return TypeError(
-            f"{what}: {field.name!r} is {field.type}, in the table {kind}; to widen it, {_EVOLVE}"
-        )
-    return _no_value_of_error(what, field, columns)
-
-
-def _no_value_of_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
-    kind = columns.field(field.name).type
-    return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}")
-
-
-def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether values of a wider type may be narrow enough, of which each is looked at."""
-    given, types = plain_type(given), pa.types
-    if types.is_fixed_size_binary(kind):
-        # Some engines, Spark among them, have no type for bytes of one length.
-        return bool(types.is_binary(given) or types.is_large_binary(given))
-    return bool(types.is_integer(given) and types.is_integer(kind))
-
-
-def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether a column's values become values of a type, or are refused one by one."""
-    given, types = plain_type(given), pa.types
-    if given == kind or types.is_null(given):
-        return True
-    if types.is_integer(kind) and types.is_integer(given):
-        room = kind.bit_width - int(types.is_unsigned_integer(given))
-        return bool(given.bit_width <= room)
-    if types.is_timestamp(kind) and types.is_timestamp(given):
-        return (given.tz is None) == (kind.tz is None)
-    if types.is_decimal(kind) and types.is_decimal(given):
-        return is_wider(kind, given)
-    if types.is_string(kind):
-        return bool(types.is_large_string(given))
-    if types.is_binary(kind):
-        return bool(
-            types.is_large_binary(given)
-            or types.is_string(given)
-            or types.is_large_string(given)
-            or types.is_fixed_size_binary(given)
-        )
-    if types.is_date32(kind):
-        return bool(types.is_date(given))
-    if types.is_time(kind):
-        return bool(types.is_time(given))
-    if types.is_float64(kind):
-        return bool(types.is_floating(given) or (types.is_integer(given) and given.bit_width <= 32))
-    if types.is_struct(kind) and types.is_struct(given):
-        known = {field.name: field.type for field in kind}
-        return all(field.name in known and _fits(field.type, known[field.name]) for field in given)
-    if types.is_list(kind) and (
-        types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
-    ):
-        return _fits(given.value_type, kind.value_type)
-    if types.is_map(kind) and types.is_map(given):
-        return _fits(given.key_type, kind.key_type) and _fits(given.item_type, kind.item_type)
-    return False
-
-
-def _cast(what: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    chunks = []
-    for chunk in column.chunks:
-        plain = unwrap(chunk)
-        try:
-            chunks.append(plain if plain.type == field.type else plain.cast(field.type))
-        except pa.ArrowException as error:
-            # Only integers have a wider type whose values are looked at one by one.
-            widens = what == "rows" and is_wider(plain.type, field.type, exact=True)
-            remedy = f"; to widen the column, {_EVOLVE}" if widens else ""
-            raise ValueError(
-                f"{what}: {field.name!r} has a value that does not fit {field.type}: "
-                f"{error}{remedy}"
-            ) from error
-    return pa.chunked_array(chunks, field.type)
+    return frozenset({*options.record_key, *options.partition_by, *([column] if column else [])})
 
 
 class IncomingKeys:
@@ -586,11 +459,12 @@ class IncomingKeys:
         named: bool | None,
         everywhere: bool = False,
     ) -> None:
-        given = _key_table(given, options.record_key, columns)
-        self._source = source = opened(given, open_source)
+        rows = _key_table(given, options.record_key, columns)
+        self._source = source = opened(rows, lambda one: in_types(one, columns))
         self._options = options
         self._named = named
-        names = source.schema.names
+        given = given_columns(source)
+        names = given.names
         there = [name for name in options.partition_by if name in names]
         # Columns of the key may be columns of the partition as well, and say nothing about the
         # others.
@@ -609,17 +483,20 @@ class IncomingKeys:
                 raise ValueError(
                     f"keys have no column {name!r}; give all columns of the record key"
                 )
-            given_type, kind = source.schema.field(name).type, columns.field(name).type
-            if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
-                raise _no_value_of_error("keys", source.schema.field(name), columns)
+            given_type, kind = given.field(name).type, columns.field(name).type
+            if not is_castable(given_type, kind):
+                raise type_error("keys", given.field(name), columns)
         self._schema = pa.schema([columns.field(name) for name in wanted])
+        names = options.record_key if len(options.record_key) > 1 else ()
+        #: Columns that come with the keys: those of a key of several, of which texts may be equal.
+        self.columns: pa.Schema = pa.schema([columns.field(name) for name in names])
         #: Counts the keys without reading them, or gives None where that is not cheap.
         self.count_rows: Callable[[], int | None] = source.count_rows
         #: Keys that were read.
         self.read: int = 0
 
     def batches(self) -> Iterator[Incoming]:
-        """Read keys a few at a time, without the columns of rows; once.
+        """Read keys a few at a time, with no columns but `columns`; once.
 
         Raises:
             ValueError: a value does not fit the table's type; there is no record key.
@@ -628,12 +505,21 @@ class IncomingKeys:
         for batch in self._source.batches(names):
             columns = pa.Table.from_batches([batch])
             table = pa.Table.from_arrays(
-                [_cast("keys", columns.column(one.name), one) for one in self._schema], names
+                [
+                    cast_column("keys", columns.column(one.name), one, first_row=self.read)
+                    for one in self._schema
+                ],
+                names,
             )
-            keys = record_keys(table, options.record_key, named=self._named)
-            paths = paths_of(table, options) if self.has_partitions else partition_paths(table, ())
+            first = self.read
+            keys = record_keys(table, options.record_key, named=self._named, first_row=first)
+            paths = (
+                paths_of(table, options, first_row=first)
+                if self.has_partitions
+                else partition_paths(table, ())
+            )
             self.read += batch.num_rows
-            yield Incoming(pa.table({}), keys, paths)
+            yield Incoming(table.select(self.columns.names), keys, paths)
 
 
 def read_keys(
@@ -651,7 +537,7 @@ def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
         given.type
     )
     is_values = isinstance(given, list) and not any(
-        isinstance(one, pa.RecordBatch) for one in given
+        isinstance(one, (pa.RecordBatch, dict)) for one in given
     )
     if not (is_column or is_values):
         return given

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed
-from lookupstore.hudi.keys.time_paths import TimePaths, time_paths
+from lookupstore.hudi.keys.time_paths import TimeFaultError, TimePaths, time_paths
 from lookupstore.hudi.options import TableOptions
 from lookupstore.storage.inside import fault_of
 
@@ -35,7 +35,7 @@ def record_keys(
     fields: Sequence[str],
     *,
     named: bool | None = None,
-    first_row: int = 0,
+    first_row: int | None = 0,
 ) -> pa.ChunkedArray:
     """Make the record key of each row.
 
@@ -47,7 +47,7 @@ def record_keys(
         fields: names of the key fields, in the order of the table's properties.
         named: write `a:1` for one field as well; Hudi's versions differ when their key generator is
             COMPLEX. None: only for several fields.
-        first_row: number of the first row, for errors.
+        first_row: number of the first row, from 0, for errors; None: they name no row.
 
     Returns:
         string, chunked as the table is.
@@ -73,12 +73,13 @@ def record_keys(
             f"named=False with {len(fields)} fields; a key of several fields always has their names"
         )
     parts = []
-    row = first_row
+    row = 0
     for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
         texts = [_text(batch.column(name), name, "a record key") for name in fields]
         first = pc.index(_all_missing(texts), True).as_py()
         if first >= 0:
-            raise ValueError(f"row {row + first} has {no_key(fields)}")
+            where = "a row" if first_row is None else f"row {first_row + row + first + 1}"
+            raise ValueError(f"{where} has {no_key(fields)}")
         parts.append(_joined(fields, texts) if named else texts[0])
         row += batch.num_rows
     return pa.chunked_array(parts, pa.string())
@@ -119,6 +120,7 @@ def partition_paths(
     url_encode: bool = False,
     times: TimePaths | None = None,
     check: bool = True,
+    first_row: int | None = 0,
 ) -> pa.DictionaryArray:
     """Make the partition path of each row, as rows of a dictionary of the different paths.
 
@@ -132,6 +134,7 @@ def partition_paths(
         url_encode: escape as `%XX` what a folder's name should not have.
         times: how columns of times become texts, if there are some.
         check: refuse paths that are not folders of their own.
+        first_row: number of the first row, from 0, for errors; None: they name no row.
 
     Returns:
         dictionary(int32, string), no nulls; every path is in use, and in it once.
@@ -156,7 +159,11 @@ def partition_paths(
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         segments: Sequence[str | None]
         if times is not None and name in times.columns:
-            segments, rows = times.segments(pa.chunked_array(chunks, column.type), name)
+            try:
+                segments, rows = times.segments(pa.chunked_array(chunks, column.type), name)
+            except TimeFaultError as error:
+                where = "" if first_row is None else f"row {first_row + error.row + 1}: "
+                raise ValueError(f"{where}{error}") from error
         else:
             texts = [_text(chunk, name, "a partition path") for chunk in chunks]
             segments, rows = _different(pa.chunked_array(texts, pa.string()))
@@ -177,7 +184,11 @@ def partition_paths(
 
 
 def paths_of(
-    table: pa.Table | pa.RecordBatch, options: TableOptions, *, check: bool = True
+    table: pa.Table | pa.RecordBatch,
+    options: TableOptions,
+    *,
+    check: bool = True,
+    first_row: int | None = 0,
 ) -> pa.DictionaryArray:
     """Make the partition path of each row of a table of Hudi's; see `partition_paths`.
 
@@ -191,6 +202,7 @@ def paths_of(
         url_encode=options.url_encode,
         times=time_paths(options, options.name),
         check=check,
+        first_row=first_row,
     )
 
 

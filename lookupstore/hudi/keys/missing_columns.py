@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lookupstore.arrow.exact_casts import pair_types
 from lookupstore.arrow.types import plain_type
 
 
@@ -56,8 +57,9 @@ class MissingColumns:
         types = pa.types
         if types.is_struct(known) and types.is_struct(given):
             return cls.of(given, known)
-        if types.is_map(known) and types.is_map(given):
-            return cls._of_elements("value", given.item_type, known.item_type)
+        if types.is_map(known):
+            pair = pair_types(given)
+            return cls() if pair is None else cls._of_elements("value", pair[1], known.item_type)
         if types.is_list(known) and not types.is_map(given) and hasattr(given, "value_type"):
             return cls._of_elements("element", given.value_type, known.value_type)
         return cls()

@@ -6,15 +6,17 @@ A table that every write would refuse is refused when it is made.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from lookupstore.errors import listed
 from lookupstore.hudi.keys.avro_types import arrow_schema
+from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
-from lookupstore.source.source import KNOWN, open_source
+from lookupstore.source.source import KNOWN, Source, in_columns
 
 
 def columns_of(given: Any) -> pa.Schema:
@@ -33,13 +35,30 @@ def columns_of(given: Any) -> pa.Schema:
         return given.schema
     if not isinstance(given, Iterator):  # whose first batch would be gone
         try:
-            return open_source(given).schema
+            return _without_nanoseconds(in_columns(given, pa.schema([])))
         except TypeError:
             pass
     raise TypeError(
         f"schema is {type(given).__name__}; give a pyarrow.Schema, or rows that have these "
         f"columns: {KNOWN}"
     )
+
+
+def _without_nanoseconds(source: Source) -> pa.Schema:
+    """Return the columns of rows, times in microseconds if no digit is lost.
+
+    Times of pandas are in nanoseconds, of which Hudi tables have none.
+    """
+    if source.table is None:
+        return source.schema
+    fields = []
+    for field, column in zip(source.schema, source.table.columns, strict=True):
+        kind = field.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            with suppress(pa.ArrowInvalid):  # it is refused as what it is
+                kind = column.cast(pa.timestamp("us", kind.tz)).type
+        fields.append(field.with_type(kind))
+    return pa.schema(fields)
 
 
 def check_columns(options: TableOptions, where: str) -> None:
@@ -52,8 +71,10 @@ def check_columns(options: TableOptions, where: str) -> None:
     Raises:
         KeyError: there is no such column.
         TypeError: a column is of a type of which they cannot be made.
+        ValueError: two names differ by case only.
     """
     stored = arrow_schema(options.create_schema or "", where)
+    check_names(stored, "schema")
     for argument, columns in (
         ("record_key", options.record_key),
         ("partition_by", options.partition_by),

@@ -16,7 +16,7 @@ class RowError:
     """What is wrong with a row.
 
     Attributes:
-        row: its number among those that were given, from 0.
+        row: its number among those that were given, from 0; texts for people count from 1.
         key: its record key; None: it has none, or none could be made.
         reason: why it cannot be written.
     """

@@ -63,6 +63,18 @@ _NEEDED = {
 Numbers = npt.NDArray[np.int64]
 
 
+class TimeFaultError(ValueError):
+    """A time of which no folder's name can be made.
+
+    Attributes:
+        row: its place in the column, from 0.
+    """
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
 @dataclass(frozen=True)
 class _Piece:
     """A letter of a pattern as often as it comes, or, if `count` is 0, a text as it is."""
@@ -96,7 +108,7 @@ class TimePaths:
 
         Raises:
             TypeError: it is not of the type of such times.
-            ValueError: a row has none, or one that does not fit the pattern.
+            TimeFaultError: a row has none, or one that does not fit the pattern.
         """
         plain = plain_type(column.type)
         wanted = "string" if self.unit is None else "int32 or int64"
@@ -107,7 +119,7 @@ class TimePaths:
         values = pa.chunked_array(chunks, plain).combine_chunks()
         if values.null_count:
             row = values.is_valid().index(False).as_py()
-            raise ValueError(f"row {row}: the partition column {name!r} is null; give a time")
+            raise TimeFaultError(row, f"the partition column {name!r} is null; give a time")
         if not len(values):
             return [], np.zeros(0, np.int64)
         local = (
@@ -436,6 +448,6 @@ def _parsed(
 def _check_all(fits: npt.NDArray[np.bool_], values: pa.Array, name: str, what: str) -> None:
     if not fits.all():
         row = int(np.argmin(fits))
-        raise ValueError(
-            f"row {row}: the partition column {name!r} has {values[row].as_py()!r}, {what}"
+        raise TimeFaultError(
+            row, f"the partition column {name!r} has {values[row].as_py()!r}, {what}"
         )

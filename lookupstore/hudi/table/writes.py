@@ -58,8 +58,9 @@ class WriteVerbs(ServiceVerbs):
         that inserts brought several times, each stored row is changed.
 
         Args:
-            rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
-                any order.
+            rows: an Arrow table, record batches, anything with `__arrow_c_stream__`, a pandas
+                DataFrame, a dict of columns or a list of dicts; columns in any order. Values get
+                the types of the table if none of them changes.
             missing: what happens to columns of the table that `rows` lacks, or fields of a struct:
                 `keep`: rows of the table keep their values, and new rows get nulls; `null`: all
                 rows get nulls. Default: what `options` says, or else `ValueError`.
@@ -70,9 +71,9 @@ class WriteVerbs(ServiceVerbs):
 
         Raises:
             FormatError: the table cannot be written to; the error names the property.
-            TypeError: `rows` gives no rows, or a column is not of the table's type.
-            ValueError: a column is new, or missing and `missing` is not given; a row has no key, or
-                no ordering value.
+            TypeError: `rows` gives no rows, or a column is of another kind than the table's.
+            ValueError: a value has no equal in the table's type; a column is new, or missing and
+                `missing` is not given; a row has no key, or no ordering value.
             CommitConflictError: another writer committed the same files or keys first: nothing
                 was changed, and the write can be retried.
             CommitUnknownError: the write may or may not be committed: look at `timeline()`.

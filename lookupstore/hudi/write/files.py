@@ -40,11 +40,12 @@ from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.processors import processors
 from lookupstore.progress import Advance
+from lookupstore.storage.descriptors import most
 from lookupstore.storage.location import Location
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
 WAITING_BYTES = 256 << 20
-#: Files of a bulk insert that are open at once; a process may have about a thousand.
+#: Files of a bulk insert that are open at once, if the process may have so many.
 OPEN_FILES = 256
 
 Rows = npt.NDArray[np.int64]
@@ -330,7 +331,7 @@ class BulkInsert:
 
     def _writer(self, partition: str) -> BaseFileWriter:
         if partition not in self._open:
-            if len(self._open) >= OPEN_FILES:
+            if len(self._open) >= min(OPEN_FILES, most()):
                 # The one that is nearest to its size anyway.
                 self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
             file = self._new_file(partition, self._files)

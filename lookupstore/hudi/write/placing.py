@@ -169,7 +169,7 @@ def check_same_keys(view: TableView, incoming: Incoming, tagged: Tagged) -> None
         number = row if incoming.numbers is None else incoming.numbers[row]
         raise same_text_error(
             incoming.keys[int(row)].as_py(),
-            f"row {number}, {shown_values(given[at].as_py(), fields)}",
+            f"row {number + 1}, {shown_values(given[at].as_py(), fields)}",
             f"the row {shown_values(stored[at].as_py(), fields)} of "
             f"{view.location.show(file.path)}",
         )

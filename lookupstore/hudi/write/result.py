@@ -99,7 +99,7 @@ class WriteResult:
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         del said["operation"]
         said["instant"] = "none: it was only tried" if self.instant is None else self.instant.time
-        said["errors"] = [f"row {one.row}: {one.reason}" for one in self.errors]
+        said["errors"] = [f"row {one.row + 1}: {one.reason}" for one in self.errors]
         return html_fields(f"WriteResult {self.operation}", said)
 
     @classmethod

@@ -282,6 +282,7 @@ class Write:
             named=written_name(self._view),
             evolve=options.evolve,
             missing=options.missing,
+            keeps=operation == UPSERT,
             ordering=ordering,
             errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
@@ -300,8 +301,6 @@ class Write:
                 before = given.read
                 yield incoming
 
-        if isinstance(given, IncomingKeys):
-            return batches()
         texts = KeyTexts(
             self._view.options.record_key,
             everywhere=self._index.everywhere,
@@ -348,7 +347,7 @@ class Write:
         explicit = isinstance(given, IncomingKeys)
         combines = explicit or options.combines(operation)
         schema = view.table_schema if isinstance(given, IncomingKeys) else given.schema
-        columns = pa.schema([]) if explicit else schema.columns
+        columns = given.columns if isinstance(given, IncomingKeys) else schema.columns
         batches = self._read(given)
         with step("read"):
             parts, fit = held(batches, options.memory)
@@ -490,21 +489,24 @@ class Write:
         return incoming, Places.nowhere(len(incoming))
 
     def _to_delete(self, incoming: Incoming) -> Found:
-        """Find keys, and leave those out that are not there."""
+        """Find keys, and leave those out that are not there, and all columns."""
         tagged = self._tagged(incoming)
+        if incoming.rows.num_columns:
+            check_same_keys(self._view, incoming, tagged)
         found = np.flatnonzero(tagged.found)
         places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
         paths = list(dict.fromkeys(one.group.partition for one in places.slices))
         places_of = {path: number for number, path in enumerate(paths)}
         numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
         incoming = incoming.take(found if tagged.rows is None else tagged.rows[found])
-        return replace(incoming, partitions=_coded(numbers[places.numbers], paths)), places
+        coded = _coded(numbers[places.numbers], paths)
+        return replace(incoming, rows=pa.table({}), partitions=coded), places
 
     def _everywhere(self, incoming: Incoming) -> Incoming:
         """Return keys once for each partition of the table, since none was given."""
         paths = sorted({one.group.partition for one in self._current})
         count = len(incoming)
-        repeated = incoming.take(np.tile(np.arange(count), len(paths)))
+        repeated = incoming.numbered().take(np.tile(np.arange(count), len(paths)))
         codes = np.repeat(np.arange(len(paths), dtype=np.int32), count)
         return replace(repeated, partitions=_coded(codes, paths))
 

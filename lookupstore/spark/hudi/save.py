@@ -180,6 +180,7 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
             named=None,
             evolve=given.evolve,
             missing=given.missing,
+            keeps=operation == "upsert",
         )
     return HudiWriter(table, operation, given, columns, StagedRows.begin(location))
 

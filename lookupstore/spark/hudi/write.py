@@ -473,6 +473,7 @@ def _row_task(
             named=named,
             evolve=options.evolve,
             missing=options.missing,
+            keeps=operation == UPSERT,
         )
         schema, lacking, missing = given.schema, given.kept, given.missing.names()
         needed = {*schema.columns.names, IS_DELETED}

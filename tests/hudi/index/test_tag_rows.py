@@ -91,7 +91,7 @@ def test_the_global_index_finds_a_key_in_any_partition(tmp_path: Path) -> None:
         (7, TypeError, "rows is int; give an Arrow table"),
         ({"id": [1], "value": ["x"], "_pos": [2]}, ValueError, "rows: a column is called '_pos'"),
         ({"other": [1]}, KeyError, "'id'"),
-        ({"id": [1, None], "value": ["x", "x"]}, ValueError, "row 1 has no record key"),
+        ({"id": [1, None], "value": ["x", "x"]}, ValueError, "row 2 has no record key"),
         ({"id": [1.5], "value": ["x"]}, TypeError, "'id' is double"),
     ],
 )

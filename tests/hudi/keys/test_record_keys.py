@@ -53,7 +53,9 @@ def test_keys_of_several_fields(
     table = table_of(rows, at)
     bad = [i for i, row in enumerate(rows) if all(value in (None, "") for value in row)]
     if bad:
-        with pytest.raises(ValueError, match=rf"^row {bad[0]} has no record key: c, a, b are all"):
+        with pytest.raises(
+            ValueError, match=rf"^row {bad[0] + 1} has no record key: c, a, b are all"
+        ):
             record_keys(table, ["c", "a", "b"])
         return
     expected = [key_of("cab", (c, a, b)) for a, b, c in rows]
@@ -71,7 +73,9 @@ def test_keys_of_one_field(
         values = [row[number] for row in rows]
         bad = [i for i, value in enumerate(values) if value in (None, "")]
         if bad:
-            with pytest.raises(ValueError, match=rf"^row {bad[0]} has .* {name} is null or empty"):
+            with pytest.raises(
+                ValueError, match=rf"^row {bad[0] + 1} has .* {name} is null or empty"
+            ):
                 record_keys(table, [name], named=named)
         else:
             expected = [f"{name}:{value}" if named else str(value) for value in values]

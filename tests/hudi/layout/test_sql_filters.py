@@ -461,3 +461,34 @@ def test_only_sql_loads_the_parser() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_the_end_of_the_year_9999(tmp_path: Path, zone: str | None) -> None:
+    """A comparison with a time may be one with the next day, which Python does not have."""
+    end = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=zone and timezone.utc)
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "at": pa.array([end, end.replace(year=2026), None], pa.timestamp("us", zone)),
+            "day": [date(9999, 12, 31), date(2026, 1, 1), None],
+        }
+    )
+    table = HudiTable.create(tmp_path, rows, record_key="id")
+    table.insert(rows)
+    table.cluster(by=["at", "day"])
+    ends = ("9999-12-31", "9999-12-31 23:59:59", "9999-12-31 23:59:59.999999")
+    oracle: Any = duckdb.connect()
+    oracle.execute("set timezone = 'UTC'")
+    oracle.register("rows", rows)
+    for column in ("at", "day"):
+        for moment in ends:
+            for word in ("<", "<=", "=", ">", ">=", "<>"):
+                for text in (f'"{column}" {word} timestamp \'{moment}\'',
+                             f'not "{column}" {word} timestamp \'{moment}\''):  # fmt: skip
+                    if zone and column == "at":
+                        text = text.replace("timestamp", "timestamptz")
+                    expected = oracle.execute(f"select id from rows where {text}").fetchall()
+                    found = table.scan(columns=["id"], filter=text).column(0).to_pylist()
+                    assert sorted(found) == sorted(one for (one,) in expected), text
+                    assert str(table.explain_scan(text))

@@ -40,7 +40,7 @@ def test_two_of_one_write(tmp_path: Path, one: Key, other: Key, said: str) -> No
     both = rows_of(("k", "k"), one, ("x", "y"), other)
     for verb in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
         for options in (None, WriteOptions(memory=1 << 16)):
-            with pytest.raises(ValueError, match=f"^row 1, {said}|^row 1, .*row 3, "):
+            with pytest.raises(ValueError, match=f"^row 2, {said}|^row 2, .*row 4, "):
                 getattr(table, verb)(both, options=options)
         with pytest.raises(ValueError, match=said):
             getattr(table, verb)(both, dry_run=True)
@@ -100,3 +100,22 @@ def test_random_keys(tmp_path: Path, seed: int) -> None:
 def text_of(key: Key) -> str:
     shown = ["__null__" if one is None else one or "__empty__" for one in key]
     return f"a:{shown[0]},b:{shown[1]}"
+
+
+@pytest.mark.parametrize(("one", "other", "said"), PAIRS)
+def test_keys_to_delete(tmp_path: Path, one: Key, other: Key, said: str) -> None:
+    """A row is not deleted by the key of another one, whose text is the same."""
+    table = make(tmp_path)
+    table.insert(rows_of(one, ("x", "y")))
+    table.insert(rows_of(("k", "k"), partition="q"))
+    stored = table.scan()
+    both = rows_of(("k", "k"), ("k", "k"), one, other)
+    for options in (None, WriteOptions(memory=1 << 16), WriteOptions(index="global-bloom")):
+        for columns in (["a", "b"], ["a", "b", "p"]):
+            with pytest.raises(ValueError, match=f"^row 3, {said}.*have different keys|row 4, "):
+                table.delete(both.select(columns), options=options)
+            with pytest.raises(ValueError, match=r"^row 2, .*, and the row .*parquet, have diff"):
+                table.delete(rows_of(("k", "k"), other).select(columns), options=options)
+    assert table.scan() == stored
+    assert table.delete(rows_of(one, ("k", "k"), one).select(["a", "b"])).rows_deleted == 2
+    assert table.scan(columns=["a", "b"]).to_pylist() == [{"a": "x", "b": "y"}]

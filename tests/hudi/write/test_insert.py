@@ -195,7 +195,7 @@ def test_an_ordering_value_is_needed_where_rows_are_combined(tmp_path: Path) -> 
     table = make(tmp_path / "t")
     null = arrow([(1, "a", 1, "x")]).set_column(2, "ts", pa.array([None], pa.int32()))
     assert table.insert(null).rows_inserted == 1
-    with pytest.raises(ValueError, match="row 0: the ordering column 'ts' is null"):
+    with pytest.raises(ValueError, match="row 1: the ordering column 'ts' is null"):
         table.insert(null, options=WriteOptions(combine=True))
     with pytest.raises(ValueError, match="duplicates is 'ignore'; give one of 'allow', 'drop'"):
         WriteOptions(duplicates="ignore")  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ def test_rows_without_an_ordering_value(tmp_path: Path, version: int, mode: str)
         table.upsert(rows.drop_columns(["ts"]).slice(0, 1), missing="null")
         assert value_of(table) == ["x"]
         return
-    with pytest.raises(ValueError, match="row 1: the ordering column 'ts' is null"):
+    with pytest.raises(ValueError, match="row 2: the ordering column 'ts' is null"):
         table.upsert(rows)
     with pytest.raises(ValueError, match="rows have no column 'ts'"):
         table.upsert(rows.drop_columns(["ts"]))

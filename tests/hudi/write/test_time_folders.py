@@ -128,8 +128,8 @@ def test_options_under_hudis_names(tmp_path: Path) -> None:
 def test_rows_that_have_no_folder(tmp_path: Path) -> None:
     table = made(tmp_path / "t", 9, "texts")
     for time, match in (
-        (None, "row 1: the partition column 't' is null; give a time"),
-        ("2024-03-01", "row 1: the partition column 't' has '2024-03-01', not a time in a format"),
+        (None, "row 2: the partition column 't' is null; give a time"),
+        ("2024-03-01", "row 2: the partition column 't' has '2024-03-01', not a time in a format"),
     ):
         with pytest.raises(ValueError, match=match):
             table.upsert(rows(TEXTS, (1, "x", CASES["texts"][2][0][0], "y"), (2, "x", time, "y")))

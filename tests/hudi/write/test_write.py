@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -148,7 +149,7 @@ def test_the_newer_row_stays(tmp_path: Path, version: int) -> None:
     assert table.delete(pa.array([1, 3])).rows_deleted == 2
     assert sorted(values(table)) == [4]
     given = pa.table({"id": pa.array([1, 2], pa.int32()), "ts": [1.0, None]})
-    with pytest.raises(ValueError, match="row 1: the ordering column 'ts' is null"):
+    with pytest.raises(ValueError, match="row 2: the ordering column 'ts' is null"):
         table.upsert(given, missing="null")
 
 
@@ -268,8 +269,12 @@ def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
         ({"day": ["a"]}, ValueError, "no column 'id'"),
         ({"id": [1]}, ValueError, "no column 'day'"),
         ({"id": ["1"], "day": ["a"]}, TypeError, "'id' is string; give int32"),
-        ({"id": [2**40], "day": ["a"]}, ValueError, "'id' has a value that does not fit int32"),
-        ({"id": [None], "day": ["a"]}, ValueError, "row 0 has no record key"),
+        (
+            {"id": [2**40], "day": ["a"]},
+            ValueError,
+            "'id' has 1099511627776 in row 1, which int32 cannot hold",
+        ),
+        ({"id": [None], "day": ["a"]}, ValueError, "row 1 has no record key"),
         ({"id": [1], "day": ["../x"]}, ValueError, "does not name a folder of its own"),
         ({"id": [1], "day": ["a"], "_hoodie_is_deleted": [1]}, TypeError, "give bool"),
     ],
@@ -298,7 +303,9 @@ def test_bytes_of_one_length(tmp_path: Path) -> None:
         table.upsert(pa.table({"id": ids, "fixed": pa.array([b"ab", None], kind)}))
         assert table.scan(columns=["fixed"])["fixed"].to_pylist() == [b"ab", None]
     longer = pa.table({"id": ids, "fixed": pa.array([b"ab", b"abc"])})
-    with pytest.raises(ValueError, match="'fixed' has a value that does not fit fixed_size_binary"):
+    with pytest.raises(
+        ValueError, match=r"'fixed' has b'abc' in row 2, which fixed_size_.* cannot hold"
+    ):
         table.upsert(longer)
 
 
@@ -363,12 +370,16 @@ def test_what_does_not_widen(tmp_path: Path) -> None:
     for column, given in (
         ("value", pa.array([b"k"])),  # keys are texts
         ("ts", pa.array(["1"])),
-        ("id", pa.array([1.5], pa.float32())),
     ):
         made = pa.table({"value": ["k"]})
         made = made.drop_columns([column]) if column == "value" else made
         with pytest.raises(TypeError, match=f"'{column}' is "):
             table.upsert(made.append_column(column, given), options=evolve)
+    halves = pa.table({"value": ["k"], "id": pa.array([1.5], pa.float32())})
+    with pytest.raises(
+        ValueError, match=r"'id' has 1\.5 in row 1, which int32 cannot hold; give wh"
+    ):
+        table.upsert(halves, missing="null", options=evolve)
     with pytest.raises(ValueError, match="a name that Avro does not allow"):
         table.upsert(pa.table({"value": ["k"], "a b": [1]}), options=evolve)
     finer = pa.array([datetime(2026, 1, 1)], pa.timestamp("ns"))
@@ -476,6 +487,19 @@ def test_a_bulk_insert_has_few_files_open(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted(values(table)) == list(range(30))
     assert check_files(tmp_path / "t") == result.files_new
     assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+def test_a_bulk_insert_of_more_partitions_than_a_process_may_have_files(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    given = rows(*((at, f"p{at}", 1, "x") for at in range(260)))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        result = table.bulk_insert(given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert result.files_new == 260
+    assert sorted(values(table)) == list(range(260))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

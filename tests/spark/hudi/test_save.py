@@ -279,6 +279,8 @@ def test_rows_that_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
     df = rows_in(spark, [(1, "a", 2.0, "new"), (2, "a", 2.0, "new")]).drop("value")
     with pytest.raises(PySparkException, match="rows lack columns of the table: 'value'; set miss"):
         saved(df, path)
+    with pytest.raises(PySparkException, match="'value'; set missing to 'null'"):
+        saved(df, path, operation="insert")
     saved(df, path, missing="keep")
     assert all_rows(path) == Counter([(1, "a", 2.0, "x"), (2, "a", 2.0, None)])
     saved(df, path, **{f"{HOODIE}.write.set.null.for.missing.columns": "true"})

@@ -205,6 +205,14 @@ def test_columns_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
         for name in schema.names:
             assert found[name].to_pylist() == expected[name].to_pylist(), name
     check(ours)
+    # Of a pandas frame with a null, Spark has floats.
+    floats = df.selectExpr("id", "cast(small as double) as small").na.fill(float("nan"))
+    upsert(floats, ours, missing="keep")
+    found = HudiTable.open(ours).scan(columns=schema.names)
+    assert found["small"].to_pylist() == expected["small"].to_pylist()
+    halves = floats.withColumn("small", floats.small + 0.5)
+    with pytest.raises(Exception, match=r"'small' has -2\.5, which int32 cannot hold; give whole"):
+        upsert(halves, ours, missing="keep")
     evolved = df.select("id", "small").withColumnRenamed("small", "new")
     with pytest.raises(ValueError, match="the table has no column 'new'; to add it, pass options="):
         upsert(evolved, ours)
@@ -398,7 +406,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         (df.drop("id"), {}, ValueError, "rows have no column 'id', which is required"),
         (df.drop("id"), {"operation": "delete"}, ValueError, "keys have no column 'id'"),
         (df.selectExpr("*", "1 AS n"), {}, ValueError, "the table has no column 'n'"),
-        (null, {}, ValueError, r"row \d has no record key: id is null or empty"),
+        (null, {}, ValueError, "a row has no record key: id is null or empty"),
         (unordered, {}, ValueError, "the ordering column 'ts' is null"),
     ]
     for rows, arguments, kind, text in refused:

@@ -399,7 +399,7 @@ WAYS = [
         "upsert: a key that is too large for the column",
         lambda folder: table(folder).upsert(WIDE),
         ValueError,
-        "to widen the column, pass options=WriteOptions(evolve=True)",
+        "widen the column to int64 for good: pass options=WriteOptions(evolve=True)",
         lambda folder: with_options(folder, EVOLVE, WIDE),
     ),
     Way(
@@ -431,7 +431,7 @@ WAYS = [
         "upsert: a row without an ordering value",
         lambda folder: ordered(folder).upsert(ROWS.append_column("ts", pa.array([1, None]))),
         ValueError,
-        "row 1: the ordering column 'ts' is null; give a value, or leave the row out",
+        "row 2: the ordering column 'ts' is null; give a value, or leave the row out",
         lambda folder: ordered(folder).upsert(ROWS.append_column("ts", pa.array([1, 0]))),
     ),
     Way(
@@ -525,8 +525,8 @@ WAYS = [
     Way(
         "delete: keys that are no integers",
         lambda folder: table(folder).delete([1.5]),
-        TypeError,
-        "keys: 'id' is double; give int32",
+        ValueError,
+        "keys: 'id' has 1.5 in row 1, which int32 cannot hold; give whole numbers",
         lambda folder: table(folder).delete([1]),
     ),
     Way(

@@ -115,8 +115,8 @@ def _names(node: Node) -> set[str] | None:
 def _has_nan(node: Node) -> bool:
     """Return whether a value is NaN that a filter compares with."""
     if isinstance(node, Literal):
-        kind, value = node.value.type, node.value.as_py()
-        return bool(pa.types.is_floating(kind) and value is not None and value != value)
+        # Python has no day after the year 9999, which a comparison may be with.
+        return pa.types.is_floating(node.value.type) and pc.is_nan(node.value).as_py() is True
     return isinstance(node, Call) and any(map(_has_nan, node.arguments))
 
 

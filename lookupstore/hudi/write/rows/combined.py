@@ -52,7 +52,9 @@ def combined(
         ValueError: a row has no ordering value.
         OSError: the folder is full, or cannot be written to.
     """
-    ordering = precombine_of(table) if len(columns) else None
+    ordering = precombine_of(table)
+    if ordering not in columns.names:
+        ordering = None
     rank = None
     if ordering is not None:
         rank = pa.schema([columns.field(ordering).with_nullable(True), _TURN])

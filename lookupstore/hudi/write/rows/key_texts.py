@@ -109,7 +109,7 @@ class KeyTexts:
             if at >= 0:
                 one, other = sorted(rows.slice(at, 2).to_pylist(), key=itemgetter("number"))
                 shown = (
-                    f"row {each['number']}, {shown_values(each['values'], self._fields)}"
+                    f"row {each['number'] + 1}, {shown_values(each['values'], self._fields)}"
                     for each in (one, other)
                 )
                 raise same_text_error(one["key"], *shown)

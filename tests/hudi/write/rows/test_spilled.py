@@ -276,7 +276,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\d+ rows have keys that the table already has, such as"):
         table.insert(arrow(rows), options=replace(options, duplicates="fail"))
     lacking = [*rows, {**rows[0], "ts": None}]
-    with pytest.raises(ValueError, match="row 600: the ordering column 'ts' is null; give a "):
+    with pytest.raises(ValueError, match="row 601: the ordering column 'ts' is null; give a "):
         table.upsert(streamed(arrow(lacking), 500), options=options)
     with pytest.raises(
         ValueError, match=r"rows repeat the key '.*', and would change a row of the"

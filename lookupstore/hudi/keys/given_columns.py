@@ -1,0 +1,289 @@
+"""Columns that rows bring to a table: which ones it takes, and their values in its types.
+
+A value is stored if it has an equal in the type of the table's column. What has none is refused,
+with its column and row, and not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from lookupstore.arrow.exact_casts import cast_exactly, is_castable
+from lookupstore.arrow.fitting import UnfitValueError, is_list
+from lookupstore.arrow.types import plain_type, unwrap
+from lookupstore.errors import listed
+from lookupstore.hudi.keys.column_names import check_new_names
+from lookupstore.hudi.keys.missing_columns import MissingColumns
+from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.source.source import Source
+
+_EVOLVE = "pass options=WriteOptions(evolve=True)"
+
+#: What becomes of the table's columns that rows lack: stored rows keep their values.
+KEEP = "keep"
+#: A column that says of a row that it is to be deleted, in the table or only in what is given.
+IS_DELETED = "_hoodie_is_deleted"
+
+
+def given_columns(source: Source) -> pa.Schema:
+    """Return the columns of rows; those of nulls alone have no type, as far as that is known.
+
+    A frame has some type for them, which nobody chose.
+    """
+    if source.table is None:
+        return source.schema
+    return pa.schema(
+        field.with_type(pa.null()) if len(column) and column.null_count == len(column) else field
+        for field, column in zip(source.schema, source.table.columns, strict=True)
+    )
+
+
+def columns_after(
+    source: Source, known: TableSchema, needed: Collection[str], *, evolve: bool
+) -> TableSchema:
+    """Return the columns of a table after rows were written to it.
+
+    Args:
+        source: the rows.
+        known: columns of the table.
+        needed: those of which keys, folders and order are made.
+        evolve: whether new columns and wider types become those of the table.
+
+    Raises:
+        TypeError: a column is not of the table's type.
+        ValueError: a column comes twice, is new, or is missing and needed.
+    """
+    given, columns = given_columns(source), known.columns
+    if len(set(given.names)) < len(given.names):
+        raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
+    for name in columns.names:
+        if name in needed and name not in given.names:
+            raise ValueError(f"rows have no column {name!r}, which is required; add it")
+    others = []
+    for field in given:
+        at = columns.get_field_index(field.name)
+        if field.name in META_COLUMNS:
+            continue  # rows that were read from a table
+        if field.name == IS_DELETED:
+            if not pa.types.is_boolean(plain_type(field.type)):
+                raise TypeError(f"rows: {IS_DELETED} is {field.type}; give bool")
+            if at < 0:
+                continue
+        if at < 0:
+            others.append(field)
+        elif not _always_fits(field.type, columns.field(at).type):
+            others.append(
+                _with_integers(field, columns.field(at).type, source) if evolve else field
+            )
+    if not evolve:
+        for field in others:
+            at = columns.get_field_index(field.name)
+            if at < 0 or not is_castable(field.type, columns.field(at).type):
+                raise _refused_error("rows", field, columns, needed)
+    if not evolve or not others:
+        return known
+    check_new_names(pa.schema(others), columns, "rows")
+    # Where wider is not what a type is, the table keeps its own, and each value is looked at.
+    schema = known.evolved(pa.schema(others), needed, "rows")
+    for field in others:
+        if not is_castable(field.type, schema.columns.field(field.name).type):
+            raise type_error("rows", field, columns)
+    return schema
+
+
+def check_missing(missing: MissingColumns, given: str | None, *, keeps: bool = True) -> None:
+    """Check that somebody said what becomes of columns that rows lack.
+
+    Args:
+        missing: the columns.
+        given: what becomes of them; None: nobody said.
+        keeps: whether rows may take the place of stored ones, whose values could be kept.
+
+    Raises:
+        ValueError: nobody did, or nothing of them can be kept.
+    """
+    names = ", ".join(map(repr, missing.names()))
+    keep = "set missing to 'keep' to keep the stored values, "
+    if missing.repeated or not keeps:
+        keep = ""
+    if missing and given is None:
+        raise ValueError(
+            f"rows lack columns of the table: {names}; {keep}set missing to 'null' to store nulls, "
+            "or add the columns to the rows"
+        )
+    if missing.repeated and given == KEEP:
+        names = ", ".join(map(repr, missing.repeated))
+        raise ValueError(
+            f"rows lack fields of list elements or map values: {names}; missing='keep' cannot keep "
+            "those: set missing to 'null' to store nulls, or add the fields to the rows"
+        )
+
+
+def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
+    """Return the error of a column whose values mean something else than the table's.
+
+    Args:
+        what: has it: rows or keys.
+        field: the column.
+        columns: of the table.
+    """
+    kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
+    hint = ""
+    if types.is_timestamp(kind) and types.is_timestamp(given):
+        hint = ", such as .dt.tz_localize('UTC')" if kind.tz else ", such as .dt.tz_localize(None)"
+    elif types.is_date(kind) and types.is_timestamp(given):
+        hint = ", such as .dt.date"
+    elif types.is_string(kind) and types.is_integer(given):
+        hint = ", such as .astype(str)"
+    elif types.is_map(kind) and types.is_struct(given):
+        hint = ", as dicts or lists of structs of key and value"
+    return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}{hint}")
+
+
+def cast_column(
+    what: str,
+    column: pa.ChunkedArray,
+    field: pa.Field,
+    *,
+    first_row: int | None = None,
+    fixed: Collection[str] | None = None,
+) -> pa.ChunkedArray:
+    """Return a column that was given in the type of the table.
+
+    Args:
+        what: has it: rows or keys.
+        column: as it was given.
+        field: of the table.
+        first_row: number of its first row, from 0, for errors; None: they name none.
+        fixed: columns of which keys, folders and order are made; None: no column can be widened.
+
+    Raises:
+        ValueError: the type cannot hold a value.
+
+    >>> hits = pa.field("hits", pa.int32())
+    >>> cast_column("rows", pa.chunked_array([[7.0, None]]), hits).to_pylist()
+    [7, None]
+    >>> cast_column("rows", pa.chunked_array([[7.0, 0.5]]), hits, first_row=0)
+    Traceback (most recent call last):
+    ValueError: rows: 'hits' has 0.5 in row 2, which int32 cannot hold; give whole numbers
+    """
+    chunks = []
+    before = 0
+    for chunk in column.chunks:
+        try:
+            chunks.append(cast_exactly(chunk, field.type))
+        except UnfitValueError as error:
+            where = "" if first_row is None else f" in row {first_row + before + error.row + 1}"
+            remedy = _remedy(unwrap(chunk[:0]).type, field, fixed)
+            raise ValueError(
+                f"{what}: {field.name!r} has {error.shown}{where}, which {field.type} cannot hold; "
+                f"{remedy}"
+            ) from error
+        before += len(chunk)
+    return pa.chunked_array(chunks, field.type)
+
+
+def _remedy(given: pa.DataType, field: pa.Field, fixed: Collection[str] | None) -> str:
+    """Return what to do about a value that a column's type cannot hold."""
+    kind, types = field.type, pa.types
+    remedy = "change the value"
+    if types.is_timestamp(kind) or types.is_time(kind):
+        remedy = f"round it, such as with .dt.floor({kind.unit!r})"
+    elif types.is_floating(given) and types.is_integer(kind):
+        remedy = "give whole numbers"
+    elif types.is_floating(given) and types.is_decimal(kind):
+        remedy = "give decimal.Decimal"
+    elif types.is_floating(given) and types.is_floating(kind):
+        remedy = f"round it, such as with .astype('float{kind.bit_width}')"
+    if fixed is not None and is_wider(given, kind, exact=field.name in fixed):
+        remedy += f", or widen the column to {given} for good: {_EVOLVE}"
+    return remedy
+
+
+def _refused_error(
+    what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]
+) -> Exception:
+    """Return the error of a column that evolving the table may help.
+
+    Args:
+        what: has it: rows.
+        field: the column.
+        columns: of the table.
+        fixed: those of which keys, folders and order are made.
+    """
+    at = columns.get_field_index(field.name)
+    if at < 0:
+        for name in columns.names:
+            if name.casefold() == field.name.casefold():
+                return ValueError(
+                    f"{what}: the table has no column {field.name!r}, but {name!r}; rename it"
+                )
+        return ValueError(
+            f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
+            f"out, drop it from the {what}"
+        )
+    kind = columns.field(at).type
+    if is_wider(field.type, kind, exact=field.name in fixed):
+        return TypeError(
+            f"{what}: {field.name!r} is {field.type}, in the table {kind}; to widen it, {_EVOLVE}"
+        )
+    return type_error(what, field, columns)
+
+
+def _always_fits(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a type is not wider than another one, so that a table has not to widen its."""
+    if not is_castable(given, kind):
+        return False
+    given, types = plain_type(given), pa.types
+    if types.is_integer(kind) and types.is_integer(given):
+        room = kind.bit_width - int(types.is_unsigned_integer(given))
+        return bool(given.bit_width <= room)
+    if types.is_decimal(kind) and types.is_decimal(given):
+        return is_wider(kind, given)
+    if types.is_float64(kind):
+        return bool(types.is_floating(given) or (types.is_integer(given) and given.bit_width <= 32))
+    if types.is_struct(kind) and types.is_struct(given):
+        return all(_always_fits(field.type, kind.field(field.name).type) for field in given)
+    if types.is_list(kind) and is_list(given):
+        return _always_fits(given.value_type, kind.value_type)
+    if types.is_map(kind) and types.is_map(given):
+        items = _always_fits(given.item_type, kind.item_type)
+        return items and _always_fits(given.key_type, kind.key_type)
+    numbers = types.is_integer(kind) or types.is_floating(kind)
+    return not numbers or given == kind or bool(types.is_null(given))
+
+
+def _with_integers(field: pa.Field, kind: pa.DataType, source: Source) -> pa.Field:
+    """Return a column with the table's integers where its floats are all whole, if it is known.
+
+    pandas has floats for integers beside a null. For these alone, no column becomes one of floats.
+    """
+    wanted = _integers_for_floats(field.type, kind)
+    if source.table is None or not source.table.num_rows or wanted == field.type:
+        return field
+    try:
+        for chunk in source.table.column(field.name).chunks:
+            cast_exactly(chunk, wanted)
+    except UnfitValueError:
+        return field
+    return field.with_type(wanted)
+
+
+def _integers_for_floats(given: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_floating(given) and types.is_integer(kind):
+        return kind
+    if types.is_struct(given) and types.is_struct(kind):
+        known = {field.name: field.type for field in kind}
+        return pa.struct(
+            field.with_type(_integers_for_floats(field.type, known.get(field.name, field.type)))
+            for field in given
+        )
+    if is_list(given) and types.is_list(kind):
+        return pa.list_(_integers_for_floats(given.value_type, kind.value_type))
+    if types.is_map(given) and types.is_map(kind):
+        return pa.map_(given.key_type, _integers_for_floats(given.item_type, kind.item_type))
+    return given

@@ -1,0 +1,303 @@
+"""Values of frames and objects that a table gets: equal in its types, or refused with their row.
+
+The oracle is the values in Python, compared with what hudi-rs reads.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import hudi
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lookupstore.hudi import HudiTable, WriteOptions
+
+NAN = float("nan")
+UTC = dt.timezone.utc
+NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "n": pa.int32(),
+        "big": pa.int64(),
+        "x": pa.float64(),
+        "f": pa.float32(),
+        "s": pa.string(),
+        "at": pa.timestamp("us", "UTC"),  # hudi-rs reads no times without a zone
+        "zoned": pa.timestamp("ms", "UTC"),
+        "day": pa.date32(),
+        "price": pa.decimal128(10, 2),
+        "ok": pa.bool_(),
+        "raw": pa.binary(),
+        "tags": pa.list_(pa.int32()),
+        "point": pa.struct({"a": pa.int32(), "b": pa.string()}),
+        "scores": pa.map_(pa.string(), pa.int32()),
+    }
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1, "n": 7, "big": 2**40, "x": 1.5, "f": 0.25, "s": "a", "at": NOON,
+        "zoned": dt.datetime(2026, 1, 2, 12, tzinfo=UTC), "day": dt.date(2026, 1, 2),
+        "price": Decimal("1.5"), "ok": True, "raw": b"\xff", "tags": [1, None, 3],
+        "point": {"a": 1, "b": None}, "scores": {"x": 1, "y": None},
+    },
+    {name: 2 if name == "id" else None for name in SCHEMA.names},
+    {
+        "id": 3, "n": -7, "big": -1, "x": 2.0, "f": 3.0, "s": "", "at": NOON,
+        "zoned": dt.datetime(1969, 1, 2, 12, tzinfo=UTC), "day": dt.date(1, 1, 1),
+        "price": Decimal(-3), "ok": False, "raw": b"", "tags": [],
+        "point": {"a": None, "b": "q"}, "scores": {},
+    },
+]  # fmt: skip
+
+
+def make(path: Path, schema: pa.Schema = SCHEMA) -> HudiTable:
+    return HudiTable.create(path, schema, record_key="id")
+
+
+def stored(path: Path, table: HudiTable) -> list[dict[str, Any]]:
+    """Return the rows as hudi-rs and a scan have them."""
+    theirs = (
+        pa.Table.from_batches(hudi.HudiTable(str(path)).read()).select(SCHEMA.names).to_pylist()
+    )
+    ours = table.scan(columns=SCHEMA.names).to_pylist()
+    key = itemgetter("id")
+    assert sorted(theirs, key=key) == sorted(ours, key=key)
+    rows = sorted(ours, key=key)
+    for row in rows:
+        row["scores"] = None if row["scores"] is None else dict(row["scores"])
+    return rows
+
+
+def pandas_rows(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows as pandas has them if nobody says a type: integers beside a null are floats."""
+    frame = pd.DataFrame(rows)
+    assert frame["n"].dtype == "float64"
+    return frame
+
+
+def with_nan(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows with NaN, NA and NaT for nulls, and arrays of NumPy for lists."""
+    frame = pd.DataFrame(rows)
+    frame["tags"] = [NAN if one is None else np.array(one, float) for one in frame["tags"]]
+    frame["s"] = frame["s"].fillna(pd.NA).astype("string")
+    frame["day"] = [pd.NaT if one is None else one for one in frame["day"]]
+    frame["price"] = [pd.NA if one is None else one for one in frame["price"]]
+    frame["x"] = frame["x"].astype("float32")
+    frame["big"] = [None if pd.isna(one) else int(one) for one in frame["big"]]
+    frame["big"] = frame["big"].astype(object)
+    frame["point"] = [
+        one if one is None else {k: NAN if v is None else v for k, v in one.items()}
+        for one in frame["point"]
+    ]
+    return frame
+
+
+def categories(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    frame = pandas_rows(rows)
+    for name in ("n", "s", "x"):
+        frame[name] = frame[name].astype("category")
+    frame["at"] = frame["at"].astype("datetime64[ns, UTC]")
+    return frame
+
+
+def nullable(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    frame = pandas_rows(rows).convert_dtypes()
+    frame["s"] = frame["s"].astype("string[pyarrow]")
+    return frame
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in SCHEMA.names}
+
+
+def polars_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    columns = columns_of(rows)
+    maps = columns.pop("scores")
+    pairs = [
+        None if one is None else [{"key": k, "value": v} for k, v in one.items()] for one in maps
+    ]
+    kind = pl.List(pl.Struct({"key": pl.String, "value": pl.Int64}))
+    frame = pl.DataFrame(columns, strict=False).with_columns(pl.col("n").cast(pl.Float64))
+    return frame.with_columns(pl.Series("scores", pairs, dtype=kind))
+
+
+def duckdb_rows(rows: list[dict[str, Any]]) -> duckdb.DuckDBPyRelation:
+    given = pa.Table.from_pylist([row | {"scores": None} for row in rows], schema=SCHEMA)
+    maps = [None if row["scores"] is None else list(row["scores"].items()) for row in rows]
+    given = given.set_column(14, "scores", pa.array(maps, SCHEMA.field("scores").type))
+    return duckdb.sql(
+        "select * replace (n::double as n, big::hugeint as big, x::float as x, "
+        'price::decimal(20, 4) as price, "at"::timestamptz as "at") from given'
+    )
+
+
+FORMS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "pandas": pandas_rows,
+    "pandas with NaN": with_nan,
+    "pandas categories": categories,
+    "pandas nullable": nullable,
+    "polars": polars_rows,
+    "polars lazy": lambda rows: polars_rows(rows).lazy(),
+    "duckdb": duckdb_rows,
+    "dict": columns_of,
+    "list of dicts": lambda rows: rows,
+    "dicts": iter,
+    "frames": lambda rows: (pd.DataFrame([row]) for row in rows),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
+    table = make(tmp_path)
+    for verb in ("upsert", "insert_overwrite", "bulk_insert"):
+        if verb == "bulk_insert":
+            table.delete([1, 2, 3])
+        getattr(table, verb)(FORMS[form](ROWS))
+        assert stored(tmp_path, table) == ROWS
+    assert table.schema.field("n").type == pa.int32()
+    keys = pd.DataFrame({"id": [1.0, 3.0]}) if form == "pandas" else [{"id": 1}, {"id": 3.0}]
+    assert table.delete(keys).rows_deleted == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("n", [1, None, 1.5], "rows: 'n' has 1.5 in row 3, which int32 cannot hold; give whole"),
+        ("n", [1, 2**31, None], r"'n' has 2147483648[.0]* in row 2, which int32 cannot hold"),
+        ("big", [NAN, 2.0**63, 1], r"'big' has 9.22.*e\+18 in row 2, which int64 cannot hold"),
+        ("f", [0.1, 1, 1], r"'f' has 0.1 in row 1, .*\.astype\('float32'\)"),
+        ("x", [1, 2**53 + 1, 3], "'x' has 9007199254740993 in row 2, which double cannot hold"),
+        ("at", pd.to_datetime([1, 2000, 3000], utc=True), r"row 1, .*\.dt\.floor\('us'\)"),
+        ("price", [Decimal("1.005"), None, 1], r"'price' has Decimal\('1.005'\) in row 1, "),
+        ("price", [1, None, 1.5], "'price' has 1.5 in row 3, .*give decimal.Decimal"),
+        ("tags", [[1], None, [1.5]], r"'tags' has \[1.5\] in row 3, which list<.*int32> cannot"),
+        ("point", [{"a": 1.5}, None, None], r"'point' has .* in row 1, which struct<"),
+        ("scores", [{"x": 1}, {"y": 0.5}, None], r"'scores' has \[\('y', 0.5\)\] in row 2, which"),
+        ("scores", [{"x": 1}, "text", None], "'scores' has 'text' in row 2, which map<"),
+        ("n", [1, "text", None], "'n' has 'text' in row 2, which int32 cannot hold"),
+        ("s", [1, 2, 3], r"'s' is int64; give string, such as \.astype\(str\)"),
+        ("at", pd.to_datetime(["2026-01-01"] * 3), r"give .*\.dt\.tz_localize\('UTC'\)"),
+        ("day", pd.to_datetime(["2026-01-01"] * 3), r"'day' is .*such as \.dt\.date"),
+        ("id", [1, None, 3], "row 2 has no record key"),
+        ("id", [1, 2, 3.5], "'id' has 3.5 in row 3, which int64 cannot hold; give whole numbers$"),
+    ],
+)
+def test_what_would_be_lost_is_refused(tmp_path: Path, name: str, values: Any, said: str) -> None:
+    table = make(tmp_path, pa.schema([SCHEMA.field(0), SCHEMA.field(name)])
+                 if name != "id" else SCHEMA.empty_table().select(["id"]).schema)  # fmt: skip
+    frame = pd.DataFrame({"id": [1, 2, 3], name: values})
+    forms = [frame, {one: list(frame[one]) for one in frame}]
+    if not isinstance(values, pd.DatetimeIndex):
+        forms.append([{"id": at + 1} | {name: one} for at, one in enumerate(values)])
+    for form in forms[: 1 if isinstance(values, pd.DatetimeIndex) else 3]:
+        missing = "null" if name == "point" else None
+        with pytest.raises((ValueError, TypeError), match=said):
+            table.upsert(form, missing=missing)
+    assert table.scan().num_rows == 0
+
+
+def test_evolving_makes_no_floats_of_integers(tmp_path: Path) -> None:
+    """Whole numbers stay integers, at any depth; a fraction widens the column, as it was asked."""
+    kinds = {"id": pa.int64(), "n": pa.int32(), "l": pa.list_(pa.int32()),
+             "p": pa.struct({"a": pa.int32()})}  # fmt: skip
+    table = make(tmp_path, pa.schema(kinds))
+    evolve = WriteOptions(evolve=True)
+    frame = pd.DataFrame(
+        {"id": [1, 2], "n": [5, None], "l": [np.array([1.0, NAN]), None],
+         "p": [{"a": 1.0}, {"a": None}], "new": ["x", None]}
+    )  # fmt: skip
+    for given in (frame, pl.from_pandas(frame), frame.to_dict("list"), frame.to_dict("records")):
+        table.upsert(given, options=evolve)
+        assert table.scan(columns=["id", "n", "l", "p", "new"]).to_pylist() == [
+            {"id": 1, "n": 5, "l": [1, None], "p": {"a": 1}, "new": "x"},
+            {"id": 2, "n": None, "l": None, "p": {"a": None}, "new": None},
+        ]
+    assert table.schema.field("n").type == pa.int32()
+    table.upsert(pd.DataFrame({"id": [1], "n": [0.5]}), missing="keep", options=evolve)
+    assert table.schema.field("n").type == pa.float64()
+    assert table.scan(columns=["n"]).column(0).to_pylist() == [0.5, None]
+
+
+def test_a_column_of_nulls_is_of_any_type(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    nulls = {name: [None, None] for name in SCHEMA.names[1:]}
+    frame = pd.DataFrame({"id": [1, 2], **nulls})
+    floats = frame.astype(float)
+    for given in (frame, floats, pl.from_pandas(floats), floats.drop(columns=["x", "f"])
+                  .to_dict("list") | {"x": [None, None], "f": [None, None]}):  # fmt: skip
+        table.upsert(given)
+        wanted = [dict.fromkeys(SCHEMA.names) | {"id": at} for at in (1, 2)]
+        assert stored(tmp_path, table) == wanted
+
+
+def test_nan_stays_in_a_column_of_floats(tmp_path: Path) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "x": pa.float64()}))
+    table.upsert({"id": [1], "x": [NAN]})
+    assert str(table.scan(columns=["x"]).column(0).to_pylist()) == "[nan]"
+    table.upsert(pd.DataFrame({"id": [1], "x": [NAN]}))  # which has no other null
+    assert table.scan(columns=["x"]).column(0).to_pylist() == [None]
+
+
+def test_dicts_have_the_same_keys(tmp_path: Path) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "n": pa.int32()}))
+    with pytest.raises(ValueError, match=r"row 2 has no 'n', which row 1 has; .*None for a null"):
+        table.upsert([{"id": 1, "n": 1}, {"id": 2}])
+    with pytest.raises(ValueError, match="row 1 has no 'n', which row 2 has"):
+        table.upsert([{"id": 1}, {"id": 2, "n": 1}])
+    with pytest.raises(TypeError, match="row 2 is int, and row 1 a dict"):
+        table.upsert([{"id": 1}, 5])
+
+
+def test_a_table_of_a_frame_with_times(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"id": [1], "at": pd.to_datetime([NOON]).astype("datetime64[ns, UTC]")})
+    for number, given in enumerate((frame, pl.from_pandas(frame), [{"id": 1, "at": NOON}])):
+        table = make(tmp_path / str(number), given)
+        table.insert(given)
+        assert table.scan(columns=["at"]).column(0).to_pylist() == [NOON]
+    frame["at"] += pd.Timedelta(1, "ns")
+    with pytest.raises(
+        TypeError, match=r"'at' is timestamp\[ns, tz=UTC\]; give .*without nanoseconds"
+    ):
+        make(tmp_path / "ns", frame)
+
+
+def test_random_numbers(tmp_path: Path, seed: int) -> None:
+    """A number is stored as it is, or refused: Python compares numbers of all classes."""
+    rng = random.Random(seed)
+    kinds = {"n": pa.int32(), "big": pa.int64(), "x": pa.float64(), "f": pa.float32(),
+             "price": pa.decimal128(12, 2)}  # fmt: skip
+    pool: list[Any] = [0, 1, -7, 2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**60, 1.0, 0.5, 0.1, -3.25,
+                       1e300, Decimal("1.25"), Decimal("1.255"), Decimal(8), None, NAN]  # fmt: skip
+    table = make(tmp_path, pa.schema({"id": pa.int64(), **kinds}))
+    outcomes, refused = set(), []
+    for _ in range(12):
+        name = rng.choice(list(kinds))
+        values = rng.sample(pool, rng.randrange(1, 4))
+        frame = pd.DataFrame({"id": range(len(values)), name: pd.Series(values, dtype=rng.choice(
+            [object, None]))})  # fmt: skip
+        given = rng.choice([frame, frame.to_dict("records")])
+        real = [None if pd.isna(one) else one for one in frame[name].tolist()]
+        try:
+            table.insert_overwrite_table(given, missing="null")
+        except (ValueError, TypeError) as error:
+            refused.append(name in str(error))
+            outcomes.add("refused")
+            continue
+        found = table.scan(columns=["id", name]).sort_by("id").column(name).to_pylist()
+        found = [None if one is None or one != one else one for one in found]
+        assert found == real, (name, values)
+        outcomes.add("stored")
+    assert outcomes == {"refused", "stored"}
+    assert all(refused)

@@ -4,11 +4,11 @@
 a store, `update_store` changes one by the rows of a DataFrame or of a stream, `lookup_join` joins a
 DataFrame with a store, `lookup_joins` with several, `explain_join` says how it would, and
 `register_lookup` makes a function of SQL of a store.
-`read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one,
-`hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register` gives
-a session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
-is the only folder of the package that needs PySpark. What is of Hudi tables is imported when it is
-asked for, since it needs the extra `hudi`, too, and joins with stores do not.
+`read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` and `hudi_merge` write
+to one, `hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register`
+gives a session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`.
+This is the only folder of the package that needs PySpark. What is of Hudi tables is imported when
+it is asked for, since it needs the extra `hudi`, too, and joins with stores do not.
 """
 
 from importlib import import_module as _import_module
@@ -29,6 +29,7 @@ from lookupstore.spark.sessions import register, session
 
 if TYPE_CHECKING:
     from lookupstore.spark.hudi.clustering import cluster_table as cluster_table
+    from lookupstore.spark.hudi.merge import hudi_merge as hudi_merge
     from lookupstore.spark.hudi.read import read_table as read_table
     from lookupstore.spark.hudi.stream import hudi_sink as hudi_sink
     from lookupstore.spark.hudi.tag import tag_location as tag_location
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # Not in `__all__`: `import *` would need their extra.
 _OF_HUDI = {
     "cluster_table": "lookupstore.spark.hudi.clustering",
+    "hudi_merge": "lookupstore.spark.hudi.merge",
     "hudi_sink": "lookupstore.spark.hudi.stream",
     "read_table": "lookupstore.spark.hudi.read",
     "tag_location": "lookupstore.spark.hudi.tag",

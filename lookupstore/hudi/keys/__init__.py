@@ -11,6 +11,7 @@ the table, in Avro and Arrow; `new_columns` says what it is of a new table.
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.given_columns import IS_DELETED
 from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, precombine_of, read_keys
+from lookupstore.hudi.keys.key_generator import paths_of
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema
 
@@ -21,6 +22,7 @@ __all__ = [
     "IncomingRows",
     "MissingColumns",
     "TableSchema",
+    "paths_of",
     "precombine_of",
     "read_keys",
     "rows_to_keep",

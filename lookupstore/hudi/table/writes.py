@@ -261,6 +261,10 @@ class WriteVerbs(ServiceVerbs):
         >>> table.scan(columns=["id", "hits"]).to_pydict()
         {'id': [1, 2, 4], 'hits': [7, 9, 5]}
         """
+        return TableMerge(partial(self._merged, rows, self.merge_keys(on)))
+
+    def merge_keys(self, on: str | Sequence[str] | None) -> Sequence[str] | None:
+        """Return the columns by which rows of a merge meet, if they can; see `merge`."""
         names = [on] if isinstance(on, str) else on
         keys = [*self._options.record_key]
         both = list(dict.fromkeys([*keys, *self._options.partition_by]))
@@ -269,7 +273,7 @@ class WriteVerbs(ServiceVerbs):
             raise ValueError(
                 f"on is {list(names)}; rows meet by their keys: give {keys}{more}, or leave it out"
             )
-        return TableMerge(partial(self._merged, rows, names))
+        return names
 
     def _merged(
         self,

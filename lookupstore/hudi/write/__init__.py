@@ -10,6 +10,7 @@ caller may choose, `hoodie` how Java's writers call it, `result` what it is told
 it took.
 """
 
+from lookupstore.hudi.write.assignments import fixed_columns
 from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites, Stretch
@@ -22,6 +23,7 @@ from lookupstore.hudi.write.hoodie.meaning import (
     layout_choice,
 )
 from lookupstore.hudi.write.hoodie.reading import check_stream, read_arguments
+from lookupstore.hudi.write.merge_plan import GivenMerge, MergePlan, planned_merge
 from lookupstore.hudi.write.options import (
     Duplicates,
     Missing,
@@ -50,6 +52,7 @@ from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
+from lookupstore.hudi.write.statements import SOURCE, TARGET, ChangedRows
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Outcome, Transaction
 
@@ -62,16 +65,21 @@ __all__ = [
     "INSERT_OVERWRITE_TABLE",
     "RETRIED",
     "SAMPLE",
+    "SOURCE",
+    "TARGET",
     "UPSERT",
     "BulkInsert",
+    "ChangedRows",
     "Duplicates",
     "FilePlan",
     "FileRows",
     "FileWrites",
     "FoundRows",
+    "GivenMerge",
     "GivenOptions",
     "KeyTexts",
     "Load",
+    "MergePlan",
     "Missing",
     "OnError",
     "Outcome",
@@ -93,12 +101,14 @@ __all__ = [
     "check_stream",
     "cluster_arguments",
     "combined_options",
+    "fixed_columns",
     "given_options",
     "layout_choice",
     "name_staged_files",
     "new_file_id",
     "operation_in",
     "place_rows",
+    "planned_merge",
     "positions_in",
     "read_arguments",
     "retried",

@@ -108,7 +108,9 @@ class MergedRows:
         numbers, positions = tagged.slice_numbers[where], tagged.positions[where]
         order = np.lexsort((positions, numbers))
         plan = self._plan
-        changed = ChangedRows(self._view, plan.matched, TARGET, flagged=plan.deletes)
+        changed = ChangedRows(
+            self._view.location, plan.columns, plan.matched, TARGET, flagged=plan.deletes
+        )
         given = self._rows.rename_columns([f"{SOURCE}{one}" for one in self._rows.column_names])
         keys = concat(self.keys.keys.chunks, pa.string())
         for number in np.unique(numbers).tolist() if plan.matched else ():

@@ -23,10 +23,10 @@ from lookupstore.hudi.file_group.reader import rows_at
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.keys.missing_columns import MissingColumns
 from lookupstore.hudi.layout import names_of
-from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assignments, holds
 from lookupstore.hudi.write.rows.in_memory import Places
 from lookupstore.hudi.write.rows.stored import Found, StoredRows
+from lookupstore.storage.location import Location
 
 Rows = npt.NDArray[np.int64]
 
@@ -57,20 +57,31 @@ class ChangedRows:
     """Rows of a table that clauses change or delete.
 
     Args:
-        view: of the table.
+        location: of the table.
+        columns: of the table.
         clauses: in the order in which they take rows.
         prefix: what the names of the table's columns begin with, for the clauses.
         flagged: whether all rows say whether they are deleted.
+        also: names of columns that changed rows have as they are stored; others that no clause
+            sets are null.
     """
 
     def __init__(
-        self, view: TableView, clauses: Sequence[Clause], prefix: str, *, flagged: bool
+        self,
+        location: Location,
+        columns: pa.Schema,
+        clauses: Sequence[Clause],
+        prefix: str,
+        *,
+        flagged: bool,
+        also: Sequence[str] = (),
     ) -> None:
-        self._view = view
+        self._location = location
+        self._columns = columns
         self._clauses = clauses
         self._prefix = prefix
         self._flagged = flagged
-        self._columns = view.table_schema.columns
+        self._also = also
         self._set = self._set_columns()
         self._read = self._read_columns()
         #: How many rows change, go or are new, of those that were looked at.
@@ -93,7 +104,7 @@ class ChangedRows:
             StaleStoreError: it is gone.
         """
         first = 0
-        for batch in rows_at(self._view.location, file, positions, self._read):
+        for batch in rows_at(self._location, file, positions, self._read):
             count = batch.num_rows
             rows = pa.Table.from_batches([batch]).rename_columns(
                 [f"{self._prefix}{name}" for name in batch.schema.names]
@@ -187,11 +198,11 @@ class ChangedRows:
 
     def _set_columns(self) -> list[str]:
         names = [one.name for clause in self._clauses if clause.sets for one in clause.sets.fields]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys([*names, *self._also]))
 
     def _read_columns(self) -> pa.Schema:
         """Return the columns that clauses need, of the table."""
-        needed: set[str] = set()
+        needed = {f"{self._prefix}{name}" for name in self._also}
         updates = [clause.sets for clause in self._clauses if clause.sets is not None]
         expressions = [value for sets in updates for value in sets.values]
         expressions += [one.where for one in self._clauses if one.where is not None]

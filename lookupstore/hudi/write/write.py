@@ -158,8 +158,9 @@ class Write:
         self._slices = list(current)
         self._pipeline.files = len(self._slices)
         clauses = [Clause(None, sets)]
-        self._kept = kept_columns(self._view.table_schema.columns, clauses)
-        changed = ChangedRows(self._view, clauses, "", flagged=False)
+        columns = self._view.table_schema.columns
+        self._kept = kept_columns(columns, clauses)
+        changed = ChangedRows(self._view.location, columns, clauses, "", flagged=False)
         found = chain.from_iterable(changed.of_file(*one) for one in stored)
         with self._held(found, deletes=False) as rows:
             self._pipeline.given.count(changed.count, changed.count)

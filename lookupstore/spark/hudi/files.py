@@ -198,7 +198,14 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
     plan = FilePlan(file, FileRows(numbers[:changes], at, numbers[changes:]))
     options = WriteOptions(format=task.format, threads=1)
     writes = FileWrites(
-        known.view, incoming, known.schema, options, task.time, is_delete, known.kept
+        known.view,
+        incoming,
+        known.schema,
+        options,
+        task.time,
+        is_delete,
+        known.kept,
+        ordered=known.ordered,
     )
     return writes.one(bucket, plan, attempt_of(this_task()), staging_folder(task.time)), changes
 

@@ -93,6 +93,7 @@ class RowTask(KeyTask):
         drops: whether rows are left out whose keys the table has.
         moves: whether rows move whose keys are in other partitions; see `place_rows`.
         kept: columns that rows keep as they are stored.
+        ordered: whether a stored row stays that has a greater ordering value.
     """
 
     operation: str
@@ -101,6 +102,7 @@ class RowTask(KeyTask):
     drops: bool
     moves: bool
     kept: MissingColumns = NOTHING_MISSING
+    ordered: bool = True
 
     @property
     def together(self) -> tuple[str, ...]:
@@ -181,7 +183,7 @@ def partitions_in(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def with_place_columns(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Put the place of its key after the columns of each row, as `tag_rows` has it."""
-    for table in _tables(batches, ()):
+    for table in tables_of(batches, ()):
         yield from with_places(task.rows(table), task.tag(table)).to_batches()
 
 
@@ -196,7 +198,7 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     if task.operation == UPSERT and task.brings:
         reader = task.row_reader()
     numbers = {file: number for number, file in enumerate(task.slices)}
-    for table in _tables(batches, task.together):
+    for table in tables_of(batches, task.together):
         rows, incoming = _resolved(task, reader, table)
         if task.operation == INSERT and incoming is not None and incoming.deleted is not None:
             kept = np.flatnonzero(~incoming.deleted)
@@ -242,7 +244,7 @@ def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         batches: rows in any order, or, if they are combined, as for `rows_to_write`.
     """
     reader = task.reader()
-    for table in _tables(batches, task.together if task.combines else ()):
+    for table in tables_of(batches, task.together if task.combines else ()):
         rows, incoming = _resolved(task, reader, table)
         if incoming is not None and incoming.deleted is not None:
             rows = rows.take(pa.array(np.flatnonzero(~incoming.deleted)))
@@ -252,7 +254,7 @@ def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def keys_in_files(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield files that have keys, by their numbers, with a few of the keys."""
-    for table in _tables(batches, ()):
+    for table in tables_of(batches, ()):
         found = task.tag(table, repeated=True)
         numbers = {file: number for number, file in enumerate(task.slices)}
         for at in np.unique(found.slice_numbers[found.found]):
@@ -314,7 +316,7 @@ def _resolved(
     return table.take(pa.array(kept)), incoming.take(kept)
 
 
-def _tables(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
+def tables_of(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
     """Collect rows until it pays to look into files, and keep those together that are equal.
 
     Args:

@@ -113,7 +113,8 @@ Operation = Literal[
     "delete_partition",
 ]
 
-_PLACE_FIELDS = (
+#: Where a row goes, after its key.
+PLACE_FIELDS = (
     StructField("slice", IntegerType()),
     StructField("pos", LongType()),
     StructField("moved", BooleanType()),
@@ -125,8 +126,8 @@ _FOUND = StructType(
 _FINDS = (UPSERT, INSERT, DELETE)
 # Positions that the driver takes of each partition that keeps a layout.
 _SAMPLE = 1 << 16
-# What fails in these is what a caller has to know, as it was raised.
-_STEPS = (
+#: What fails in these is what a caller has to know, as it was raised.
+STEPS = (
     partitions_in,
     insert_rows,
     with_row_keys,
@@ -213,7 +214,7 @@ def upsert(
                 given.retries if verb in RETRIED and not dry_run else 0,
             )
     except PySparkException as error:
-        raised = raised_in(error, _STEPS)
+        raised = raised_in(error, STEPS)
         if raised is None:
             raise
         raise raised from None
@@ -271,7 +272,7 @@ def _write_rows(
     tagged = _tagged(df, task, options).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with pipeline.step("tag"):
-            rows = _SparkRows(tagged, task, options.format, done)
+            rows = SparkRows(tagged, task, options.format, done)
         plan = pipeline.plan(operation, rows, _replaced(task, rows.loads))
         if dry_run:
             return rows.planned(plan, pipeline)
@@ -327,11 +328,11 @@ def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
         keyed = keyed.repartitionByRange(*together).sortWithinPartitions(*together, "row")
     # Partition columns are those of the table where rows stay in another partition, also nulls.
     own = [StructField(one.name, one.dataType) for one in kept.fields[len(KEY_FIELDS) :]]
-    schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *own])
+    schema = StructType([*KEY_FIELDS, *PLACE_FIELDS, *own])
     return keyed.mapInArrow(partial(rows_to_write if looks_up else rows_to_add, task), schema)
 
 
-class _SparkRows(FoundRows):
+class SparkRows(FoundRows):
     """Rows of a DataFrame, each with its place, which stay on executors.
 
     Args:
@@ -374,6 +375,8 @@ class _SparkRows(FoundRows):
         """Return how many rows of the table are to go, as far as that is known before the merge."""
         if self._task.operation == DELETE:
             return sum(sum(load.updates.values()) for load in self.loads.values())
+        if not self._task.ordered:
+            return self._rows.where("moved").count()
         at = self._task.columns.get_field_index(IS_DELETED)
         if at < 0:
             return 0

@@ -315,6 +315,10 @@ def test_history(table: Path) -> None:
     assert "rows_deleted" in run("history", table, "--output", "csv").stdout.splitlines()[0]
     assert found[2]["instant"] in run("history", table).stdout
     assert run("history", table, "--limit", -1).exit_code == 2
+    chosen = lines("history", table, "--columns", "rows_deleted, instant")
+    assert chosen == [{name: row[name] for name in ("rows_deleted", "instant")} for row in found]
+    failed = run("history", table, "--columns", "rows_lost")
+    assert (failed.exit_code, "choose of instant, completed, action" in failed.stderr) == (2, True)
 
 
 def test_incremental(table: Path) -> None:

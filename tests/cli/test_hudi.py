@@ -424,12 +424,15 @@ def test_upsert(table: Path) -> None:
     assert tried["dry_run"]
     assert (tried["rows_inserted"], tried["rows_updated"], tried["bytes_written"]) == (1, 3, 0)
     assert len(tried["files_rewritten"]) == 2
+    assert tried["files_written"] == []
     assert "1 row would be inserted, 3 rows" in run("upsert", table, one, other, "--dry-run").stdout
     assert HudiTable.open(table).scan() == before
 
     done = printed("upsert", table, one, other)
     assert (done["operation"], done["rows_inserted"], done["rows_updated"]) == ("UPSERT", 1, 3)
     assert done["instant"] == lines("timeline", table)[-1]["instant"]
+    assert all((table / name).is_file() for name in done["files_written"])
+    assert len(done["files_written"]) == len(done["files_rewritten"]) + done["files_new"]
     rows = {1: "/x", 2: "/y", 3: "/z", 4: "/d"}
     assert pages(table) == rows
     orc.write_table(

@@ -139,7 +139,8 @@ def test_what_is_copied_from_a_table_is_whole(width: int, tmp_path: Path) -> Non
     assert {cell for cell in cells if cell[:3] == "202"} <= known
     names = {cell for cell in cells if re.fullmatch("[a-z_]+", cell)}
     assert names <= {*table.history().column_names, "state", "file_id", "slices", "bytes", "file",
-                     "partition", "commit", "completed", "inserted", "updated", "deleted"}  # fmt: skip
+                     "partition", "commit", "completed", "inserted", "updated",
+                     "deleted"}  # fmt: skip
     assert (group.current.name in cells) == (width == 200)
     left_out = {60: "12", 80: "10", 200: "2"}[width]
     assert f"… {left_out} more columns" in printed

@@ -53,8 +53,8 @@ class WriteResult:
         files_new: of new file groups.
         files_rewritten: that others take the place of, by path.
         files_replaced: whose file groups are gone, by path.
-        files_written: Paths of the new files, relative to the table, in ascending order; empty if it
-            was only tried.
+        files_written: Paths of the new files, relative to the table, in ascending order; empty if
+            it was only tried.
         files_unchanged: that stay as they are; None: nobody looked, since rows came to new files.
         bytes_rewritten: of those that others take the place of.
         bytes_written: in all new files; 0 if it was only tried.

@@ -379,6 +379,6 @@ def test_what_is_left(tmp_path: Path) -> None:
     assert ("leftover", "a file that waits for its name without a pending instant") in {
         (one.kind, one.problem) for one in table.table.verify().findings
     }
-    # Of a dead writer whose instant is gone, all goes; who made the other file, nobody says.
+    # Of a dead writer whose instant is gone, all goes; the other file has no name of ours.
     table.table.rollback()
     assert [one.path for one in table.table.verify().findings] == [".a.parquet.0.tmp"]

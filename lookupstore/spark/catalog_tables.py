@@ -36,8 +36,8 @@ def _refusing(save: Callable[..., None]) -> Callable[..., None]:
         source = self._jwrite.source() if format is None else format
         if source in _FORMATS:
             raise ValueError(
-                f"saveAsTable({name!r}): nothing was written: Spark stores no path of a data source "
-                f"in Python in its catalog, so that the table could not be read; use "
+                f"saveAsTable({name!r}): nothing was written: Spark stores no path of a data "
+                "source in Python in its catalog, so that the table could not be read; use "
                 f"format({source!r}).save(path), and for queries in SQL load(path)"
                 f".createOrReplaceTempView({name!r})"
             )

@@ -30,6 +30,7 @@ from lookupstore.hudi.layout.statistics.guarantees import guarantees
 from lookupstore.hudi.layout.statistics.keeping import (
     collect,
     keep_statistics,
+    names_with,
     new_statistics,
     pending_writes,
     start,
@@ -86,6 +87,7 @@ __all__ = [
     "layout_health",
     "layout_picture",
     "names_of",
+    "names_with",
     "new_statistics",
     "optional",
     "optional_layout",

@@ -99,6 +99,9 @@ class LayoutVerbs(TableHandle):
     ) -> ClusterResult:
         """Put rows in order in new files, so that queries on some columns read few of these.
 
+        The table keeps statistics of these columns from now on, as `collect_statistics` starts
+        them, so that scans skip files by them.
+
         No row changes: who reads what changed sees none again. Until it is completed, what would
         change rows of the files that it reads is a `CommitConflictError`; inserts go on. It fails
         if somebody else changed these meanwhile.

@@ -692,6 +692,21 @@ def test_cluster_incrementally(table: Path) -> None:
     assert (wrong.exit_code, "a grid is for one number of files" in wrong.output) == (2, True)
 
 
+def test_a_scan_without_skipping(table: Path) -> None:
+    run("collect-statistics", table)
+    (version,) = (
+        path for path in (table / ".hoodie" / ".lookupstore").rglob("*")
+        if path.is_file() and path.suffix != ".json"
+    )  # fmt: skip
+    version.write_bytes(b"damaged")
+    asked = ("scan", table, "--filter", "id >= 3", "--output", "json")
+    shown = run(*asked, "--no-skipping")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    with_statistics = run(*asked)
+    assert "statistics of columns cannot be read" in with_statistics.stderr
+    assert with_statistics.stdout == shown.stdout
+
+
 def test_collect_statistics_and_explain_scan(table: Path) -> None:
     before = printed("explain-scan", table, "--filter", "id >= 3")
     assert (before["statistics"]["count"], before["without_statistics"]["count"]) == (2, 2)

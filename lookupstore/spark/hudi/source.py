@@ -7,11 +7,13 @@ a worker of an executor. Both go by the plan of the moment when the DataFrame wa
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
@@ -23,9 +25,13 @@ from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
 from lookupstore.spark.types import arrow_schema
 
+_log = logging.getLogger(__name__)
+
 # What Hudi's own format calls `as_of`, and what Spark does.
 AS_OF_OF_JAVA = "as.of.instant"
 AS_OF_OF_SPARK = "timestampAsOf"
+# What it calls `skipping`.
+SKIPPING_OF_JAVA = "hoodie.enable.data.skipping"
 READ_OPTIONS = (
     "path",
     "columns",
@@ -36,6 +42,8 @@ READ_OPTIONS = (
     "since",
     "until",
     "pushdown",
+    "skipping",
+    SKIPPING_OF_JAVA,
     "storage_options",
 )
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
@@ -72,8 +80,22 @@ def reader_of(
                 f"in the table it is {right.dataType.simpleString()}"
             )
     scan = HudiScan(plan, arrow_schema(schema))
+    if "pushdown" not in options and not SCANS_ARE_SEPARATE and len(plan.files) > 1:
+        _say_that_nothing_is_pushed(pyspark.__version__)
     pushes = options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
     return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
+
+
+@functools.lru_cache(maxsize=1)
+def _say_that_nothing_is_pushed(version: str) -> None:
+    """Say that filters skip no files, the first time in a process."""
+    _log.warning(
+        "lookupstore.hudi: with Spark %s, where() and filter() of a loaded table read all of its "
+        "files: this Spark keeps the filters of one scan for the next. To skip partitions and "
+        "files, use lookupstore.spark.read_table(spark, path, filter=...), or the option "
+        "pushdown=true and one load() per filter; pushdown=false ends this message",
+        version,
+    )
 
 
 @dataclass(frozen=True)
@@ -130,8 +152,8 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     if unknown:
         known = ", ".join(READ_OPTIONS)
         raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
-    if options.get("pushdown", "true").lower() not in ("true", "false"):
-        raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
+    _flag(options, "pushdown")
+    skipping = [_flag(options, name) for name in ("skipping", SKIPPING_OF_JAVA)]
     location = given_location(options, "load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):
@@ -142,4 +164,12 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
                 )
             times["as_of"] = options[name.lower()]
     table = HudiTable.open(location, query_type=options.get("query_type", SNAPSHOT))
-    return planned_read(table.view(), columns, **times)
+    return planned_read(table.view(), columns, **times, skipping=all(skipping))
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    """Return whether an option is true; one that is not given is."""
+    given = options.get(name, "true")
+    if given.lower() not in ("true", "false"):
+        raise ValueError(f"{name} is {given!r}; give true or false")
+    return given.lower() == "true"

@@ -54,6 +54,7 @@ from lookupstore.hudi.options.new_table import (
 )
 from lookupstore.hudi.options.other_locks import (
     check_lock,
+    check_lock_choice,
 )
 from lookupstore.hudi.options.rules import (
     check_query,
@@ -99,6 +100,7 @@ __all__ = [
     "avro_json",
     "check_choice",
     "check_lock",
+    "check_lock_choice",
     "check_metadata_table",
     "check_query",
     "check_same_layout",

@@ -184,7 +184,7 @@ class TableLookup(ManyLookups):
         >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
-        >>> lookup = TableLookup(table)
+        >>> lookup = TableLookup(table.location)
         >>> commit = table.insert(rows).instant
         >>> lookup.position_at(datetime.now(timezone.utc)) == commit.position
         True
@@ -221,7 +221,7 @@ class TableLookup(ManyLookups):
         >>> from lookupstore.hudi import HudiTable
         >>> rows = pa.table({"id": [1], "name": ["Ada"]})
         >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
-        >>> lookup = TableLookup(table)
+        >>> lookup = TableLookup(table.location)
         >>> _ = table.insert(rows)
         >>> lookup.lookup([1]).to_pydict(), lookup.at().lookup([1]).to_pydict()
         ({'name': [None]}, {'name': ['Ada']})

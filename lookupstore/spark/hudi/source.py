@@ -18,7 +18,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 from lookupstore.hudi import FileSlice, HudiTable
-from lookupstore.hudi.options import SNAPSHOT
+from lookupstore.hudi.options import DATA_SKIPPING, SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
@@ -30,8 +30,6 @@ _log = logging.getLogger(__name__)
 # What Hudi's own format calls `as_of`, and what Spark does.
 AS_OF_OF_JAVA = "as.of.instant"
 AS_OF_OF_SPARK = "timestampAsOf"
-# What it calls `skipping`.
-SKIPPING_OF_JAVA = "hoodie.enable.data.skipping"
 READ_OPTIONS = (
     "path",
     "columns",
@@ -43,7 +41,7 @@ READ_OPTIONS = (
     "until",
     "pushdown",
     "skipping",
-    SKIPPING_OF_JAVA,
+    DATA_SKIPPING,
     "storage_options",
 )
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
@@ -153,7 +151,7 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
         known = ", ".join(READ_OPTIONS)
         raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
     _flag(options, "pushdown")
-    skipping = [_flag(options, name) for name in ("skipping", SKIPPING_OF_JAVA)]
+    skipping = [_flag(options, name) for name in ("skipping", DATA_SKIPPING)]
     location = given_location(options, "load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):

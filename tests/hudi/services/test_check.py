@@ -25,6 +25,8 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.metadata.files_partition import FOLDER, TIMELINE, files_partition
 from lookupstore.hudi.metadata.log_block import block_bytes
 from lookupstore.hudi.metadata.records import FileInfo, changes_bytes, schema_bytes
+from lookupstore.hudi.options import PROPERTIES
+from lookupstore.hudi.options.names import META_FIELDS
 from lookupstore.hudi.timeline.commit import CommitMetadata, commit_bytes
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
@@ -283,8 +285,8 @@ def test_a_partition_that_java_does_not_find(tmp_path: Path, partition_by: tuple
 def without_meta_columns(path: Path, version: int) -> SmallTable:
     """Make a table whose files, as pyarrow writes them, have only the data columns."""
     table = SmallTable(path, version)
-    properties = path / ".hoodie" / "hoodie.properties"
-    properties.write_text(f"{properties.read_text()}hoodie.populate.meta.fields=false\n")
+    properties = path / PROPERTIES
+    properties.write_text(f"{properties.read_text()}{META_FIELDS}=false\n")
     return table.at(path)
 
 
@@ -317,10 +319,8 @@ def test_a_table_without_meta_columns(tmp_path: Path, version: int) -> None:
 
 def test_log_files_beside_a_metadata_table(real_tables: Path, tmp_path: Path) -> None:
     path = Path(shutil.copytree(real_tables / "v9_txns_nonpart_meta", tmp_path / "t"))
-    properties = path / ".hoodie" / "hoodie.properties"
-    kind = "hoodie.table.type=MERGE_ON_READ"
-    copy_on_write = "hoodie.table.type=COPY_ON_WRITE"
-    properties.write_text(properties.read_text().replace(copy_on_write, kind))
+    properties = path / PROPERTIES
+    properties.write_text(properties.read_text().replace("COPY_ON_WRITE", "MERGE_ON_READ"))
     table = HudiTable.open(path, query_type="read_optimized")
     assert table.options.table_type == "MERGE_ON_READ"
     view = table.view()

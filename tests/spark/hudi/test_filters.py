@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lookupstore.hudi import HudiTable
+from lookupstore.hudi.options import DATA_SKIPPING
 from lookupstore.hudi.read.scan_plan import plan_scan
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import planned_read, spark_columns
@@ -224,7 +225,7 @@ def test_skipping_is_turned_off_by_an_option(tmp_path: Path, seed: int) -> None:
     table = made(tmp_path / "t", random.Random(seed))
     where = pc.field("id") < 10
     files = len(table.file_groups())
-    for name in ("skipping", "hoodie.enable.data.skipping"):
+    for name in ("skipping", DATA_SKIPPING):
         for value in ("true", "False"):
             plan = planned_scan({"path": str(tmp_path / "t"), name: value}).filtered(where)
             assert (plan.funnel.statistics.count == plan.funnel.partitions.count) == (

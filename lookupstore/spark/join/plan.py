@@ -153,27 +153,28 @@ def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> 
 
     Raises: FormatError, what `TableLookup.position_at` does.
     """
+    if isinstance(store, ColumnarFiles):
+        if freshness.needs_moment:
+            raise ValueError(
+                "refresh and max_staleness are for stores, which have versions; columnar files are "
+                "read as they are when lookup_join is called: call it in foreachBatch, or build a "
+                "store of them"
+            )
+        if isinstance(miss, Retry):
+            raise ValueError(
+                "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
+                "give 'null', 'drop' or 'raise', or build a store of them"
+            )
+        return
     if freshness.max_staleness is not None:
         raise ValueError(
             "max_staleness is for stores, whose versions say when they were published; leave it "
-            f"out, or build a store of the {_kind(store)}"
+            "out, or build a store of the Hudi table"
         )
-    if not isinstance(store, ColumnarFiles):
-        if freshness.every is not None:
-            store.position_at(datetime.now(timezone.utc))
-        elif isinstance(miss, Retry):
-            store.at()
-        return
-    if freshness.needs_moment:
-        raise ValueError(
-            "refresh is for stores and Hudi tables; columnar files are read as they are when "
-            "lookup_join is called: call it in foreachBatch, or build a store of them"
-        )
-    if isinstance(miss, Retry):
-        raise ValueError(
-            "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
-            "give 'null', 'drop' or 'raise', or build a store of them"
-        )
+    if freshness.every is not None:
+        store.position_at(datetime.now(timezone.utc))
+    elif isinstance(miss, Retry):
+        store.at()
 
 
 def _buckets(store: Dimension) -> int:

@@ -176,6 +176,7 @@ class LocalFolder(Location):
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it, unless it exists."""
+        self._path(folder)  # which follows no link
         for _ in self.make_missing(folder):
             pass
 

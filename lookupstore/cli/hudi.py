@@ -29,8 +29,15 @@ _wait = click.option(
 
 # Arguments of a new table whose flags have other names.
 _ARGUMENTS = {"key": "record_key", "table_version": "version"}
-# Columns of a history that people look for first.
-_TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated", "rows_deleted")
+# Columns of a history that people look for first, with heads of which all fit in 80 columns.
+_TOLD_FIRST = {
+    "instant": "instant",
+    "operation": "operation",
+    "rows_inserted": "inserted",
+    "rows_updated": "updated",
+    "rows_deleted": "deleted",
+    "action": "action",
+}
 
 
 @click.command()
@@ -99,16 +106,27 @@ def timeline(path: str, output: str) -> None:
 @click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--limit", type=click.IntRange(0), metavar="N",
               help="Only the N newest (default: all, those of the archive included).")  # fmt: skip
+@click.option("--columns", metavar="A,B",
+              help="Columns of the history, in this order (default: all).")  # fmt: skip
 @output_option("table", "json", "csv", "arrow")
-def history(path: str, limit: int | None, output: str) -> None:
+def history(path: str, limit: int | None, columns: str | None, output: str) -> None:
     """List what happened to a table, the newest first.
 
     Commits have numbers of rows, files, bytes and partitions. What is pending comes first.
     """
     found = _opened(path).history(limit)
+    names = found.column_names
+    if columns is not None:
+        wanted = names_of(columns)
+        unknown = [name for name in wanted if name not in names]
+        if unknown or not wanted:
+            raise click.UsageError(f"--columns {columns}: choose of {', '.join(names)}")
+        found = found.select(wanted)
     if output == "table" and found.num_rows:
-        told = dict.fromkeys([*_TOLD_FIRST, *found.column_names])
-        write_list(found.select([*told]), _counts(found.schema))
+        if columns is None:
+            heads = _TOLD_FIRST | {name: name for name in names if name not in _TOLD_FIRST}
+            found = found.select([*heads]).rename_columns([*heads.values()])
+        write_list(found, _counts(found.schema))
     else:
         _write(found, output)
 

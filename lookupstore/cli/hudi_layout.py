@@ -21,6 +21,7 @@ from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.layout import TARGET_FILE_SIZE, Curve, CurveMapping
+from lookupstore.hudi.options import READ_OPTIMIZED
 from lookupstore.hudi.write import CLUSTER, cluster_arguments
 from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.storage.uris import shown_uri
@@ -120,10 +121,12 @@ def collect_statistics(
     """Collect statistics of columns, by which scans skip files.
 
     Every write of lookupstore keeps them current then. Files that other programs write have none
-    until this is called again.
+    until this is called again. A metadata table stays as it is. Of a merge-on-read table they are
+    those of its base files.
     """
     names = None if columns is None else names_of(columns)
-    files = HudiTable.open(path).collect_statistics(names, metadata=metadata, lock=lock)
+    table = HudiTable.open(path, query_type=READ_OPTIMIZED)
+    files = table.collect_statistics(names, metadata=metadata, lock=lock)
     if output == "json":
         write_json({"files": files})
     else:

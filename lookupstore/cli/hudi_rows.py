@@ -76,6 +76,12 @@ _until = click.option(
     help="The same of the last instant that counts (default: the latest).",
 )
 _limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+_skipping = click.option(
+    "--skipping/--no-skipping",
+    default=True,
+    show_default=True,
+    help="Whether statistics of columns may leave out files.",
+)
 
 
 @click.command()
@@ -146,6 +152,7 @@ def get(
 @_limit
 @as_of_option
 @query_type_option
+@_skipping
 @output_option("table", "json", "csv", "arrow")
 def scan(
     path: str,
@@ -155,6 +162,7 @@ def scan(
     limit: int | None,
     as_of: str | None,
     query_type: str,
+    skipping: bool,
     output: str,
 ) -> None:
     """Print the rows of a table, in the order of its files."""
@@ -164,7 +172,9 @@ def scan(
     where: list[Filter] = [*filters]
     if partition is not None:
         where.append(pc.field(PARTITION_PATH) == partition)
-    batches = table.scan_batches(columns=names, filter=where or None, as_of=as_of)
+    batches = table.scan_batches(
+        columns=names, filter=where or None, as_of=as_of, skipping=skipping
+    )
     write_first_rows(pa.schema([known.field(name) for name in names]), batches, output, limit)
 
 

@@ -18,7 +18,7 @@ from lookupstore.hudi.keys.row_errors import RowError
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.table_lookup import TableLookup
 from lookupstore.hudi.services.inline import TableServices
-from lookupstore.hudi.table import HudiTable, TableMerge
+from lookupstore.hudi.table import HudiTable
 from lookupstore.hudi.timeline.timeline import Instant, State
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.result import WriteResult
@@ -32,7 +32,6 @@ __all__ = [
     "RowError",
     "State",
     "TableLookup",
-    "TableMerge",
     "TableOptions",
     "TableServices",
     "WriteOptions",

@@ -65,6 +65,8 @@ class TableView:
         timeline: what had happened.
         location: of the table.
         commits: what completed instants did, as far as somebody asked; that never changes.
+        foreign: List to which the paths of Parquet files are added that are not named as base files
+            are. Default: such files are refused.
     """
 
     options: TableOptions
@@ -72,6 +74,7 @@ class TableView:
     timeline: Timeline
     location: Location
     commits: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
+    foreign: list[str] | None = field(default=None, repr=False, compare=False)
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """Return what a completed commit did.
@@ -147,7 +150,8 @@ class TableView:
         """Return the file groups as of a request time; None: the current ones.
 
         Raises:
-            CorruptionError: the timeline is damaged, or files are called as no base file is.
+            CorruptionError: the timeline is damaged.
+            FormatError: as of `files`.
             StaleStoreError: files went before they were listed: a clean came between; or a clean
                 removed files of that time; or commits up to it are archived, and nobody knows
                 what they had.
@@ -302,11 +306,13 @@ class TableView:
         """Return all base files that there are now, of whichever instant, by path.
 
         Raises:
-            CorruptionError: a file is called as no base file is.
+            FormatError: a Parquet file is not named as base files are, unless `foreign` takes it.
         """
-        if self.unnamed_partition is not None:
-            return list_base_files(self.location, partitioned=True, top=True)
-        return list_base_files(self.location, partitioned=bool(self.options.partition_by))
+        top = self.unnamed_partition is not None
+        partitioned = top or bool(self.options.partition_by)
+        return list_base_files(
+            self.location, partitioned=partitioned, top=top, foreign=self.foreign
+        )
 
     @cached_property
     def unnamed_partition(self) -> str | None:

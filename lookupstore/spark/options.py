@@ -72,7 +72,10 @@ def given_location(options: Mapping[str, str], given: str) -> Location:
     <Location 's3://box/users?region=***&access_key=***&secret_key=***'>
     """
     if "path" not in options:
-        raise ValueError(f"no path; give {given}")
+        raise ValueError(
+            f"no path; give {given}. Spark gives none for a table of its catalog: "
+            "use a temporary view of what load() returns"
+        )
     text = options.get("storage_options")
     if text is None:
         return Location(options["path"])

@@ -16,6 +16,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
+from lookupstore.spark.catalog_tables import refuse_catalog_tables
 from lookupstore.spark.types import TIME_SETTING
 
 JAVA_MIN = 17
@@ -131,8 +132,10 @@ def register(spark: SparkSession) -> None:
     active = SparkSession.getActiveSession()
     # Spark looks for the name in the active session, and refuses it to another if it is there.
     _activate(spark)
-    for module, name in _SOURCES:
-        spark.dataSource.register(getattr(importlib.import_module(module), name))
+    sources = [getattr(importlib.import_module(module), name) for module, name in _SOURCES]
+    for source in sources:
+        spark.dataSource.register(source)
+    refuse_catalog_tables([source.name() for source in sources])
     if active is not None:
         _activate(active)
     spark.conf.set(_PUSHDOWN, "true")

@@ -176,7 +176,9 @@ class LocalFolder(Location):
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it, unless it exists."""
-        self._arrow.create_dir(self._path(folder), recursive=True)
+        self._path(folder)  # which follows no link
+        for _ in self.make_missing(folder):
+            pass
 
     def make_missing(self, folder: str) -> Iterator[str]:
         """Make folders, the outermost first, each synced in the one above it."""

@@ -315,6 +315,10 @@ def test_history(table: Path) -> None:
     assert "rows_deleted" in run("history", table, "--output", "csv").stdout.splitlines()[0]
     assert found[2]["instant"] in run("history", table).stdout
     assert run("history", table, "--limit", -1).exit_code == 2
+    chosen = lines("history", table, "--columns", "rows_deleted, instant")
+    assert chosen == [{name: row[name] for name in ("rows_deleted", "instant")} for row in found]
+    failed = run("history", table, "--columns", "rows_lost")
+    assert (failed.exit_code, "choose of instant, completed, action" in failed.stderr) == (2, True)
 
 
 def test_incremental(table: Path) -> None:
@@ -420,12 +424,15 @@ def test_upsert(table: Path) -> None:
     assert tried["dry_run"]
     assert (tried["rows_inserted"], tried["rows_updated"], tried["bytes_written"]) == (1, 3, 0)
     assert len(tried["files_rewritten"]) == 2
+    assert tried["files_written"] == []
     assert "1 row would be inserted, 3 rows" in run("upsert", table, one, other, "--dry-run").stdout
     assert HudiTable.open(table).scan() == before
 
     done = printed("upsert", table, one, other)
     assert (done["operation"], done["rows_inserted"], done["rows_updated"]) == ("UPSERT", 1, 3)
     assert done["instant"] == lines("timeline", table)[-1]["instant"]
+    assert all((table / name).is_file() for name in done["files_written"])
+    assert len(done["files_written"]) == len(done["files_rewritten"]) + done["files_new"]
     rows = {1: "/x", 2: "/y", 3: "/z", 4: "/d"}
     assert pages(table) == rows
     orc.write_table(
@@ -683,6 +690,21 @@ def test_cluster_incrementally(table: Path) -> None:
     assert pages(table) == before
     wrong = run(*asked, "--curve", "grid")
     assert (wrong.exit_code, "a grid is for one number of files" in wrong.output) == (2, True)
+
+
+def test_a_scan_without_skipping(table: Path) -> None:
+    run("collect-statistics", table)
+    (version,) = (
+        path for path in (table / ".hoodie" / ".lookupstore").rglob("*")
+        if path.is_file() and path.suffix != ".json"
+    )  # fmt: skip
+    version.write_bytes(b"damaged")
+    asked = ("scan", table, "--filter", "id >= 3", "--output", "json")
+    shown = run(*asked, "--no-skipping")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    with_statistics = run(*asked)
+    assert "statistics of columns cannot be read" in with_statistics.stderr
+    assert with_statistics.stdout == shown.stdout
 
 
 def test_collect_statistics_and_explain_scan(table: Path) -> None:

@@ -139,10 +139,34 @@ def test_what_is_copied_from_a_table_is_whole(width: int, tmp_path: Path) -> Non
     assert {cell for cell in cells if cell[:3] == "202"} <= known
     names = {cell for cell in cells if re.fullmatch("[a-z_]+", cell)}
     assert names <= {*table.history().column_names, "state", "file_id", "slices", "bytes", "file",
-                     "partition", "commit", "completed"}  # fmt: skip
+                     "partition", "commit", "completed", "inserted", "updated",
+                     "deleted"}  # fmt: skip
     assert (group.current.name in cells) == (width == 200)
-    left_out = {60: "12", 80: "11", 200: "3"}[width]
+    left_out = {60: "12", 80: "10", 200: "2"}[width]
     assert f"… {left_out} more columns" in printed
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="a terminal of Unix")
+def test_a_history_in_eighty_columns_shows_what_became_of_rows(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(1500), "page": ["/a"] * 1500})
+    table = HudiTable.create(tmp_path / "pages", rows.schema, record_key=["id"])
+    table.upsert(rows)
+    table.upsert(rows.slice(1, 1234))
+    table.delete([5, 6])
+    table.insert_overwrite_table(rows.slice(0, 7))  # whose name is the longest
+    lines = ["hudi history pages", "hudi history pages --columns rows_deleted,writer,archived"]
+    printed = in_a_terminal(lines, tmp_path)
+    cells = {line: [re.split(" *[│┃] *", row)[1:-1] for row in shown if row[:1] in "│┃"]
+             for line, shown in printed.items()}  # fmt: skip
+    assert cells[lines[0]] == [
+        ["instant", "operation", "inserted", "updated", "deleted"],
+        *([row["instant"], row["operation"],
+           *(f"{row[name]:,}" for name in ("rows_inserted", "rows_updated", "rows_deleted"))]
+          for row in table.history().to_pylist()),
+    ]  # fmt: skip
+    assert cells[lines[0]][2][2:] == ["0", "0", "2"]
+    assert cells[lines[0]][3][2:] == ["0", "1,234", "0"]
+    assert [row[0] for row in cells[lines[1]]] == ["rows_deleted", "0", "2", "0", "0"]
 
 
 # ---- what each command prints, as it is recorded in golden/

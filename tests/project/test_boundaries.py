@@ -68,7 +68,8 @@ cli               | columnar hudi demo                             | click pyarr
 """
 # Files beside the wings of `spark`, all below these.
 BASE = {f"spark.{name}" for name in (
-    "buckets", "jobs", "options", "paths", "raised", "sessions", "types", "unread"
+    "buckets", "catalog_tables", "jobs", "options", "paths", "raised", "sessions", "types",
+    "unread",
 )}  # fmt: skip
 # Everybody may import these, and they nothing of ours but each other.
 ALWAYS = {

@@ -22,7 +22,16 @@ from lookupstore.hudi.clustering.plan import (
 )
 from lookupstore.hudi.clustering.result import ClusterResult
 from lookupstore.hudi.clustering.rewrite import Rewrite, stored_rows
-from lookupstore.hudi.layout import KeptLayout, LayoutChoice, keep_layout, optional_layout
+from lookupstore.hudi.layout import (
+    KeptLayout,
+    LayoutChoice,
+    collect,
+    keep_layout,
+    names_with,
+    optional_layout,
+    optional_statistics,
+    start,
+)
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.names import GroupId
@@ -125,6 +134,8 @@ def cluster(
             _keep_layouts(view, rewrite.kept)
             extra = {**options.extra_metadata, CHOICE: choice.to_json()}
             instant = transaction.complete(outcome, extra)
+            with optional_statistics(view.location):
+                _start_statistics(view.reloaded(), choice.by)
     return _result(instant, plan, rewrite.rows, len(stats), stats, rewrite.spilled_bytes, steps)
 
 
@@ -139,6 +150,16 @@ def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
         for partition, kept in layouts.items():
             with optional_layout(view.location):
                 keep_layout(view.location, partition, kept, groups.get(partition, ()))
+
+
+def _start_statistics(view: TableView, by: Sequence[str]) -> None:
+    """Let the table keep statistics of the columns that its rows are ordered by."""
+    names = names_with(view, by)
+    if names is None:
+        return
+    collected = collect(view, names)
+    with table_lock(view.location):
+        start(view.reloaded(), collected, names)
 
 
 def _result(

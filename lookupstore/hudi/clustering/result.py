@@ -23,7 +23,8 @@ class ClusterResult:
         bytes_after: of the files that it wrote; 0 if it was only tried.
         bytes_spilled: of rows that waited on disk, as they are in memory.
         seconds: that steps took, by name: `plan`, `sample`, `sort` with reading and spilling,
-            `write` with what is read of what was spilled, `commit`.
+            `write` with what is read of what was spilled, `commit` with starting
+            statistics of columns.
     """
 
     instant: Instant | None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.html_table import html_table
+from lookupstore.hudi.file_group.partition_metadata import MARKERS
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.names import BASE_FILE, SUFFIX, GroupId, check_partition
 from lookupstore.hudi.timeline.timeline import Timeline, is_time
@@ -85,32 +86,43 @@ def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
         shown: path of the file, for errors.
 
     Raises:
-        CorruptionError: it is called otherwise: nobody can say whether its rows are the table's.
+        CorruptionError: The path is not that of a base file, or not below the table.
 
     >>> parse_base_file("day=1/a-0_0-3-6_20260307135657661.parquet", 4, "").group
     GroupId(partition='day=1', file_id='a-0')
     """
+    found = _parsed(path, nbytes, shown)
+    if found is None:
+        wanted = "a base file, <file id>_<token>_<instant>.parquet"
+        raise CorruptionError(shown, 0, wanted, _shown(path.rpartition("/")[2]))
+    return found
+
+
+def _parsed(path: str, nbytes: int, shown: str) -> FileSlice | None:
+    """Return the slice that a base file is; None: its name is not that of one."""
     partition, _, name = path.rpartition("/")
     match = BASE_FILE.fullmatch(name)
     if match is None or not is_time(match["time"]):
-        found = name if name.isprintable() else repr(name)
-        raise CorruptionError(shown, 0, "a base file, <file id>_<token>_<instant>.parquet", found)
+        return None
     check_partition(path, shown, "a path below the table")
     return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
 
 
-def list_base_files(location: Location, *, partitioned: bool, top: bool = False) -> list[FileSlice]:
+def list_base_files(
+    location: Location, *, partitioned: bool, top: bool = False, foreign: list[str] | None = None
+) -> list[FileSlice]:
     """List all base files of a table, of which instant they may be, by path.
 
     Args:
         location: of the table.
         partitioned: whether they are in folders of it, at any depth; else they are in its own.
         top: whether they are in its own folder as well.
+        foreign: List to which the paths of Parquet files are added that are not named as base
+            files are. Default: such a file is refused.
 
     Raises:
-        CorruptionError: a Parquet file is called otherwise.
-        FormatError: there is a symbolic link, which is not followed, or a base file in another
-            format: rows would be missing.
+        FormatError: a Parquet file is not named as base files are, there is a symbolic link, which
+            is not followed, or a base file in another format: rows would be missing.
     """
     found: list[FoundFile] = []
     if top or not partitioned:
@@ -129,11 +141,26 @@ def list_base_files(location: Location, *, partitioned: bool, top: bool = False)
                 f"{location.show(file.name)}: a base file that is not Parquet; only Apache Hudi "
                 "reads tables with several formats"
             )
-    return [
-        parse_base_file(file.name, file.bytes, location.show(file.name))
-        for file in found
-        if file.name.endswith(SUFFIX)
-    ]
+    files = []
+    for file in found:
+        if not file.name.endswith(SUFFIX) or file.name.rpartition("/")[2] in MARKERS:
+            continue
+        parsed = _parsed(file.name, file.bytes, location.show(file.name))
+        if parsed is not None:
+            files.append(parsed)
+        elif foreign is not None:
+            foreign.append(file.name)
+        else:
+            raise FormatError(
+                f"{_shown(location.show(file.name))}: a Parquet file that no Hudi table has: its "
+                "name is not <file id>_<token>_<instant>.parquet, so that it is not known whether "
+                "its rows are the table's; move it out of the table's folder"
+            )
+    return files
+
+
+def _shown(path: str) -> str:
+    return path if path.isprintable() else repr(path)
 
 
 def file_groups_at(

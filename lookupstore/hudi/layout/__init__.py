@@ -31,6 +31,7 @@ from lookupstore.hudi.layout.statistics.guarantees import guarantees
 from lookupstore.hudi.layout.statistics.keeping import (
     collect,
     keep_statistics,
+    names_with,
     new_statistics,
     pending_writes,
     start,
@@ -89,6 +90,7 @@ __all__ = [
     "layout_picture",
     "merge_clause",
     "names_of",
+    "names_with",
     "new_statistics",
     "optional",
     "optional_layout",

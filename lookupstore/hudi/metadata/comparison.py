@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lookupstore.hudi.file_group.groups import FileSlice, file_groups_at
 from lookupstore.hudi.metadata.files_partition import FOLDER, TIMELINE, files_partition
 from lookupstore.hudi.options import FILES, check_metadata_table
+from lookupstore.hudi.timeline.names import is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import CLEAN, State
 from lookupstore.hudi.view import TableView
@@ -62,7 +63,9 @@ def _compared(view: TableView) -> Iterator[Difference]:
     for path, (partition, nbytes) in sorted(listed.items()):
         if partition not in listing.partitions:
             yield Difference(path, f"listed in {FOLDER}, but not its partition")
-        if path not in there and path not in leaving:
+        # The log files of a merge-on-read table are not among its base files.
+        is_log = is_log_file(path) and view.location.size(path) is not None
+        if path not in there and path not in leaving and not is_log:
             yield Difference(path, f"listed in {FOLDER}, but missing")
         elif path in there and there[path].bytes != nbytes:
             problem = f"has {there[path].bytes} bytes, not {nbytes} as {FOLDER} lists"

@@ -26,6 +26,7 @@ from lookupstore.hudi.options.names import (
     COLUMN_IDS,
     COPY_ON_WRITE,
     CREATE_SCHEMA,
+    DATA_SKIPPING,
     DROP,
     EVENT_TIME,
     FILES,
@@ -54,6 +55,7 @@ from lookupstore.hudi.options.new_table import (
 )
 from lookupstore.hudi.options.other_locks import (
     check_lock,
+    check_lock_choice,
 )
 from lookupstore.hudi.options.rules import (
     check_query,
@@ -73,6 +75,7 @@ __all__ = [
     "COLUMN_IDS",
     "COPY_ON_WRITE",
     "CREATE_SCHEMA",
+    "DATA_SKIPPING",
     "DROP",
     "EVENT_TIME",
     "FILES",
@@ -99,6 +102,7 @@ __all__ = [
     "avro_json",
     "check_choice",
     "check_lock",
+    "check_lock_choice",
     "check_metadata_table",
     "check_query",
     "check_same_layout",

@@ -34,8 +34,7 @@ def check_lock(options: TableOptions, location: Location, lock: str) -> None:
         FormatError: they do; the error names the property that says so.
         ValueError: `lock` is neither.
     """
-    if lock not in (TABLE_LOCK, EXTERNAL_LOCK):
-        raise ValueError(f"lock is {lock!r}; give {TABLE_LOCK!r} or {EXTERNAL_LOCK!r}")
+    check_lock_choice(lock)
     named = _other_lock(options, location)
     if named is None or lock == EXTERNAL_LOCK:
         return
@@ -44,6 +43,18 @@ def check_lock(options: TableOptions, location: Location, lock: str) -> None:
         "writers that go by it would not wait; hold it yourself meanwhile, and pass "
         f"lock={EXTERNAL_LOCK!r}, to a write in options=WriteOptions(lock={EXTERNAL_LOCK!r})"
     )
+
+
+def check_lock_choice(lock: str) -> None:
+    """Check that a choice of the lock is one.
+
+    Raises:
+        ValueError: it is not.
+
+    >>> check_lock_choice("table")
+    """
+    if lock not in (TABLE_LOCK, EXTERNAL_LOCK):
+        raise ValueError(f"lock is {lock!r}; give {TABLE_LOCK!r} or {EXTERNAL_LOCK!r}")
 
 
 def _other_lock(options: TableOptions, location: Location) -> str | None:

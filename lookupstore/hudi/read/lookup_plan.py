@@ -19,7 +19,7 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import read_key_file
 from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
-from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.options import SNAPSHOT, TableOptions
 from lookupstore.hudi.view import TableView
 from lookupstore.keys.schema import KeySchema
 from lookupstore.storage.location import Location
@@ -38,6 +38,9 @@ class LookupPlan:
         everywhere: whether a key is looked for in all partitions, not in its own only.
         values: columns of an answer.
         build: when to make lookup files, as of `ColumnarFiles`.
+        position: Position of the newest commit that counts; empty: there is none. None: the files
+            are those as of a moment that the caller chose.
+        query_type: `snapshot` or `read_optimized`.
     """
 
     location: Location
@@ -48,6 +51,8 @@ class LookupPlan:
     everywhere: bool
     values: pa.Schema
     build: Build
+    position: str | None = None
+    query_type: str = SNAPSHOT
 
     @property
     def texts(self) -> list[str]:
@@ -75,8 +80,12 @@ def plan_lookup(
     columns: Sequence[str] | None,
     as_of: str | None,
     build: Build,
+    until: str | None = None,
 ) -> LookupPlan:
-    """Plan lookups in a table; the arguments and what is raised are those of `TableLookup`."""
+    """Plan lookups in a table; the arguments and what is raised are those of `TableLookup`.
+
+    `until` is the position of the last commit that counts. Default: of all.
+    """
     options, uri = view.options, view.location.uri
     if not (options.meta_fields and options.record_key):
         raise FormatError(f"{uri}: base files have no record keys")
@@ -95,7 +104,11 @@ def plan_lookup(
         if RECORD_KEY in columns:
             raise KeyError(f"columns: {RECORD_KEY!r} is computed from the key; leave it out")
         values = [name for name in view.names(columns) if name not in names]
-    files = tuple(group.current for group in view.groups(as_of))
+    groups = view.groups(as_of) if until is None else view.groups_until(until)
+    files = tuple(group.current for group in groups)
+    position = None if as_of is not None else until
+    if as_of is None and until is None:
+        position = newest_position(view)
     key_schema = KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names]))
     return LookupPlan(
         location=view.location,
@@ -106,7 +119,14 @@ def plan_lookup(
         everywhere=everywhere,
         values=pa.schema([schema.field(name).with_nullable(True) for name in values]),
         build=build,
+        position=position,
     )
+
+
+def newest_position(view: TableView, until: str | None = None) -> str:
+    """Return the position of the newest commit up to a position; empty: there is none."""
+    positions = (one.position for one in view.timeline.writes())
+    return max((one for one in positions if until is None or one <= until), default="")
 
 
 def _key_names(

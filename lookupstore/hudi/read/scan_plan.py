@@ -54,6 +54,7 @@ class ScanPlan:
         where: which rows of them; None: all.
         pending: request times of writes that were not completed when it was planned.
         funnel: what the last filter left of the files; None: there was none.
+        skipping: Whether statistics of columns may leave out files.
     """
 
     location: Location
@@ -64,6 +65,7 @@ class ScanPlan:
     where: pc.Expression | None = None
     pending: tuple[str, ...] = ()
     funnel: ScanFunnel | None = None
+    skipping: bool = True
 
     @property
     def wanted(self) -> pa.Schema:
@@ -88,13 +90,13 @@ class ScanPlan:
         """Return the plan of those of the rows that a filter leaves, too.
 
         Files are left out if no row of their partition can be one of these, or none of their own,
-        by statistics of columns. If these cannot be read, a warning says so.
+        by statistics of columns, if the plan uses these. If they cannot be read, a warning says so.
         """
         paths = (file.group.partition for file in self.files)
         left = partitions_left(paths, where, self.schema, self.options)
         files = tuple(file for file in self.files if file.group.partition in left)
         funnel = ScanFunnel(Files.of(self.files), Files.of(files), Files.of(files), Files.of(files))
-        if files:
+        if files and self.skipping:
             files, funnel = self._skipped(where, files, funnel)
         if len(files) < len(self.files):
             _log.info(
@@ -127,7 +129,7 @@ class ScanPlan:
 
     def dataset(self) -> ds.Dataset:
         """Return the files as a dataset of Arrow, which leaves out files as a scan does."""
-        statistics, _ = self._statistics()
+        statistics = self._statistics()[0] if self.skipping else None
         known = {} if statistics is None else guarantees(statistics, self.schema, self.files)
         paths = [file.path for file in self.files]
         return BaseFiles(self.location, paths, self.schema, known).dataset()
@@ -253,6 +255,7 @@ def plan_scan(
     filter: Filter | None = None,
     *,
     as_of: When | None = None,
+    skipping: bool = True,
 ) -> ScanPlan:
     """Plan what `HudiTable.scan` reads.
 
@@ -261,6 +264,7 @@ def plan_scan(
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
         filter: which rows; see `Filter`.
         as_of: request time of the last instant that counts; None: the latest.
+        skipping: Whether statistics of columns may leave out files.
 
     Raises:
         KeyError: a column that the table does not have.
@@ -270,7 +274,8 @@ def plan_scan(
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
-    return _planned(view, names, [group.current for group in view.groups(as_of)], None, filter)
+    files = [group.current for group in view.groups(as_of)]
+    return _planned(view, names, files, None, filter, skipping=skipping)
 
 
 def plan_changes(
@@ -280,6 +285,7 @@ def plan_changes(
     *,
     since: When | None = None,
     until: When | None = None,
+    skipping: bool = True,
 ) -> ScanPlan:
     """Plan what `HudiTable.incremental` reads.
 
@@ -289,6 +295,7 @@ def plan_changes(
         filter: as of `plan_scan`.
         since: position of the last instant whose rows are known already; None: there is none.
         until: position of the last instant whose rows are wanted; None: of all.
+        skipping: as of `plan_scan`.
 
     Raises:
         KeyError, ValueError, CorruptionError: as of `plan_scan`.
@@ -298,7 +305,7 @@ def plan_changes(
     zone = view.options.timezone
     since, until = given_position("since", since, zone), given_position("until", until, zone)
     files, times = view.changed(since, until)
-    return _planned(view, names, files, written_at(times), filter)
+    return _planned(view, names, files, written_at(times), filter, skipping=skipping)
 
 
 def _planned(
@@ -307,9 +314,17 @@ def _planned(
     files: Sequence[FileSlice],
     where: pc.Expression | None,
     given: Filter | None,
+    *,
+    skipping: bool,
 ) -> ScanPlan:
-    pending = pending_writes(view)
     plan = ScanPlan(
-        view.location, view.options, view.schema, tuple(names), tuple(files), where, pending
+        view.location,
+        view.options,
+        view.schema,
+        tuple(names),
+        tuple(files),
+        where,
+        pending_writes(view),
+        skipping=skipping,
     )
     return plan if given is None else plan.filtered(given)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -25,7 +27,7 @@ from lookupstore.columnar.lookup_file import plan_lookup_file
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.open_lookups import OpenLookups
 from lookupstore.columnar.rent import BUILDS, Build
-from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
@@ -35,8 +37,13 @@ from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read.key_order import scan_by_key
-from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
-from lookupstore.hudi.timeline.timeline import When, given_time
+from lookupstore.hudi.read.lookup_plan import (
+    LookupPlan,
+    newest_position,
+    partition_codes,
+    plan_lookup,
+)
+from lookupstore.hudi.timeline.timeline import When, given_time, print_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -57,6 +64,11 @@ _open = OpenLookups()
 
 class OpenTable(Protocol):
     """A table that somebody has opened, such as a `HudiTable`."""
+
+    @property
+    def query_type(self) -> str:
+        """Return the kind of query that it was opened for."""
+        ...
 
     def view(self) -> TableView:
         """Return the table as it is now."""
@@ -117,8 +129,9 @@ class TableLookup(ManyLookups):
     ) -> None:
         if build not in BUILDS:
             raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
-        view = _view_of(path, query_type, storage_options)
-        self._start(_planned(view, key, columns, as_of, build), residency)
+        view, kind = _view_of(path, query_type, storage_options)
+        plan = _planned(view, key, columns, as_of, build)
+        self._start(replace(plan, query_type=kind), residency)
 
     def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
         self._plan = plan
@@ -160,6 +173,96 @@ class TableLookup(ManyLookups):
     def nbytes(self) -> int:
         """Return the size of all base files."""
         return sum(file.bytes for file in self._plan.files)
+
+    def position_at(self, moment: datetime) -> str:
+        """Return the position of the newest commit that was completed up to a moment.
+
+        It is never older than the commit that this object answers with.
+
+        Args:
+            moment: a time with a zone.
+
+        Raises:
+            ValueError: this object was made with `as_of`.
+            FormatError: the commits of the table do not say when they were completed, as in version
+                6, or the zone in which they do is not known.
+            CorruptionError: the timeline is damaged.
+
+        >>> import tempfile
+        >>> from datetime import timezone
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> lookup = TableLookup(table.location)
+        >>> commit = table.insert(rows).instant
+        >>> lookup.position_at(datetime.now(timezone.utc)) == commit.position
+        True
+        """
+        planned = self._planned_position()
+        view = self._view()
+        if view.options.version == 6:
+            raise FormatError(
+                f"{self.path}: the commits of a table of version 6 do not say when they were "
+                "completed, so that two tasks could see other rows; call lookup_join again for "
+                "newer rows, or upgrade the table with Apache Hudi"
+            )
+        zone = view.folder.zone(view.timeline)
+        if zone.least != zone.most:
+            raise FormatError(
+                f"{self.path}: the zone of the table's commits is not known, so that it is not "
+                "known which were completed when; set hoodie.table.timeline.timezone=UTC, if its "
+                "writers use UTC"
+            )
+        return max(planned, newest_position(view, print_time(moment + zone.least)))
+
+    def at(self, position: str | None = None) -> TableLookup:
+        """Return lookups of the same columns in the table as of another commit.
+
+        Args:
+            position: of the last commit that counts. Default: the newest.
+
+        Raises:
+            ValueError: this object was made with `as_of`.
+            StaleStoreError: the columns are of other types by now, or a clean took files.
+            CorruptionError: the timeline is damaged.
+
+        >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1], "name": ["Ada"]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> lookup = TableLookup(table.location)
+        >>> _ = table.insert(rows)
+        >>> lookup.lookup([1]).to_pydict(), lookup.at().lookup([1]).to_pydict()
+        ({'name': [None]}, {'name': ['Ada']})
+        """
+        planned = self._planned_position()
+        view = self._view()
+        if position is None:
+            position = newest_position(view)
+        if position == planned:
+            return self
+        known = self._plan
+        key, values = known.key.schema, known.values
+        try:
+            plan = plan_lookup(view, key.names, values.names, None, known.build, position)
+        except KeyError as error:
+            raise StaleStoreError(f"{self.path}: {error.args[0]}; look up again") from None
+        if plan.key != known.key or plan.values != values:
+            raise StaleStoreError(
+                f"{self.path}: the columns have other types since {planned}; open the table again"
+            )
+        return _restored(replace(plan, query_type=known.query_type), self._residency)
+
+    def _planned_position(self) -> str:
+        if self._plan.position is None:
+            raise ValueError(
+                f"{self.path}: the lookups were opened with as_of, and so never change; leave "
+                "as_of out"
+            )
+        return self._plan.position
+
+    def _view(self) -> TableView:
+        return read_view(self._plan.location, query_type=self._plan.query_type)
 
     def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         schema = self._plan.values
@@ -371,10 +474,12 @@ def _view_of(
     path: str | os.PathLike[str] | Location | OpenTable,
     query_type: str | None,
     storage_options: Mapping[str, Any] | None,
-) -> TableView:
+) -> tuple[TableView, str]:
+    """Return a table as it is now, and the kind of query that it was opened for."""
     if isinstance(path, (str, os.PathLike, Location)):
         location = as_location(path, storage_options)
-        return read_view(location, query_type=SNAPSHOT if query_type is None else query_type)
+        kind = SNAPSHOT if query_type is None else query_type
+        return read_view(location, query_type=kind), kind
     if not hasattr(path, "view"):
         raise TypeError(
             f"path is a {type(path).__name__}; give an open HudiTable, or the folder or URI of one"
@@ -382,7 +487,7 @@ def _view_of(
     if query_type is not None or storage_options is not None:
         name = "storage_options" if query_type is None else "query_type"
         raise ValueError(f"{name}: the table is open, and has its own; leave the argument out")
-    return path.view()
+    return path.view(), path.query_type
 
 
 def _planned(
@@ -408,9 +513,9 @@ def lookups_in(
     return _restored(_planned(view, key, columns, as_of, "auto"))
 
 
-def _restored(plan: LookupPlan) -> TableLookup:
+def _restored(plan: LookupPlan, residency: Residency | None = None) -> TableLookup:
     lookup = TableLookup.__new__(TableLookup)
-    lookup._start(plan, None)
+    lookup._start(plan, residency)
     return lookup
 
 

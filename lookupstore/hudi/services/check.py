@@ -5,7 +5,7 @@ What is wrong is found and listed, not raised: one damaged file does not hide an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,12 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_text, plain_type, unwrap
-from lookupstore.errors import LookupStoreError
+from lookupstore.columnar.source_file import parquet_source
+from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.hudi.file_group.bloom import BloomFilter
 from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_file
 from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.file_group.partition_metadata import is_marked, marker_of
+from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.layout import (
     STATISTICS_FOLDER,
     pending_writes,
@@ -76,6 +79,7 @@ _PLANS: Mapping[str, Any] = {
 _PARTITION_PATH, _FILE_NAME = META_COLUMNS[3:5]
 # How many rows one finding names.
 _SAMPLE = 3
+_NO_DAMAGE = ("leftover", "foreign")
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,8 @@ class Finding:
 
     Attributes:
         kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `columns`,
-            `missing`,
-            `uncommitted`, `metadata`, or `leftover`, which does no harm.
+            `missing`, `uncommitted`, `metadata`, `foreign`, or `leftover`. The last two are no
+            damage.
         path: of the file, relative to the table.
         problem: what it is.
     """
@@ -97,7 +101,7 @@ class Finding:
     @property
     def is_damage(self) -> bool:
         """Return whether readers, or writers, see something that is wrong."""
-        return self.kind != "leftover"
+        return self.kind not in _NO_DAMAGE
 
 
 @dataclass(frozen=True)
@@ -144,9 +148,11 @@ def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
     Raises:
         OSError: a file could not be read, which says nothing about what is in it.
     """
-    check = _Check(view)
+    check = _Check(replace(view, foreign=[]))
     check.timeline()
     groups = check.groups()
+    check.foreign()
+    check.partitions(groups)
     check.statistics(groups)
     advance = None
     if bars is not None:
@@ -285,6 +291,28 @@ class _Check:
             return self._view.groups(None)
         return []
 
+    def foreign(self) -> None:
+        """Look for Parquet files that are not named as base files are."""
+        # Each listing adds them again.
+        for path in sorted(set(self._view.foreign or ())):
+            self._add(
+                "foreign",
+                path,
+                "not named as a base file of Hudi; all other verbs refuse the table until it is "
+                "moved out of the table's folder",
+            )
+
+    def partitions(self, groups: list[FileGroup]) -> None:
+        """Look for folders that have rows and lack the file by which Hudi finds partitions."""
+        for partition in sorted({group.id.partition for group in groups}):
+            if not is_marked(self._view.location, partition):
+                self._add(
+                    "missing",
+                    marker_of(partition),
+                    "Apache Hudi finds partitions by this file, and does not see the rows of this "
+                    "one; a write of rows to this partition makes it again",
+                )
+
     def statistics(self, groups: list[FileGroup]) -> None:
         """Compare what commits say that they wrote with the files that are there."""
         committed = {instant.time for instant in self._view.timeline.writes()}
@@ -313,6 +341,9 @@ class _Check:
 
     def file(self, file: FileSlice, keys: _Keys) -> None:
         """Read all of a current base file."""
+        if not self._view.options.meta_fields:
+            self._file_of_data(file, keys)
+            return
         with self._finding("file", file.path):
             known, said = read_unverified(self._view.location, file)
             bloom = None
@@ -336,13 +367,49 @@ class _Check:
                 keys.add(file.path, batch.column(names.index(RECORD_KEY)).drop_null())
             for kind, problem in seen.problems():
                 self._add(kind, file.path, problem)
-            stat = self._stats.get(file.path)
-            if stat is not None and stat.num_writes != seen.count:
-                said_rows = f"{stat.num_writes} rows as its commit says"
-                self._add("statistics", file.path, f"has {seen.count} rows, not {said_rows}")
-            self.files += 1
-            self.rows += seen.count
-            self.bytes += file.bytes
+            self._count(file, seen.count)
+
+    def _file_of_data(self, file: FileSlice, keys: _Keys) -> None:
+        """Read all of a current base file that has no meta columns."""
+        with self._finding("file", file.path):
+            filesystem, path = self._view.location.resolve(file.path)
+            try:
+                source, _ = parquet_source(filesystem, path)
+            except FileNotFoundError:
+                shown = self._view.location.show(file.path)
+                raise StaleStoreError(f"{shown}: deleted by a clean or a rollback") from None
+            names = source.schema.names
+            fields = self._view.options.record_key
+            absent = [name for name in fields if name not in names]
+            if absent:
+                self._add("file", file.path, f"has no column {', '.join(absent)}")
+                return
+            for batch in source.batches(names):
+                if fields and (texts := self._key_texts(file, batch, fields)) is not None:
+                    keys.add(file.path, texts)
+            self._count(file, source.num_rows)
+
+    def _key_texts(
+        self, file: FileSlice, batch: pa.RecordBatch, fields: Sequence[str]
+    ) -> pa.Array | None:
+        """Return the record keys of rows; None: Hudi's text of such a column is not known."""
+        try:
+            return record_keys(batch, fields).chunk(0)
+        except TypeError:
+            return None
+        except ValueError:
+            self._add("row", file.path, f"has rows without a record key, {', '.join(fields)}")
+            return None
+
+    def _count(self, file: FileSlice, rows: int) -> None:
+        """Count a file that was read, and compare its rows with what its commit says."""
+        stat = self._stats.get(file.path)
+        if stat is not None and stat.num_writes != rows:
+            said_rows = f"{stat.num_writes} rows as its commit says"
+            self._add("statistics", file.path, f"has {rows} rows, not {said_rows}")
+        self.files += 1
+        self.rows += rows
+        self.bytes += file.bytes
 
     def column_statistics(self, groups: list[FileGroup]) -> None:
         """Compare statistics of columns with the rows; those that are wrong are not used again."""

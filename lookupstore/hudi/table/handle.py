@@ -56,6 +56,11 @@ class TableHandle(ArrowRows):
         return self._location
 
     @property
+    def query_type(self) -> str:
+        """Return the kind of query that the table was opened for; see `HudiTable.open`."""
+        return self._query_type
+
+    @property
     def options(self) -> TableOptions:
         """Return the options of the table when it was opened, or last read."""
         return self._options

@@ -24,10 +24,12 @@ from lookupstore.hudi.layout import (
     start,
 )
 from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping
-from lookupstore.hudi.locking.lock import WAIT
+from lookupstore.hudi.locking.lock import WAIT, table_lock
 from lookupstore.hudi.options import (
     REFUSE,
     TABLE_LOCK,
+    check_choice,
+    check_lock_choice,
 )
 from lookupstore.hudi.read.partition_pruning import partitions_of
 from lookupstore.hudi.table.handle import TableHandle
@@ -56,12 +58,16 @@ class LayoutVerbs(TableHandle):
         Every write of lookupstore keeps them current then. Files that other programs write have
         none, and are always read, until this is called again.
 
+        Only statistics are written: a metadata table and its indexes stay as they are. Of a
+        merge-on-read table, opened with `query_type="read_optimized"`, they are those of its base
+        files.
+
         Args:
             columns: least and greatest values of which are kept, or the name of one; None: of the
                 first 32 columns whose values have an order.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
+            metadata: One of the choices of `WriteOptions`; each leaves a metadata table as it is.
             wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            lock: One of the choices of `WriteOptions`; a lock of other programs is not needed.
 
         Returns:
             how many files there are statistics of.
@@ -69,13 +75,15 @@ class LayoutVerbs(TableHandle):
         Raises:
             KeyError: a column that the table does not have.
             LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            FormatError: the table is of a kind that is not read, or is where nothing can be locked.
             CorruptionError: a base file is damaged.
         """
         names = [columns] if isinstance(columns, str) else columns
+        check_choice(metadata)
+        check_lock_choice(lock)
         collected = collect(self.view(), names)
-        with self._locked(wait, metadata, lock) as (view, _):
-            start(view, collected, names)
+        with table_lock(self._location, wait=wait):
+            start(self.view(), collected, names)
         return int(collected.table.num_rows)
 
     def cluster(
@@ -93,6 +101,9 @@ class LayoutVerbs(TableHandle):
         dry_run: bool = False,
     ) -> ClusterResult:
         """Put rows in order in new files, so that queries on some columns read few of these.
+
+        The table keeps statistics of these columns from now on, as `collect_statistics` starts
+        them, so that scans skip files by them.
 
         No row changes: who reads what changed sees none again. Until it is completed, what would
         change rows of the files that it reads is a `CommitConflictError`; inserts go on. It fails

@@ -65,6 +65,7 @@ class ReadVerbs(TableHandle):
         as_of: When | None = None,
         limit: int | None = None,
         audit: int = 0,
+        skipping: bool = True,
     ) -> pa.Table:
         """Return the rows of the table.
 
@@ -84,6 +85,8 @@ class ReadVerbs(TableHandle):
             audit: n: one in n of the files that were not opened is read in the background, with
                 all of its rows; if some of these are missing, a warning says so, and the
                 statistics of the file are never used again. 0: none is.
+            skipping: Whether statistics of columns may leave out files. False reads every file of
+                the partitions that `filter` leaves, as if the table had no statistics.
 
         Raises:
             KeyError: a column that the table does not have.
@@ -98,7 +101,7 @@ class ReadVerbs(TableHandle):
         """
         check_rate(audit)
         check_limit(limit)
-        everything = plan_scan(self.view(), columns, as_of=as_of)
+        everything = plan_scan(self.view(), columns, as_of=as_of, skipping=skipping)
         plan = everything if filter is None else everything.filtered(filter)
         if not audit:
             return plan.table(limit)
@@ -111,7 +114,12 @@ class ReadVerbs(TableHandle):
         return rows
 
     def explain_scan(
-        self, filter: Filter, *, as_of: When | None = None, row_groups: bool = False
+        self,
+        filter: Filter,
+        *,
+        as_of: When | None = None,
+        row_groups: bool = False,
+        skipping: bool = True,
     ) -> ScanFunnel:
         """Return which files a scan would read, a line per step if printed; none is opened.
 
@@ -120,10 +128,12 @@ class ReadVerbs(TableHandle):
             as_of: as of `scan`.
             row_groups: whether to open the files that are left, for their footers only, and count
                 the row groups that these leave.
+            skipping: as of `scan`.
 
         Raises: what `scan` does of these and of the timeline.
         """
-        return plan_scan(self.view(), filter=filter, as_of=as_of).explained(row_groups=row_groups)
+        plan = plan_scan(self.view(), filter=filter, as_of=as_of, skipping=skipping)
+        return plan.explained(row_groups=row_groups)
 
     def scan_batches(
         self,
@@ -132,10 +142,11 @@ class ReadVerbs(TableHandle):
         filter: Filter | None = None,
         as_of: When | None = None,
         limit: int | None = None,
+        skipping: bool = True,
     ) -> pa.RecordBatchReader:
         """Return the rows of the table a few at a time; see `scan`."""
         check_limit(limit)
-        plan = plan_scan(self.view(), columns, filter, as_of=as_of)
+        plan = plan_scan(self.view(), columns, filter, as_of=as_of, skipping=skipping)
         batches = plan.batches(threads=True) if limit is None else plan.first(limit)
         return pa.RecordBatchReader.from_batches(plan.wanted, batches)
 
@@ -285,7 +296,7 @@ class ReadVerbs(TableHandle):
     def _reader(self, **scan: Any) -> pa.RecordBatchReader:
         return self.scan_batches(**scan)
 
-    def dataset(self, as_of: When | None = None) -> ds.Dataset:
+    def dataset(self, as_of: When | None = None, *, skipping: bool = True) -> ds.Dataset:
         """Return the current base files as an Arrow dataset, for engines that read these.
 
         What these filter by leaves out files as in `scan`, by statistics of columns.
@@ -293,8 +304,9 @@ class ReadVerbs(TableHandle):
 
         Args:
             as_of: request time of the last instant that counts; None: the latest.
+            skipping: as of `scan`.
         """
-        return plan_scan(self.view(), as_of=as_of).dataset()
+        return plan_scan(self.view(), as_of=as_of, skipping=skipping).dataset()
 
     def incremental(
         self,

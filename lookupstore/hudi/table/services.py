@@ -13,6 +13,7 @@ from lookupstore.hudi.clustering import (
     is_due,
 )
 from lookupstore.hudi.layout import (
+    optional,
     said,
     warn,
 )
@@ -31,6 +32,7 @@ from lookupstore.hudi.services.rollback import (
     roll_back_pending,
 )
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
+from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.plans import SavepointMetadata
 from lookupstore.hudi.timeline.timeline import Instant, given_instant
@@ -53,7 +55,7 @@ class ServiceVerbs(TableHandle):
         """Roll back what dead writers left, and one instant if it is named.
 
         Base files of instants that never completed, and that others rolled back without finding
-        these files, are deleted as well.
+        these files, are deleted as well, and so are files that a killed writer had not finished.
 
         Readers see the table as it was before that instant as soon as its completed file is gone.
 
@@ -76,6 +78,8 @@ class ServiceVerbs(TableHandle):
         with self._locked(wait, metadata, lock) as (view, held):
             done = roll_back_pending(view, held)
             delete_never_completed(view)
+            with optional(self._location, "files of killed writers stay", "a write deletes them"):
+                delete_unfinished(view, held)
             left = view.reloaded()
             # One that was named may have been one of those.
             if instant is not None and not view.timeline.has_lost(instant, left.timeline):

@@ -53,6 +53,8 @@ class WriteResult:
         files_new: of new file groups.
         files_rewritten: that others take the place of, by path.
         files_replaced: whose file groups are gone, by path.
+        files_written: Paths of the new files, relative to the table, in ascending order; empty if
+            it was only tried.
         files_unchanged: that stay as they are; None: nobody looked, since rows came to new files.
         bytes_rewritten: of those that others take the place of.
         bytes_written: in all new files; 0 if it was only tried.
@@ -83,6 +85,7 @@ class WriteResult:
     files_new: int = 0
     files_rewritten: tuple[str, ...] = ()
     files_replaced: tuple[str, ...] = ()
+    files_written: tuple[str, ...] = ()
     files_unchanged: int | None = None
     bytes_rewritten: int = 0
     bytes_written: int = 0
@@ -123,6 +126,7 @@ class WriteResult:
             rows_written=sum(one.num_writes or 0 for one in stats),
             files_new=len(stats) - len(changed.rewritten),
             bytes_written=sum(one.total_write_bytes or 0 for one in stats),
+            files_written=tuple(sorted(one.path for one in stats if one.path)),
             seconds=seconds,
         )
 

@@ -51,7 +51,7 @@ def writable_view(
         view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
         with optional(location, "files of killed writers stay", "the next write deletes them"):
-            delete_unfinished(view)
+            delete_unfinished(view, lock)
     return view.reloaded()
 
 

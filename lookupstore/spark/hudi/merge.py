@@ -23,10 +23,11 @@ from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.types import concat
 from lookupstore.errors import listed
-from lookupstore.hudi import HudiTable, TableMerge, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import index_of, written_name
 from lookupstore.hudi.keys import Incoming, paths_of, read_keys
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.table import TableMerge
 from lookupstore.hudi.write import (
     SOURCE,
     TARGET,

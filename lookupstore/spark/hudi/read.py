@@ -41,6 +41,7 @@ def read_table(
     until: When | None = None,
     changes: bool = False,
     ignore: Sequence[str] = (),
+    skipping: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Read a Hudi table; the rows are those of now, whenever the query runs.
@@ -66,6 +67,7 @@ def read_table(
             `change`. Of each record key and partition there is one change, of two rows if it is an
             update, whose order Spark does not keep. One task looks at each partition path.
         ignore: with `changes`, columns in which a change does not count.
+        skipping: Whether statistics of columns may leave out files.
         storage_options: of a URI, as of `lookupstore.Location`.
 
     Returns:
@@ -93,7 +95,8 @@ def read_table(
         return _changes(spark, plan_row_changes(view, since, until, columns, ignore))
     if ignore:
         raise ValueError("ignore is for changes=True, whose rows may have only changed there")
-    plan = planned_read(view, columns, filter, as_of=as_of, since=since, until=until)
+    times = {"as_of": as_of, "since": since, "until": until}
+    plan = planned_read(view, columns, filter, **times, skipping=skipping)
     schema = spark_columns(plan.wanted)
     parts = plan.parts(_TASK_BYTES, parallelism(spark))
     # A column in which the tasks find the numbers of their parts: one each.
@@ -142,16 +145,17 @@ def planned_read(
     as_of: When | None = None,
     since: When | None = None,
     until: When | None = None,
+    skipping: bool = True,
 ) -> ScanPlan:
     """Plan what `read_table` reads: changes if `since` or `until` is given, else all rows.
 
     Raises: what `read_table` does.
     """
     if since is None and until is None:
-        return plan_scan(view, columns, filter, as_of=as_of)
+        return plan_scan(view, columns, filter, as_of=as_of, skipping=skipping)
     if as_of is not None:
         raise ValueError("as_of cannot be combined with since or until; give one or the others")
-    return plan_changes(view, columns, filter, since=since, until=until)
+    return plan_changes(view, columns, filter, since=since, until=until, skipping=skipping)
 
 
 def spark_columns(schema: pa.Schema) -> StructType:

@@ -7,22 +7,26 @@ a worker of an executor. Both go by the plan of the moment when the DataFrame wa
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 from lookupstore.hudi import FileSlice, HudiTable
-from lookupstore.hudi.options import SNAPSHOT
+from lookupstore.hudi.options import DATA_SKIPPING, SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
 from lookupstore.hudi.write import read_arguments, told_apart
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
 from lookupstore.spark.types import arrow_schema
+
+_log = logging.getLogger(__name__)
 
 # What Hudi's own format calls `as_of`, and what Spark does.
 AS_OF_OF_JAVA = "as.of.instant"
@@ -37,6 +41,8 @@ READ_OPTIONS = (
     "since",
     "until",
     "pushdown",
+    "skipping",
+    DATA_SKIPPING,
     "storage_options",
 )
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
@@ -73,8 +79,23 @@ def reader_of(
                 f"in the table it is {right.dataType.simpleString()}"
             )
     scan = HudiScan(plan, arrow_schema(schema))
-    pushes = read_options(options).get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
+    asked = read_options(options)
+    if "pushdown" not in asked and not SCANS_ARE_SEPARATE and len(plan.files) > 1:
+        _say_that_nothing_is_pushed(pyspark.__version__)
+    pushes = asked.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
     return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
+
+
+@functools.lru_cache(maxsize=1)
+def _say_that_nothing_is_pushed(version: str) -> None:
+    """Say that filters skip no files, the first time in a process."""
+    _log.warning(
+        "lookupstore.hudi: with Spark %s, where() and filter() of a loaded table read all of its "
+        "files: this Spark keeps the filters of one scan for the next. To skip partitions and "
+        "files, use lookupstore.spark.read_table(spark, path, filter=...), or the option "
+        "pushdown=true and one load() per filter; pushdown=false ends this message",
+        version,
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,7 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     location = given_location(ours, "load() the folder or URI of a Hudi table")
     table = HudiTable.open(location, query_type=ours.get("query_type", SNAPSHOT))
     times = {name: ours.get(name) for name in ("as_of", "since", "until")}
-    return planned_read(table.view(), columns, **times)
+    return planned_read(table.view(), columns, **times, skipping=_flag(ours, "skipping"))
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -147,8 +168,8 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
         raise ValueError(
             f"no option {unknown[0]!r}; reading a Hudi table has {known}, and hoodie.*"
         )
-    if ours.get("pushdown", "true").lower() not in ("true", "false"):
-        raise ValueError(f"pushdown is {ours['pushdown']!r}; give true or false")
+    for name in ("pushdown", "skipping"):
+        _flag(ours, name)
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):
         if name.lower() in ours:
             if "as_of" in ours:
@@ -158,11 +179,17 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             ours["as_of"] = ours.pop(name.lower())
     for name, value in read_arguments(hudi).items():
         text = value if isinstance(value, str) else str(value).lower()
-        if name == "pushdown" and value and name not in ours:
-            continue  # whether filters are pushed down depends on Spark, unless it is off
         if ours.setdefault(name, text).lower() != text:
             raise ValueError(
                 f"{name} is {ours[name]!r}, but options under Hudi's names say {text!r}; "
                 "give one of them"
             )
     return ours
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    """Return whether an option is true; one that is not given is."""
+    given = options.get(name, "true")
+    if given.lower() not in ("true", "false"):
+        raise ValueError(f"{name} is {given!r}; give true or false")
+    return given.lower() == "true"

@@ -55,6 +55,14 @@ class Freshness:
         """Return whether the moment of the query has to be known."""
         return self.every is not None or self.max_staleness is not None
 
+    def looked_at(self, moment: float) -> float:
+        """Return when a query of a moment looks for newer versions, in seconds since 1970.
+
+        >>> Freshness(every=60).looked_at(125.0)
+        120.0
+        """
+        return moment - moment % self.every if self.every else moment
+
     def version_at(self, location: Location, planned: Chosen, moment: float) -> Chosen:
         """Return the version that answers a query.
 
@@ -69,8 +77,7 @@ class Freshness:
         if self.every is None:
             chosen = planned
         else:
-            as_of = moment - moment % self.every if self.every else moment
-            chosen = _seen(location).as_of(as_of, planned)
+            chosen = _seen(location).as_of(self.looked_at(moment), planned)
         if self.max_staleness is not None:
             self._check_age(location, chosen, moment)
         return chosen

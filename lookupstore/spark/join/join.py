@@ -72,9 +72,10 @@ def lookup_join(
         refresh: `never`: the version that is current now, whenever the query runs; `per_batch`: the
             newest version at the start of each query or micro-batch; a number of seconds or a
             timedelta: the newest at the last multiple of it since 1970. All tasks of a query take
-            the same version, also when they are tried again.
-        max_staleness: the most time (in seconds, or a timedelta) that may have passed, when a query
-            or micro-batch starts, since its version was published; None: any.
+            the same version, also when they are tried again. The versions of a Hudi table (of
+            version 8 or 9) are its commits; columnar files have none.
+        max_staleness: for stores, the most time (in seconds, or a timedelta) that may have passed,
+            when a query or micro-batch starts, since its version was published; None: any.
         on_miss: what happens to facts whose key, without nulls, is missing: `null` keeps them in a
             left join, `drop` never, `raise` fails the query with `MissingKeyError`, and
             `("retry", attempts, delay)` looks them up again in the newest version, after `delay`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,7 @@ def plan_join(
     fold = str if case_sensitive else str.lower
     check_names(facts.names, [field.name for field in appended], prefix, found, fold)
     if not isinstance(store, LookupStore):
-        _check_versionless(asked.freshness, miss)
+        _check_versionless(store, asked.freshness, miss)
     chosen, reason = _strategy(asked.strategy, store)
     return JoinPlan(
         lookup=Lookup(
@@ -147,19 +148,33 @@ def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     )
 
 
-def _check_versionless(freshness: Freshness, miss: object) -> None:
-    """Raise ValueError if something was asked that only versions of a store can do."""
-    if freshness.needs_moment:
+def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> None:
+    """Raise ValueError if something was asked that only versions of a store, or commits, can do.
+
+    Raises: FormatError, what `TableLookup.position_at` does.
+    """
+    if isinstance(store, ColumnarFiles):
+        if freshness.needs_moment:
+            raise ValueError(
+                "refresh and max_staleness are for stores, which have versions; columnar files are "
+                "read as they are when lookup_join is called: call it in foreachBatch, or build a "
+                "store of them"
+            )
+        if isinstance(miss, Retry):
+            raise ValueError(
+                "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
+                "give 'null', 'drop' or 'raise', or build a store of them"
+            )
+        return
+    if freshness.max_staleness is not None:
         raise ValueError(
-            "refresh and max_staleness are for stores, which have versions; columnar files "
-            "and Hudi tables are read as they are when lookup_join is called: call it in "
-            "foreachBatch, or build a store of them"
+            "max_staleness is for stores, whose versions say when they were published; leave it "
+            "out, or build a store of the Hudi table"
         )
-    if isinstance(miss, Retry):
-        raise ValueError(
-            "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
-            "and Hudi tables give 'null', 'drop' or 'raise', or build a store of them"
-        )
+    if freshness.every is not None:
+        store.position_at(datetime.now(timezone.utc))
+    elif isinstance(miss, Retry):
+        store.at()
 
 
 def _buckets(store: Dimension) -> int:

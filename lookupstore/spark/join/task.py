@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 import weakref
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -19,7 +21,7 @@ from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.join.following import STORES_KEPT, following, opened_version
-from lookupstore.spark.join.freshness import Chosen, Freshness
+from lookupstore.spark.join.freshness import SETTLE_SECONDS, Chosen, Freshness
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles, files_of
 from lookupstore.store.store import LookupStore
@@ -32,6 +34,8 @@ AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
 #: What answers the keys of a join.
 Dimension: TypeAlias = "LookupStore | AsPlanned"
 
+
+_log = logging.getLogger(__name__)
 
 # What tasks of this process have reported of the files that they used.
 _reported: weakref.WeakKeyDictionary[LocalFiles, Counts] = weakref.WeakKeyDictionary()
@@ -117,6 +121,8 @@ class Task:
                     self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
                 opened = opened_version(planned.location, chosen.number, chosen.id)
                 self._use(following(planned.location).answering(opened))
+            elif moment is not None and not isinstance(planned, ColumnarFiles):
+                self._use(self._table_at(planned, lookup.freshness.looked_at(moment)))
             else:
                 self._use(_kept(planned))
         assert self._dimension is not None
@@ -125,7 +131,15 @@ class Task:
     def newest(self) -> Dimension:
         """Return the newest version of the store, and continue with it."""
         store = self._dimension
-        assert isinstance(store, LookupStore)
+        assert store is not None
+        if not isinstance(store, LookupStore):
+            assert not isinstance(store, ColumnarFiles)
+            newest_table = store.at()
+            self.count(refreshes=1)
+            if newest_table is not store:
+                self._settle_counts()
+                self._use(newest_table)
+            return newest_table
         newest = store.newest()
         self.count(refreshes=1)
         if newest is not store:
@@ -135,6 +149,20 @@ class Task:
             self._use(following(opened.location).answering(opened))
         assert self._dimension is not None
         return self._dimension
+
+    def _table_at(self, planned: TableLookup, moment: float) -> TableLookup:
+        """Return the table as of the newest commit that was completed before a moment."""
+        before = datetime.fromtimestamp(moment - SETTLE_SECONDS, timezone.utc)
+        position: str | None
+        try:
+            position = planned.position_at(before)
+        except OSError as error:
+            _log.warning("%s: could not check for a newer commit: %s", planned.path, error)
+            self.count(failed_refreshes=1)
+            position = None
+        else:
+            self.count(refreshes=1)
+        return _table_of(planned, position)
 
     @property
     def name(self) -> str:
@@ -228,3 +256,9 @@ def _names() -> tuple[str, str]:
 def _kept(planned: AsPlanned) -> AsPlanned:
     """Return the first of equal ones, whose lookup files are open."""
     return planned
+
+
+@functools.lru_cache(maxsize=STORES_KEPT)
+def _table_of(planned: TableLookup, position: str | None) -> TableLookup:
+    """Return a table as of a commit, None: as planned, once per process."""
+    return planned if position is None else planned.at(position)

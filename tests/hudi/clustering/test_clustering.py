@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.clustering.rewrite import Rewrite
 from lookupstore.hudi.layout.sample import Sample
+from lookupstore.hudi.layout.statistics.versions import KeptColumns, kept_columns
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import SORT_COLUMNS
+from lookupstore.hudi.services import TableServices
 from lookupstore.hudi.timeline.avro_file import read_record
 from lookupstore.hudi.timeline.plans import (
     ClusteringGroup,
@@ -606,3 +609,58 @@ def test_a_sample_is_of_all_rows(seed: int) -> None:
     wide = Sample(pa.schema({"text": pa.string()}), 10)
     wide.add(pa.record_batch({"text": ["x" * 100] * 9}))
     assert wide.rows().num_rows <= 1
+
+
+def files_read(table: HudiTable, where: pc.Expression) -> int:
+    return table.explain_scan(where).statistics.count
+
+
+def test_a_clustering_starts_statistics_of_its_columns(tmp_path: Path, seed: int) -> None:
+    table = made(tmp_path / "t", 9, partitioned=False, seed=seed)
+    where = (pc.field("a") >= 40) & (pc.field("s") == "x")
+    before = table.scan(filter=where).num_rows
+    assert files_read(table, where) == len(table.file_groups())
+    table.cluster(["a"], target_file_size=9_000)
+    files = len(table.file_groups())
+    assert files > 3
+    assert files_read(table, pc.field("a") >= 40) < files
+    assert files_read(table, pc.field("s") == "no such text") == files  # no statistics of it
+    # Another order adds its column to those that are kept; a later write keeps both.
+    table.cluster(["s", "p"], curve="linear", target_file_size=9_000)
+    table.upsert(some(range(5000, 5010), random.Random(seed)), options=SMALL)
+    assert kept_columns(table.location) == KeptColumns(("a", "s", "p"))
+    assert files_read(table, pc.field("s") == "no such text") < len(table.file_groups())
+    assert files_read(table, pc.field("a") > 50) == 0
+    assert table.scan(filter=where).num_rows >= before
+    assert table.verify().is_ok
+
+
+def test_a_clustering_leaves_statistics_that_have_its_columns(tmp_path: Path, seed: int) -> None:
+    table = made(tmp_path / "t", 9, partitioned=False, seed=seed)
+    table.collect_statistics()
+    table.cluster(["a"], target_file_size=9_000)
+    assert kept_columns(table.location) == KeptColumns(None)
+    assert files_read(table, pc.field("id") < 0) == 0
+
+
+def test_a_clustering_after_a_write_starts_them_too(tmp_path: Path, seed: int) -> None:
+    table = made(tmp_path / "t", 9, partitioned=False, seed=seed)
+    services = TableServices(cluster_by="a", cluster_commits=1, cluster_file_size=9_000)
+    rows = some(range(5000, 5010), random.Random(seed))
+    done = table.upsert(rows, options=replace(SMALL, services=services))
+    assert done.clustering is not None
+    assert files_read(table, pc.field("a") > 50) == 0
+    assert files_read(table, pc.field("a") >= 45) < len(table.file_groups())
+
+
+def test_without_its_statistics_a_clustering_is_done(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    table = made(tmp_path / "t", 9, partitioned=False, seed=seed)
+    monkeypatch.setattr("lookupstore.hudi.clustering.clustering.start", full)
+    with pytest.warns(UserWarning, match=r"not kept.*No space.*collect_statistics\(\) makes them"):
+        done = table.cluster(["a"], target_file_size=9_000)
+    assert done.instant == table.timeline()[-1]

@@ -637,3 +637,29 @@ def test_columns_are_named_or_the_first(tmp_path: Path) -> None:
 def test_audits_that_are_no_number(tmp_path: Path, audit: Any) -> None:
     with pytest.raises(ValueError, match="audit is"):
         made(tmp_path / "t").scan(filter=pc.field("id") == 1, audit=audit)
+
+
+def test_skipping_is_turned_off_for_one_read(tmp_path: Path) -> None:
+    """As if the table had no statistics: all files are read, and wrong statistics lose no row."""
+    table = made(tmp_path / "t")
+    for start in (0, 100, 200):
+        table.bulk_insert(rows(start, start + 5))
+    table.collect_statistics(["id"])
+    where = pc.field("id") < 3
+    files = len(table.file_groups())
+    assert table.explain_scan(where).statistics.count < files
+    assert table.explain_scan(where, skipping=False).statistics.count == files
+    assert len(list(table.dataset().get_fragments(where))) < files
+    assert len(list(table.dataset(skipping=False).get_fragments(where))) == files
+    expected = table.scan(filter=where)
+    assert table.scan(filter=where, skipping=False) == expected
+    assert table.scan_batches(filter=where, skipping=False).read_all() == expected
+    # Nor are they read.
+    for path in (tmp_path / "t" / ".hoodie" / ".lookupstore").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="statistics of columns cannot be read"):
+        assert table.scan(filter=where) == expected
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert table.scan(filter=where, skipping=False) == expected

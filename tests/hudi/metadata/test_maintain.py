@@ -218,7 +218,6 @@ def test_what_is_chosen_is_done(real_table: Real) -> None:
         lambda: table.rollback(),
         lambda: table.savepoint(),
         lambda: table.archive(),
-        lambda: table.collect_statistics(["txn_id"]),
     ):
         with pytest.raises(FormatError, match=r"pass metadata='reduce', .*metadata='drop'") as said:
             act()
@@ -480,3 +479,27 @@ def test_readers_find_what_is_in_many_blocks(
     rows = rows.set_column(rows.schema.get_field_index("region"), "region", regions)
     table.upsert(rows, options=REDUCE)
     assert set(check_listed(path)["region"].to_pylist()) > set(regions.to_pylist())
+
+
+def test_statistics_beside_a_metadata_table_leave_it_as_it_is(real_table: Real) -> None:
+    """Also one with indexes that are not written here."""
+    path = real_table("v9_txns_nonpart_meta")
+
+    def others() -> dict[Path, bytes]:
+        files = (one for one in path.rglob("*") if one.is_file())
+        return {one: one.read_bytes() for one in files if ".lookupstore" not in one.parts}
+
+    before = others()
+    table = HudiTable.open(path)
+    assert len(table.options.metadata_partitions) > 1
+    expected = {key: table.scan(filter=("txn_id", "=", key)) for key in ("TXN-001", "nobody")}
+    assert table.explain_scan(("txn_id", "=", "nobody")).statistics.count > 0
+    assert table.collect_statistics(["txn_id"]) == len(table.file_groups())
+    assert table.explain_scan(("txn_id", "=", "nobody")).statistics.count == 0
+    assert {key: table.scan(filter=("txn_id", "=", key)) for key in expected} == expected
+    assert others() == before
+    assert table.verify().is_ok
+    with pytest.raises(ValueError, match="metadata is 'keep'"):
+        table.collect_statistics(metadata="keep")
+    with pytest.raises(ValueError, match="lock is 'none'"):
+        table.collect_statistics(lock="none")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import assert_same_rows, other_base_files, other_scan
 
@@ -129,3 +130,23 @@ def test_options_keep_the_type_of_a_table(merge_on_read_tables: Path) -> None:
     options: TableOptions = optimized(merge_on_read_tables / "mor_v6_nonpartitioned").options
     assert options.table_type == "MERGE_ON_READ"
     assert "MERGE_ON_READ" in options.to_properties().values()
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_files_are_skipped_by_statistics_of_base_files(
+    merge_on_read_tables: Path, tmp_path: Path, name: str
+) -> None:
+    path = Path(shutil.copytree(merge_on_read_tables / name, tmp_path / "t"))
+    before = tree(path)
+    table, key = optimized(path), KEYS[name]
+    everything = table.scan()
+    assert table.collect_statistics() == len(table.file_groups())
+    absent = "~" if pa.types.is_string(everything[key].type) else -1
+    for value in [*everything[key].to_pylist()[:3], absent]:
+        found = table.scan(filter=(key, "=", value))
+        assert found == everything.filter(pc.equal(everything[key], value))
+    assert table.explain_scan((key, "=", absent)).statistics.count == 0
+    assert table.verify().findings == ()
+    now = tree(path)
+    assert {one: now[one] for one in before} == before
+    assert all(".lookupstore" in one.parts for one in now.keys() - before.keys())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import random
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -407,3 +409,43 @@ def test_whoever_has_room_gives_way_to_whoever_needs_it(tmp_path: Path) -> None:
         for one in (*users, *reversed(users)):
             assert one.lookup(ids[:3])["v"].to_pylist() == answer
             assert 2 << 20 < residency.used <= quota
+
+
+def test_lookups_go_on_to_later_commits(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, 3], "v": ["a"] * 3})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    start = datetime.now(timezone.utc)
+    empty = TableLookup(tmp_path / "t")
+    assert empty.at() is empty
+    states: list[tuple[str, datetime, list[str | None]]] = []
+    known: dict[int, str] = {}
+    for number in range(4):
+        changed = {one: f"{number}" for one in range(number + 1)}
+        instant = table.upsert(pa.table({"id": [*changed], "v": [*changed.values()]})).instant
+        assert instant is not None
+        known |= changed
+        sleep(0.01)
+        now = datetime.now(timezone.utc)
+        states.append((instant.position, now, [known.get(one) for one in range(5)]))
+    for position, moment, values in states:
+        assert empty.position_at(moment) == position
+        assert empty.at(position).lookup(list(range(5)))["v"].to_pylist() == values
+    assert empty.position_at(start - timedelta(days=1)) == ""
+    assert empty.lookup(list(range(5)))["v"].to_pylist() == [None] * 5
+    newest = empty.at()
+    assert newest.lookup(list(range(5)))["v"].to_pylist() == states[-1][2]
+    assert pickle.loads(pickle.dumps(newest)).at() == newest
+    assert newest.position_at(start) == states[-1][0], "never an older one"
+    table.upsert(pa.table({"id": [1], "v": ["z"], "w": [1]}), options=WriteOptions(evolve=True))
+    assert newest.at().lookup([1]).to_pydict() == {"v": ["z"]}
+
+
+def test_lookups_as_of_a_moment_do_not_go_on(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1]})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id", version=6)
+    instant = table.insert(rows).instant
+    for act in (TableLookup.at, lambda one: one.position_at(datetime.now(timezone.utc))):
+        with pytest.raises(ValueError, match="opened with as_of, and so never change"):
+            act(TableLookup(tmp_path / "t", as_of=instant))
+    with pytest.raises(FormatError, match="version 6 do not say when they were completed"):
+        TableLookup(tmp_path / "t").position_at(datetime.now(timezone.utc))

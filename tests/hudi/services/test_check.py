@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +16,18 @@ from support.hudi.tag_tables import vouched_for
 from support.hudi.versions import VERSIONS
 from support.remote import Killed
 
+from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.metadata.files_partition import FOLDER, TIMELINE, files_partition
+from lookupstore.hudi.metadata.log_block import block_bytes
+from lookupstore.hudi.metadata.records import FileInfo, changes_bytes, schema_bytes
+from lookupstore.hudi.options import PROPERTIES
+from lookupstore.hudi.options.names import META_FIELDS
+from lookupstore.hudi.timeline.commit import CommitMetadata, commit_bytes
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
 
@@ -244,9 +253,91 @@ def test_two_files_of_a_group_and_instant(table: HudiTable) -> None:
     assert "file" in kinds(table)
 
 
-def test_a_name_of_no_base_file(table: HudiTable) -> None:
-    base_file(table).with_name("part-0.parquet").touch()
-    assert "file" in kinds(table)
+def test_one_foreign_file_is_no_damage_and_hides_nothing(table: HudiTable) -> None:
+    path = base_file(table)
+    path.with_name("part-0.parquet").touch()
+    found = table.verify()
+    assert found.is_ok
+    assert (found.files, found.rows) == (2, 102)
+    assert {(one.kind, one.path) for one in found.findings} == {("foreign", "day=d/part-0.parquet")}
+    with pytest.raises(FormatError, match=r"part-0.parquet: .*move it out of the table's folder"):
+        table.scan()
+    rewrite(path, swapped(META_COLUMNS[4], "x"))
+    assert {one.kind for one in table.verify().findings if one.is_damage} == {"row", "statistics"}
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_a_partition_that_java_does_not_find(tmp_path: Path, partition_by: tuple[str]) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], partition_by=partition_by)
+    table.upsert(rows(1, 2))
+    assert table.verify().findings == ()
+    marker = tmp_path / "t" / ("d" if partition_by else "") / ".hoodie_partition_metadata"
+    marker.rename(marker.with_name(f"{marker.name}.parquet"))  # as an option of Hudi names it
+    assert table.verify().findings == ()
+    marker.with_name(f"{marker.name}.parquet").unlink()
+    (one,) = table.verify().findings
+    assert (one.kind, one.path) == ("missing", marker.relative_to(tmp_path / "t").as_posix())
+    assert "Apache Hudi finds partitions by this file" in one.problem
+    table.upsert(rows(2, 3))
+    assert table.verify().findings == ()
+
+
+def without_meta_columns(path: Path, version: int) -> SmallTable:
+    """Make a table whose files, as pyarrow writes them, have only the data columns."""
+    table = SmallTable(path, version)
+    properties = path / PROPERTIES
+    properties.write_text(f"{properties.read_text()}{META_FIELDS}=false\n")
+    return table.at(path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_table_without_meta_columns(tmp_path: Path, version: int) -> None:
+    table = without_meta_columns(tmp_path / "t", version)
+
+    def commit(file_id: str, keys: list[int]) -> Path:
+        instant = table.begin()
+        stat = table.write(instant.time, file_id, [row(key, "v") for key in keys])
+        path = table.path / str(stat.path)
+        data = pq.read_table(path).drop_columns(list(META_COLUMNS))
+        pq.write_table(data, path)
+        size = path.stat().st_size
+        table.finish(instant, [replace(stat, file_size_in_bytes=size)])
+        return path
+
+    commit("a-0", [1, 2, 3])
+    found = table.table.verify()
+    assert found.findings == ()
+    assert (found.files, found.rows) == (1, 3)
+    second = commit("b-0", [3, 4])
+    (one,) = table.table.verify().findings
+    assert (one.kind, "the key '3' is also in a-0_" in one.problem) == ("duplicate", True)
+    content = bytearray(second.read_bytes())
+    content[4:40] = bytes(36)
+    second.write_bytes(content)
+    assert "file" in {one.kind for one in table.table.verify().findings}
+
+
+def test_log_files_beside_a_metadata_table(real_tables: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(real_tables / "v9_txns_nonpart_meta", tmp_path / "t"))
+    properties = path / PROPERTIES
+    properties.write_text(properties.read_text().replace("COPY_ON_WRITE", "MERGE_ON_READ"))
+    table = HudiTable.open(path, query_type="read_optimized")
+    assert table.options.table_type == "MERGE_ON_READ"
+    view = table.view()
+    file_id = view.groups(None)[0].id.file_id
+    log = f".{file_id}_{view.timeline.writes()[-1].time}.log.1_0-5-6"
+    (path / log).write_bytes(b"#HUDI#")
+    listed = changes_bytes({"": {log: FileInfo(6, False)}}, 0)
+    folder = view.folder.beside(TIMELINE)
+    instant = folder.start(folder.request("deltacommit"))
+    before = files_partition(view.location, view.timeline, folder)
+    block = block_bytes(instant.time, schema_bytes(), listed)
+    (path / FOLDER / f".{before.file_id}_{instant.time}.log.1_0-1-2").write_bytes(block)
+    folder.complete(instant, commit_bytes(CommitMetadata({}), 9))
+    assert table.verify().findings == ()
+    (path / log).unlink()
+    (one,) = table.verify().findings
+    assert (one.kind, one.path, "but missing" in one.problem) == ("metadata", log, True)
 
 
 @pytest.mark.parametrize("name", ["commit", "rollback", "clean", "savepoint", "rollback.requested"])
@@ -288,6 +379,6 @@ def test_what_is_left(tmp_path: Path) -> None:
     assert ("leftover", "a file that waits for its name without a pending instant") in {
         (one.kind, one.problem) for one in table.table.verify().findings
     }
-    # Of a dead writer whose instant is gone, all goes; who made the other file, nobody says.
+    # Of a dead writer whose instant is gone, all goes; the other file has no name of ours.
     table.table.rollback()
     assert [one.path for one in table.table.verify().findings] == [".a.parquet.0.tmp"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from support.hudi.in_processes import roll_back_often
+from support.hudi.killed_actions import ONE, make
+from support.hudi.killed_actions import rows as killed_rows
 from support.hudi.kills import (
     base_files,
     copied,
+    count_points,
     kill_again_and_again,
     kill_at_each_point,
     leftovers,
@@ -23,6 +27,7 @@ from support.hudi.kills import (
 from support.hudi.small_tables import SCHEMA, SmallTable, row
 from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
+from support.samples import some_of
 from support.synced import synced_folders
 
 from lookupstore.errors import CommitConflictError, FormatError, LockLostError
@@ -40,6 +45,7 @@ from lookupstore.hudi.timeline.plans import (
 )
 from lookupstore.hudi.timeline.timeline import ROLLBACK, TimelineFolder
 from lookupstore.storage.location import Location
+from lookupstore.storage.naming import temporary_name
 
 
 def die_writing(table: SmallTable, action: str = "commit", *, owner: Owner | None = None) -> str:
@@ -510,3 +516,51 @@ def test_an_instant_that_is_killed_while_it_is_requested(tmp_path: Path, kill: b
         assert leftovers(table.path) == []
     else:
         raise AssertionError("more operations than were tried")
+
+
+@pytest.mark.sampled
+def test_a_rollback_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
+    """Also what no instant names yet: files without a name, of locks, heartbeats and instants."""
+    template = tmp_path / "template"
+    make(template, 9)
+
+    def act(table: HudiTable) -> None:
+        table.upsert(killed_rows(range(1, 4), "new"), options=ONE)
+
+    points = count_points(template, tmp_path, act)
+    assert points > 30
+    for at in some_of(range(points)):
+        path = tmp_path / str(at)
+        table = copied(template, path)
+        with pytest.MonkeyPatch.context() as patch:
+            on_disk(patch, FaultyDisk(at, kill=True))
+            with pytest.raises(Killed):
+                act(table)
+        HudiTable.open(path).rollback()
+        assert HudiTable.open(path).verify().findings == (), at
+        assert [one for one in path.rglob("*.tmp") if one.is_file()] == [], at
+        shutil.rmtree(path)
+
+
+def test_a_rollback_leaves_unfinished_files_of_the_living(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", 9)
+    owner = Owner.here()
+    heartbeats = Heartbeats(table.location)
+    with heartbeats.request(table.view().folder, "commit") as beat, owner.at_work():
+        names = {
+            temporary_name(f"a-0_0-0-0_{beat.instant.time}.parquet"): b"",
+            temporary_name(f"{beat.instant.time}.inflight"): b"",
+            temporary_name("lock"): owner.to_json(),
+            temporary_name("anything"): b"",
+        }
+        for name, content in names.items():
+            (tmp_path / "t" / name).write_bytes(content)
+        table.rollback()
+        assert {one.name for one in (tmp_path / "t").glob("*.tmp")} == {*names}
+        table.view().folder.delete(beat.instant)
+    table.rollback()
+    (left,) = (tmp_path / "t").glob("*.tmp")
+    assert ".anything." in left.name, "whose it is, nobody knows"
+    os.utime(left, (1e9, 1e9))
+    table.rollback()
+    assert list((tmp_path / "t").glob("*.tmp")) == []

@@ -199,9 +199,12 @@ def test_a_process_killed_at_every_operation(
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("action", "version"), CASES)
 def test_an_action_of_which_each_operation_fails(
-    tmp_path: Path, action: str, version: int, dying: Dying
+    tmp_path: Path, action: str, version: int, dying: Dying, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who is told that a write failed can do it again; who is told nothing has written."""
+    """Who is told that a write failed can do it again; who is told nothing has written.
+
+    A clustering that cannot start statistics is done, and says so in the log.
+    """
     kept = prepared(tmp_path / "template", action, version, dying)
     case = ACTIONS[action]
     points = count_points(tmp_path / "template", tmp_path, case.act)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,19 @@ def values(table: HudiTable) -> dict[Any, str]:
     return found
 
 
+def base_paths(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*.parquet") if ".hoodie" not in path.parts)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_result_says_what_was_done(tmp_path: Path, version: int) -> None:
     table = make(tmp_path / "t", version=version)
     first = table.insert(rows((1, "a", 1, "x"), (2, "a", 1, "x"), (3, "b", 1, "x")))
     assert (first.rows_inserted, first.files_new, first.rows_written) == (3, 2, 3)
     assert first.bytes_written == sum(one.current.bytes for one in table.file_groups())
+    there = {path.relative_to(tmp_path / "t").as_posix() for path in base_paths(tmp_path / "t")}
+    assert len(first.files_written) == len(there) == 2
+    assert set(first.files_written) == there
     tried = table.upsert(rows((1, "a", 1, "y"), (9, "a", 1, "y"), (9, "c", 1, "y")), dry_run=True)
     assert tried.instant is None
     assert table.timeline()[-1] == first.instant
@@ -78,6 +85,9 @@ def test_a_result_says_what_was_done(tmp_path: Path, version: int) -> None:
     assert (tried.bytes_rewritten, tried.bytes_written) == (changed.bytes, 0)
     second = table.upsert(rows((1, "a", 1, "y"), (9, "a", 1, "y"), (9, "c", 1, "y")))
     assert second.files_rewritten == tried.files_rewritten
+    now = {path.relative_to(tmp_path / "t").as_posix() for path in base_paths(tmp_path / "t")}
+    assert second.files_written == tuple(sorted(now - there))
+    assert tried.files_written == ()
     assert (second.rows_inserted, second.rows_updated, second.files_new) == (2, 1, 1)
     assert table.delete([1, 100], dry_run=True).rows_deleted == 1
     third = table.delete([1, 100])

@@ -160,6 +160,9 @@ def test_a_table_is_as_after_a_local_clustering(
     assert table.scan().schema == local.scan().schema
     assert table.incremental(position).num_rows == 0
     check(path)
+    # Files are skipped by statistics that nobody had to collect.
+    for one in (table, local):
+        assert one.explain_scan("a > 1000000").statistics.count == 0
     # In files of one size, which queries skip as well.
     counts = [pq.read_metadata(path / one.current.path).num_rows for one in table.file_groups()]
     assert max(counts) <= 1.5 * min(counts)

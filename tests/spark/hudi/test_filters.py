@@ -16,13 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lookupstore.hudi import HudiTable
+from lookupstore.hudi.options import DATA_SKIPPING
 from lookupstore.hudi.read.scan_plan import plan_scan
 from lookupstore.spark.hudi.filters import arrow_filter
+from lookupstore.spark.hudi.read import planned_read, spark_columns
 
-datasource = pytest.importorskip("pyspark.sql.datasource")
+pytest.importorskip("pyspark.sql.datasource")
+
+from pyspark.sql import datasource
+
+from lookupstore.spark.hudi import source
+from lookupstore.spark.hudi.source import planned_scan
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(not hasattr(datasource, "EqualTo"), reason="filters come since Spark 4.1"),
@@ -210,3 +219,48 @@ def test_filters_that_nobody_knows() -> None:
     for one in unknown:
         assert arrow_filter(schema, one) is None
         assert arrow_filter(schema, datasource.Not(one)) is None
+
+
+def test_skipping_is_turned_off_by_an_option(tmp_path: Path, seed: int) -> None:
+    table = made(tmp_path / "t", random.Random(seed))
+    where = pc.field("id") < 10
+    files = len(table.file_groups())
+    for name in ("skipping", DATA_SKIPPING):
+        for value in ("true", "False"):
+            plan = planned_scan({"path": str(tmp_path / "t"), name: value}).filtered(where)
+            assert (plan.funnel.statistics.count == plan.funnel.partitions.count) == (
+                value == "False"
+            )
+            assert plan.funnel.files.count == files
+        with pytest.raises(ValueError, match=f"{name} is 'no'; give true or false"):
+            planned_scan({"path": str(tmp_path / "t"), name: "no"})
+    plan = planned_read(table.view(), filter=where, skipping=False)
+    assert len(plan.files) == plan.funnel.partitions.count
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_what_is_not_pushed_is_said_once(
+    tmp_path: Path,
+    seed: int,
+    separate: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where Spark can tell scans of one DataFrame apart, `where` prunes without an option."""
+    made(tmp_path / "t", random.Random(seed))
+    monkeypatch.setattr(source, "SCANS_ARE_SEPARATE", separate)
+    source._say_that_nothing_is_pushed.cache_clear()
+    options = {"path": str(tmp_path / "t")}
+    plan = planned_scan(options)
+    columns = spark_columns(plan.wanted)
+    readers = [source.reader_of(options, columns, plan) for _ in range(3)]
+    assert {isinstance(one, source.PushingHudiReader) for one in readers} == {separate}
+    said = [one for one in caplog.messages if "read all of its files" in one]
+    assert len(said) == (0 if separate else 1)
+    assert separate or "read_table(spark, path, filter=" in said[0]
+    if separate:
+        files = sum(len(one.files) for one in readers[0].partitions())
+        readers[0].pushFilters([datasource.LessThan(("id",), 10)])
+        assert sum(len(one.files) for one in readers[0].partitions()) < files
+    source.reader_of({**options, "pushdown": "false"}, columns, plan)
+    assert len([one for one in caplog.messages if "read all of its files" in one]) == len(said)

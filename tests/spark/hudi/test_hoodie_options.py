@@ -72,7 +72,7 @@ def test_options_of_a_read() -> None:
     at = "20260307135657661"
     known: list[tuple[dict[str, str], dict[str, str]]] = [
         ({QUERY: "read_optimized"}, {"query_type": "read_optimized"}),
-        ({QUERY: "snapshot", SKIPPING: "false"}, {"query_type": "snapshot", "pushdown": "false"}),
+        ({QUERY: "snapshot", SKIPPING: "false"}, {"query_type": "snapshot", "skipping": "false"}),
         ({SKIPPING: "true"}, {}),
         ({QUERY: "INCREMENTAL", f"{READ}.begin.instanttime": at}, {"since": at}),
         ({QUERY: "incremental", f"{READ}.begin.instanttime": "earliest"}, {}),
@@ -91,7 +91,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({QUERY: "incremental", f"{READ}.begin.instanttime": "20260307135657661",
       "since": "20260307135657662"}, "since is '20260307135657662', but options under Hudi's"),
     ({QUERY: "snapshot", "query_type": "read_optimized"}, "query_type is 'read_optimized', but"),
-    ({SKIPPING: "false", "pushdown": "true"}, "pushdown is 'true', but options under Hudi's names"),
+    ({SKIPPING: "false", "skipping": "true"}, "skipping is 'true', but options under Hudi's names"),
     ({f"{HOODIE}.datasource.query.incremental.format": "cdc"}, "supported: latest_state; read"),
     ({f"{READ}.paths": "a,b"}, "is not supported: rows are chosen by filters"),
     ({f"{HOODIE}.datasource.query.types": "snapshot"}, "nearest: hoodie.datasource.query.type"),

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lookupstore.hudi import HudiTable, TableMerge, WriteOptions
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.table import TableMerge
 from lookupstore.spark import hudi_merge
 
 pytestmark = pytest.mark.spark

@@ -306,3 +306,17 @@ def test_rows_that_cannot_be_deleted_after_the_commit_are_no_error(
         writer.commit([done])
     assert len(instants(tmp_path / "t")) == 1
     assert sum(all_rows(tmp_path / "t").values()) == 1
+
+
+def test_save_as_table_is_refused_before_it_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark would write the rows, and then read the table of its catalog without a path."""
+    df = rows_in(spark, [])
+    for name, write in (
+        (FORMAT, lambda one: one.format(FORMAT).saveAsTable("visits")),
+        ("lookupstore", lambda one: one.saveAsTable("visits", format="lookupstore")),
+    ):
+        given = df.write.mode("append").option("path", str(tmp_path / "t")).options(**NEW)
+        with pytest.raises(ValueError, match=rf"nothing was written: .*format\('{name}'\)\.save"):
+            write(given)
+    assert list(tmp_path.iterdir()) == []
+    assert not spark.catalog.tableExists("visits")

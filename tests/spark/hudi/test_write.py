@@ -142,6 +142,8 @@ def test_a_table_is_as_after_a_local_upsert(
         assert (done.files_new, len(done.files_rewritten)) == (
             expected.files_new, len(expected.files_rewritten),
         )  # fmt: skip
+        assert len(done.files_written) == done.files_new + len(done.files_rewritten)
+        assert all((ours / one).is_file() for one in done.files_written)
         planned, written = commits(ours)[-1]
         local_plan, local_written = commits(local)[-1]
         assert numbers(planned) == numbers(local_plan)

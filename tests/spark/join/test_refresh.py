@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import FormatError, StaleStoreError
+from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.spark import LookupMetrics, lookup_join
 from lookupstore.spark.join import freshness
 from lookupstore.spark.join import trip as spark_trip
@@ -49,6 +50,14 @@ def publish(path: Path, version: int, keys: int = 100) -> lookupstore.LookupStor
     store = lookupstore.build(table, path, key="id", buckets=2, overwrite=True)
     assert store.version == version
     return store
+
+
+def hudi_table(path: Path) -> HudiTable:
+    """Make a Hudi table whose rows say how many commits there were when they were written."""
+    rows = pa.table({"id": range(100), "v": [1] * 100})
+    table = HudiTable.create(path, rows, record_key="id")
+    table.insert(rows)
+    return table
 
 
 def settle() -> None:
@@ -360,3 +369,54 @@ def test_an_interval_takes_the_version_at_its_last_multiple(tmp_path: Path) -> N
     assert fresh.version_at(location, first, settled).number == 1
     assert fresh.version_at(location, first, following - 0.1).number == 1
     assert fresh.version_at(location, first, following).number == 2
+
+
+def test_a_hudi_table_answers_with_the_newest_commit(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    """As a store does: all tasks of a query see the same commit."""
+    table = hudi_table(tmp_path / "t")
+    facts = spark.range(0, 100, numPartitions=4)
+    joins = {
+        refresh: lookup_join(facts, tmp_path / "t", "id", refresh=refresh)
+        for refresh in ("never", "per_batch")
+    }
+    assert {name: versions_of(one) for name, one in joins.items()} == {
+        "never": {1}, "per_batch": {1},
+    }  # fmt: skip
+    table.upsert(pa.table({"id": range(100), "v": [2] * 100}))
+    table.delete([7])
+    settle()
+    assert versions_of(joins["never"]) == {1}
+    assert versions_of(joins["per_batch"]) == {2, None}
+    planned_later = lookup_join(facts, HudiTable.open(tmp_path / "t"), "id", refresh=3600)
+    assert versions_of(planned_later) == {2, None}, "never an older one than was planned on"
+
+
+def test_missing_keys_are_looked_up_again_in_the_newest_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = hudi_table(tmp_path / "t")
+    facts = spark.range(0, 121, numPartitions=2)
+    again = lookup_join(facts, tmp_path / "t", "id", on_miss=("retry", 2, 0.01))
+    table.upsert(pa.table({"id": range(90, 120), "v": [2] * 30}))
+    rows = {row.id: row.v for row in again.collect()}
+    # Keys that were found have the rows of the commit that the join was planned on.
+    found = {id: 1 for id in range(100)} | {id: 2 for id in range(100, 120)} | {120: None}
+    changed = found | {id: 2 for id in range(90, 100)}
+    assert rows in (found, changed)
+    assert rows[120] is None
+
+
+def test_what_a_hudi_table_cannot_be_asked(spark: SparkSession, tmp_path: Path) -> None:
+    table = hudi_table(tmp_path / "t")
+    facts = spark.range(3)
+    with pytest.raises(ValueError, match="max_staleness is for stores"):
+        lookup_join(facts, table, "id", max_staleness="1h")
+    fixed = TableLookup(tmp_path / "t", as_of=table.timeline()[-1])
+    with pytest.raises(ValueError, match="opened with as_of, and so never change"):
+        lookup_join(facts, fixed, "id", refresh="per_batch")
+    rows = pa.table({"id": [1], "v": [1]})
+    old = HudiTable.create(tmp_path / "old", rows, record_key="id", version=6)
+    with pytest.raises(FormatError, match="version 6 do not say when they were completed"):
+        lookup_join(facts, old, "id", refresh="per_batch")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, Instant
+from lookupstore.hudi.file_group.partition_metadata import mark_partition
 from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
@@ -83,6 +86,8 @@ class SmallTable:
         columns |= {column: data[column] for column in data.column_names}
         path = f"{partition}/{name}" if partition else name
         (self.path / path).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FormatError):  # tests try paths that lead out of the table
+            mark_partition(self.table.location, partition, time)
         table = pa.table(columns)
         with pq.ParquetWriter(self.path / path, table.schema, store_schema=False) as writer:
             writer.write_table(table)

@@ -146,6 +146,27 @@ def collect(view: TableView, names: Sequence[str] | None) -> TableStatistics:
     return statistics_of(view.location, [one.current for one in view.groups(None)], columns)
 
 
+def names_with(view: TableView, by: Sequence[str]) -> list[str] | None:
+    """Return the columns to keep statistics of, so that some are among them.
+
+    Args:
+        view: of the table.
+        by: names of the columns that have to be among them, as far as their values have an order.
+
+    Returns:
+        None: the table keeps statistics of all of these.
+
+    Raises:
+        CorruptionError: what says of which columns they are kept is damaged.
+        OSError: it cannot be read.
+    """
+    columns = view.table_schema.columns
+    kept = kept_columns(view.location)
+    before = [] if kept is None else _wanted(columns, kept.names).names
+    new = [name for name in most_columns(columns, by, len(by)).names if name not in before]
+    return [*before, *new] if new else None
+
+
 def start(now: TableView, collected: TableStatistics, names: Sequence[str] | None) -> None:
     """Let a table keep statistics from now on, beginning with those that were collected.
 

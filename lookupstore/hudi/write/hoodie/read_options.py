@@ -33,8 +33,8 @@ OPTIONS: tuple[HudiOption, ...] = (
          "Position of the last commit that counts, with query type `incremental`: `until`.",
          Part.READ, "until"),
     done("hoodie.enable.data.skipping", FLAG, "true",
-         "Whether filters skip files: `pushdown`, whose default depends on Spark's version.",
-         Part.READ, "pushdown"),
+         "Whether statistics of columns may leave out files: `skipping`.",
+         Part.READ, "skipping"),
     only("latest_state", "hoodie.datasource.query.incremental.format", "latest_state",
          "Rows in their newest state.",
          "read what became of rows with read_table(changes=True), or a stream with "

@@ -21,7 +21,7 @@ def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
         given: Values by Hudi's names, in any case.
 
     Returns:
-        Some of `query_type`, `since`, `until` and `pushdown`.
+        Some of `query_type`, `since`, `until` and `skipping`.
 
     Raises:
         ValueError: if a name is not known, a value is refused, or two contradict each other.

@@ -1,0 +1,46 @@
+"""Tables of Spark's catalog, which Spark cannot make of a data source in Python.
+
+`saveAsTable` would write the rows to the path that is given, and then read the table of the catalog
+with no path. Spark gives a source the same options for `save`, so that only the caller can tell.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import Any
+
+from pyspark.sql import DataFrameWriter
+
+_FORMATS: set[str] = set()
+
+
+def refuse_catalog_tables(formats: Collection[str]) -> None:
+    """Let `saveAsTable` refuse some formats before a row is written.
+
+    Args:
+        formats: names of data sources in Python.
+    """
+    if not _FORMATS:
+        DataFrameWriter.saveAsTable = _refusing(  # type: ignore[method-assign]
+            DataFrameWriter.saveAsTable
+        )
+    _FORMATS.update(formats)
+
+
+def _refusing(save: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(save)
+    def checked(
+        self: DataFrameWriter, name: str, format: str | None = None, *args: Any, **named: Any
+    ) -> None:
+        source = self._jwrite.source() if format is None else format
+        if source in _FORMATS:
+            raise ValueError(
+                f"saveAsTable({name!r}): nothing was written: Spark stores no path of a data "
+                "source in Python in its catalog, so that the table could not be read; use "
+                f"format({source!r}).save(path), and for queries in SQL load(path)"
+                f".createOrReplaceTempView({name!r})"
+            )
+        save(self, name, format, *args, **named)
+
+    return checked

@@ -7,6 +7,7 @@ column, the row and the value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,18 @@ import pyarrow.dataset as ds
 
 from lookupstore.arrow.types import concat, plain_type, unwrap
 from lookupstore.errors import listed
-from lookupstore.hudi.layout import Aliases, Filter, filter_expression, sql_condition, sql_value
+from lookupstore.hudi.layout import (
+    Aliases,
+    Filter,
+    filter_expression,
+    names_of,
+    sql_condition,
+    sql_value,
+)
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import TableOptions
 
+_TEXTS = "to set a text, write it in single quotes, those in it twice, or give pyarrow.scalar(text)"
 #: Values by the names of the columns that get them.
 Assigned = Mapping[str, Any]
 
@@ -139,7 +148,9 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
         try:
             found = sql_value(given, aliases)
         except ValueError as error:
-            raise ValueError(f"{what}: {str(error).removeprefix('filter: ')}") from None
+            said = str(error).removeprefix("filter: ").replace("no condition in SQL", "no SQL")
+            hint = "" if "single quotes" in said else f"; {_TEXTS}"
+            raise ValueError(f"{what}: {said}{hint}") from None
     elif isinstance(given, pc.Expression):
         found = given
     else:
@@ -160,13 +171,32 @@ def _literal(given: Any, field: pa.Field, what: str) -> pa.Scalar:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         is_flag = True
     if is_flag or not _is_same(found.as_py(), value, field.type):
-        raise TypeError(f"{what} is {field.type}, which does not have the value {value!r}")
+        raise TypeError(
+            f"{what} is {field.type}, and {value!r} is no value of that; give "
+            f"{_example(field.type)}"
+        )
     return found
+
+
+def _example(kind: pa.DataType) -> str:
+    """Return what values of a type are in Python."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return "True or False"
+    if types.is_decimal(kind):
+        return f"a decimal.Decimal with at most {kind.scale} digits behind the point"
+    if types.is_date(kind):
+        return "a datetime.date"
+    if types.is_timestamp(kind):
+        return f"a datetime {'without' if kind.tz is None else 'with'} tzinfo"
+    if types.is_struct(kind):
+        return "a dict with all of its fields"
+    return "a value of that type, or None"
 
 
 def _is_same(found: Any, value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_floating(kind) and isinstance(value, (int, float)):
-        return True  # the nearest one
+        return math.isinf(found) == math.isinf(value)  # else it is the nearest one
     if pa.types.is_map(kind) and isinstance(value, Mapping):
         return bool(found is not None and dict(found) == dict(value))
     return bool(found == value)
@@ -177,8 +207,9 @@ def _kind_of(value: pc.Expression, columns: pa.Schema, what: str = "where") -> p
     try:
         scanner = ds.dataset(columns.empty_table()).scanner(columns={"value": value})
     except (pa.ArrowException, TypeError, KeyError) as error:
-        known = listed(columns.names)
-        raise ValueError(f"{what}: {error}; columns are {known}") from None
+        unknown = sorted((names_of(value) or set()) - set(columns.names))
+        said = f"{unknown[0]!r} is no column" if unknown else str(error)
+        raise ValueError(f"{what}: {said}; columns are {listed(columns.names)}") from None
     return scanner.projected_schema.field(0).type
 
 
@@ -256,9 +287,10 @@ def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
     types = pa.types
     if not types.is_floating(kind):
         return values.cast(kind)
+    if types.is_decimal(values.type):
+        # Arrow scales the digits as a float, and so misses the nearest one.
+        return values.cast(pa.string()).cast(kind)
     found = values.cast(kind, safe=False)  # the nearest one, as floats are
-    if types.is_integer(values.type):
-        return values.cast(kind)
     if types.is_floating(values.type):
         lost = pc.and_(pc.is_finite(values), pc.invert(pc.is_finite(found)))
         if pc.any(lost).as_py():
@@ -275,6 +307,11 @@ def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
         name = "varchar"
     elif types.is_date32(to) and types.is_timestamp(kind):
         name = "date"
+    elif types.is_string(kind) and types.is_date32(to):
+        return "; write date '2026-03-07'"
+    elif types.is_string(kind) and types.is_timestamp(to):
+        word = "timestamp" if to.tz is None else "timestamptz"
+        return f"; write {word} '2026-03-07 12:30:00{'' if to.tz is None else 'Z'}'"
     else:
         return ""
     return f"; write cast(... as {name})"

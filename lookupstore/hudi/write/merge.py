@@ -69,10 +69,15 @@ class MergedRows:
         columns = view.table_schema.columns
         source = opened(given, lambda rows: in_types(with_every_column(rows), columns))
         names = [name for name in source.schema.names if name not in META_COLUMNS]
-        self._rows = _table(source.batches(names), source.schema, names, options.memory)
-        for name in on or ():
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"rows have the column {name!r} twice; rename one of them")
+        for name in on or view.options.record_key:
             if name not in names:
-                raise KeyError(f"on: the rows have no column {name!r}; they have {listed(names)}")
+                raise ValueError(
+                    f"rows have no column {name!r}, which is in the key; they have {listed(names)}"
+                )
+        self._rows = _table(source.batches(names), source.schema, names, options.memory)
         keys = IncomingKeys(
             self._rows if on is None else self._rows.select(list(on)),
             columns,

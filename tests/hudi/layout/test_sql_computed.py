@@ -78,6 +78,7 @@ def number(rng: random.Random, depth: int) -> str:
             f"if({when}, {a}, {b})",
             f"length({word})",
             f"cast({a} as double)",
+            f"round({a}, -1)",
         ]
     )
 

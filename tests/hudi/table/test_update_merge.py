@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,6 +21,7 @@ duckdb = pytest.importorskip("duckdb")
 SCHEMA = pa.schema(
     {"id": pa.int64(), "day": pa.string(), "ts": pa.int64(), "v": pa.int32(), "w": pa.string()}
 )
+DECIMAL = pa.decimal128(14, 2)
 NEWS = pa.schema(
     {"id": pa.int64(), "day": pa.string(), "ts": pa.int64(), "v": pa.int32(), "w": pa.string(),
      "op": pa.string()}
@@ -214,8 +217,8 @@ def test_no_value_is_cut(table: HudiTable) -> None:
     for sets, error, problem in (
         ({"v": "v * 1000000000"}, ValueError, r"'v' of the row with the key '1' does not get"),
         ({"v": "v / 2"}, ValueError, r"'v' of the row with the key '1' .* int32: .*3.5"),
-        ({"v": 2.5}, TypeError, r"set: 'v' is int32, which does not have the value 2.5"),
-        ({"v": True}, TypeError, "which does not have the value True"),
+        ({"v": 2.5}, TypeError, r"set: 'v' is int32, and 2.5 is no value of that"),
+        ({"v": True}, TypeError, "and True is no value of that"),
         ({"v": "w"}, TypeError, r"set: 'v' is int32, and the value is string"),
         ({"w": "v"}, TypeError, r"'w' is string, and the value is int32; write cast\(.* varchar"),
         ({"w": "done"}, ValueError, "done is no column; .* texts are in single quotes"),
@@ -231,6 +234,49 @@ def test_no_value_is_cut(table: HudiTable) -> None:
     with pytest.raises(ValueError, match=r"where: .* no column"):
         table.update({"v": 1}, where="z = 1")
     assert table.scan().equals(before)
+
+
+def test_floats_are_the_nearest_ones(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    schema = pa.schema({"id": pa.int64(), "f": pa.float64(), "g": pa.float32(), "d": DECIMAL})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    texts = [f"{rng.randrange(10 ** rng.randrange(1, 12)) / 100:.2f}" for _ in range(40)]
+    rows = pa.table(
+        {"id": range(40), "f": [1.0] * 40, "g": [1.0] * 40, "d": [Decimal(t) for t in texts]},
+        schema,
+    )
+    table.insert(rows)
+    table.update({"f": "d", "g": "d"})
+    found = table.head(40)
+    assert found["f"].to_pylist() == [float(text) for text in texts]
+    assert found["g"].to_pylist() == np.array(texts, np.float64).astype(np.float32).tolist()
+    for text in (*texts[:5], "19.99", "-100.10"):
+        table.update({"f": text}, where="id = 1")
+        assert table.get(1)["f"] == float(text)
+    table.update({"f": "9007199254740993", "g": "16777217"}, where="id = 1")
+    assert (table.get(1)["f"], table.get(1)["g"]) == (2.0**53, 2.0**24)
+    with pytest.raises(TypeError, match=r"'g' is float, and 1e.300 is no value of that"):
+        table.update({"g": 1e300})
+    with pytest.raises(ValueError, match=r"'g' of the row with the key '0' .* is too large"):
+        table.update({"g": "1e300"})
+
+
+def test_values_that_are_typed_wrong(table: HudiTable) -> None:
+    for value, problem in (
+        ("", "to set a text, write it in single quotes, those in it twice"),
+        ("O'Brien", "to set a text, write it in single quotes"),
+        ("O", r"is no column; .* texts are in single quotes"),
+        (pc.field("nope"), "'nope' is no column"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            table.update({"w": value})
+    twice = table.merge(pa.table([[1], [3.0], [4.0]], names=["id", "f", "f"])).when_matched_delete()
+    with pytest.raises(ValueError, match="rows have the column 'f' twice"):
+        twice.execute()
+    upper = table.merge({"ID": [1]}).when_matched_delete()
+    with pytest.raises(ValueError, match=r"rows have no column 'id', which is in the key; .* 'ID'"):
+        upper.execute()
+    assert table.merge({"id": [1]}).when("WHEN matched THEN delete").execute().rows_deleted == 1
 
 
 def test_merges_that_are_not_one(table: HudiTable) -> None:
@@ -253,8 +299,8 @@ def test_merges_that_are_not_one(table: HudiTable) -> None:
         (table.merge(one).when_matched_delete("source.z = 1"), ValueError, "is no column"),
         (
             table.merge(one, on=["id", "day"]).when_matched_delete(),
-            KeyError,
-            "on: the rows have no",
+            ValueError,
+            "no column 'day', which",
         ),
         (table.merge({"v": [1]}).when_matched_delete(), ValueError, "no column 'id'"),
         (table.merge(one).when_matched_update(except_columns=["z"]), KeyError, "no column 'z'"),

@@ -63,6 +63,7 @@ def sql_clause(text: str) -> SqlClause:
 
 
 def _when(text: str) -> Any:
+    text = re.sub(r"^\s*when\s+", "", text, flags=re.IGNORECASE)
     if not re.match(r"\s*(not\s+)?matched\b", text, re.IGNORECASE):
         raise _clause_error(text)
     # Checks what would take the parser too long, and that no other statement comes after it.

@@ -175,7 +175,7 @@ class _ValueReader(ConditionReader):
             if not isinstance(found, Number) or found.value.denominator != 1:
                 raise refused_error(node, "is not read", "round to a number of digits, such as 2")
             value = found
-        if pa.types.is_integer(kind):
+        if pa.types.is_integer(kind) and value.value >= 0:
             return one
         options = {"ndigits": int(value.value), "round_mode": "half_towards_infinity"}
         return Operand(pc.round(one.expression, **options), kind)
@@ -257,13 +257,13 @@ class _ValueReader(ConditionReader):
         if types.is_floating(one.kind) and types.is_integer(kind):
             rounded = pc.round(one.expression, ndigits=0, round_mode="half_to_even")
             return Operand(rounded.cast(kind), kind)
-        if types.is_floating(one.kind) and (types.is_floating(kind) or types.is_decimal(kind)):
+        if _is_number(one.kind) and types.is_floating(kind):
+            return Operand(_approximated(one, kind), kind)
+        if types.is_floating(one.kind) and types.is_decimal(kind):
             return Operand(one.expression.cast(kind), kind)
         if types.is_decimal(one.kind) and types.is_decimal(kind) and kind.scale < one.kind.scale:
             options = {"ndigits": kind.scale, "round_mode": "half_towards_infinity"}
             return Operand(pc.round(one.expression, **options).cast(kind), kind)
-        if types.is_decimal(one.kind) and types.is_floating(kind):
-            return Operand(one.expression.cast(kind), kind)
         return super().operand_of(node)
 
     def _number_type(self, node: exp.Expression, sides: Sequence[Operand]) -> pa.DataType:
@@ -359,4 +359,14 @@ def _converted(one: Operand, kind: pa.DataType) -> pc.Expression:
     """Return an expression in the type of a computation, which approximates if that is a float."""
     if one.kind == kind:
         return one.expression
-    return one.expression.cast(kind, safe=not pa.types.is_floating(kind))
+    if pa.types.is_floating(kind):
+        return _approximated(one, kind)
+    return one.expression.cast(kind)
+
+
+def _approximated(one: Operand, kind: pa.DataType) -> pc.Expression:
+    """Return numbers as the nearest floats."""
+    if pa.types.is_decimal(one.kind):
+        # Arrow scales the digits as a float, and so misses the nearest one.
+        return one.expression.cast(pa.string()).cast(kind)
+    return one.expression.cast(kind, safe=False)

@@ -134,8 +134,9 @@ class TableMerge:
             ValueError: there is no clause; rows have a key twice; a condition or a value is not
                 read, or a value that is computed does not fit its column; or the rows do not fit
                 into memory.
-            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
-            StaleStoreError: as of `HudiTable.upsert`.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError: as of
+                `HudiTable.upsert`.
+            CorruptionError, StaleStoreError: as of `HudiTable.upsert`.
         """
         if self._clauses.is_empty:
             raise ValueError(

@@ -181,6 +181,11 @@ LINES: dict[str, list[list[str]]] = {
     "hudi changes": [["H/table"]],
     "hudi upsert": [["H/table", "H/hudi.parquet"], ["H/table", "H/flat.csv"]],
     "hudi delete": [["H/table", KEY]],
+    "hudi update": [["H/table", "--set", "n = n"], ["H/table", "--set", f"{NAME} = 1"]],
+    "hudi merge": [
+        ["H/table", "H/hudi.parquet", "--when", "matched then update"],
+        ["H/table", "H/flat.csv", "--when", f"matched then update set {NAME} = 1"],
+    ],
     "hudi explain-scan": [
         ["H/table", "--filter", "n = 1 and t = 'x'"],
         ["H/table", "--filter", NAME],

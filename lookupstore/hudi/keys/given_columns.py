@@ -28,15 +28,24 @@ KEEP = "keep"
 IS_DELETED = "_hoodie_is_deleted"
 
 
-def given_columns(source: Source) -> pa.Schema:
+def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
     """Return the columns of rows; those of nulls alone have no type, as far as that is known.
 
-    A frame has some type for them, which nobody chose.
+    A frame has some type for them, which nobody chose. Of a column that the table does not have,
+    it is all that is known.
+
+    Args:
+        source: the rows.
+        known: columns of the table.
     """
     if source.table is None:
         return source.schema
+
+    def has_nulls_alone(name: str, column: pa.ChunkedArray) -> bool:
+        return name in known.names and 0 < len(column) == column.null_count
+
     return pa.schema(
-        field.with_type(pa.null()) if len(column) and column.null_count == len(column) else field
+        field.with_type(pa.null()) if has_nulls_alone(field.name, column) else field
         for field, column in zip(source.schema, source.table.columns, strict=True)
     )
 
@@ -56,7 +65,8 @@ def columns_after(
         TypeError: a column is not of the table's type.
         ValueError: a column comes twice, is new, or is missing and needed.
     """
-    given, columns = given_columns(source), known.columns
+    columns = known.columns
+    given = given_columns(source, columns)
     if len(set(given.names)) < len(given.names):
         raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
     for name in columns.names:
@@ -68,12 +78,15 @@ def columns_after(
         if field.name in META_COLUMNS:
             continue  # rows that were read from a table
         if field.name == IS_DELETED:
-            if not pa.types.is_boolean(plain_type(field.type)):
+            kind = plain_type(field.type)
+            if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
                 raise TypeError(f"rows: {IS_DELETED} is {field.type}; give bool")
             if at < 0:
                 continue
         if at < 0:
             others.append(field)
+        elif pa.types.is_null(field.type):
+            continue
         elif not _always_fits(field.type, columns.field(at).type):
             others.append(
                 _with_integers(field, columns.field(at).type, source) if evolve else field

@@ -217,7 +217,7 @@ class IncomingRows:
         #: Columns of the table that the rows lack.
         # Rows without the flag are no deletions: nothing is lost with it.
         self.missing: MissingColumns = MissingColumns.of(
-            given_columns(self._source),
+            given_columns(self._source, self.schema.columns),
             (one for one in self.schema.columns if one.name != IS_DELETED),
         )
         check_missing(self.missing, missing, keeps=keeps)
@@ -332,7 +332,7 @@ class IncomingRows:
         rows = pa.Table.from_arrays(columns, schema=self.schema.columns)
         flags = None
         if self._has_flags:
-            deleted = table.column(IS_DELETED).combine_chunks().fill_null(False)
+            deleted = table.column(IS_DELETED).combine_chunks().cast(pa.bool_()).fill_null(False)
             flags = deleted.to_numpy(zero_copy_only=False).astype(bool)
         return Incoming(
             rows,
@@ -463,7 +463,7 @@ class IncomingKeys:
         self._source = source = opened(rows, lambda one: in_types(one, columns))
         self._options = options
         self._named = named
-        given = given_columns(source)
+        given = given_columns(source, columns)
         names = given.names
         there = [name for name in options.partition_by if name in names]
         # Columns of the key may be columns of the partition as well, and say nothing about the

@@ -165,12 +165,13 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
 def _literal(given: Any, field: pa.Field, what: str) -> pa.Scalar:
     """Return a value of Python or Arrow as one of a column's type, if it is one."""
     value = given.as_py() if isinstance(given, pa.Scalar) else given
-    is_flag = isinstance(value, bool) != pa.types.is_boolean(field.type) and value is not None
+    # Python takes True for 1.
+    is_other = value is not None and isinstance(value, bool) != pa.types.is_boolean(field.type)
     try:
         found = pa.scalar(value, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        is_flag = True
-    if is_flag or not _is_same(found.as_py(), value, field.type):
+        is_other = True
+    if is_other or not _is_same(found.as_py(), value, field.type):
         raise TypeError(
             f"{what} is {field.type}, and {value!r} is no value of that; give "
             f"{_example(field.type)}"

@@ -127,7 +127,9 @@ PLANTS = {
 
 
 @pytest.mark.sampled
-def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_lost_and_nothing_is_twice(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     told: Counter[str] = Counter()
     steps = 0
     for seed in (*range(first := seed_of_the_day(), first + SEEDS), *some_of(FOUND, 1)):
@@ -143,7 +145,9 @@ def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("plant", PLANTS)
-def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_found(
+    plant: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     seeds = (LAST.get(plant, 0), *range(MOST))
     seed = next((one for one in seeds if simulate(one, PLANTS[plant]).problems), None)
     assert seed is not None, f"not found in {MOST} seeds"
@@ -151,7 +155,7 @@ def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> N
         print(f"\n{plant}: found by seed {seed}")
 
 
-def test_a_seed_is_repeated_step_by_step() -> None:
+def test_a_seed_is_repeated_step_by_step(caplog: pytest.LogCaptureFixture) -> None:
     first = simulate(1)
     simulate(2)
     assert simulate(1).trace == first.trace

@@ -79,6 +79,8 @@ def test_random_keys(tmp_path: Path, seed: int) -> None:
         stored: dict[str, Key] = {}
         for _ in range(3):
             given = [(rng.choice(values), rng.choice(values)) for _ in range(rng.randrange(1, 5))]
+            if not refused:  # whatever is drawn, one is refused
+                given = [("x", None), ("x", "__null__")]
             given = [one for one in given if any(one)]
             if not given:
                 continue

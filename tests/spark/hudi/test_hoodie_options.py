@@ -73,7 +73,7 @@ def test_options_of_a_read() -> None:
     known: list[tuple[dict[str, str], dict[str, str]]] = [
         ({QUERY: "read_optimized"}, {"query_type": "read_optimized"}),
         ({QUERY: "snapshot", SKIPPING: "false"}, {"query_type": "snapshot", "skipping": "false"}),
-        ({SKIPPING: "true"}, {}),
+        ({SKIPPING: "true"}, {"skipping": "true"}),
         ({QUERY: "INCREMENTAL", f"{READ}.begin.instanttime": at}, {"since": at}),
         ({QUERY: "incremental", f"{READ}.begin.instanttime": "earliest"}, {}),
         # Those of writes are known, and ignored.

@@ -113,9 +113,13 @@ def test_overwrites_deletes_and_dry_runs(
         assert tried == replace(expected, **uncounted), verb
         done = upsert(df, ours, operation=verb, options=options)
         expected = getattr(local, verb)(given, options=options)
-        same = {"instant": None, "bytes_written": 0, "files_new": 0}
+        same = {"instant": None, "bytes_written": 0, "files_new": 0, "files_written": ()}
         assert replace(done, **same) == replace(expected, **same, **uncounted), verb
         assert done.files_new == expected.files_new == tried.files_new, verb
+        folders, local_folders = (
+            sorted(Path(file).parent for file in one.files_written) for one in (done, expected)
+        )
+        assert folders == local_folders
         planned, written = commits(ours)[-1]
         local_plan, local_written = commits(tmp_path / f"local-{step}")[-1]
         assert numbers(planned) == numbers(local_plan)

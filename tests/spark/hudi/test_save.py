@@ -312,11 +312,11 @@ def test_save_as_table_is_refused_before_it_writes(spark: SparkSession, tmp_path
     """Spark would write the rows, and then read the table of its catalog without a path."""
     df = rows_in(spark, [])
     for name, write in (
-        (FORMAT, lambda one: one.format(FORMAT).saveAsTable("visits")),
-        ("lookupstore", lambda one: one.saveAsTable("visits", format="lookupstore")),
+        (FORMAT, lambda one: one.format(FORMAT).saveAsTable("refused_visits")),
+        ("lookupstore", lambda one: one.saveAsTable("refused_visits", format="lookupstore")),
     ):
         given = df.write.mode("append").option("path", str(tmp_path / "t")).options(**NEW)
         with pytest.raises(ValueError, match=rf"nothing was written: .*format\('{name}'\)\.save"):
             write(given)
     assert list(tmp_path.iterdir()) == []
-    assert not spark.catalog.tableExists("visits")
+    assert not spark.catalog.tableExists("refused_visits")

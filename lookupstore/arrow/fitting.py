@@ -259,7 +259,10 @@ def _struct(array: pa.StructArray, kind: pa.StructType, cast: _Cast) -> pa.Struc
 
 
 def _list(array: pa.Array, kind: pa.DataType, cast: _Cast) -> pa.Array:
-    values = cast(array.flatten(), kind.value_type)
+    flat = array.flatten()
+    if pa.types.is_null(flat.type):  # of which Arrow miscounts those of a slice
+        flat = pa.nulls(pc.sum(pc.list_value_length(array)).as_py() or 0)
+    values = cast(flat, kind.value_type)
     lists = pa.LargeListArray.from_arrays(
         _offsets(array, pa.int64()), values, type=pa.large_list(kind.value_field)
     )

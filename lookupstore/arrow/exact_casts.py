@@ -1,9 +1,8 @@
-"""Columns of a caller in the types of a place that is known, value by value and exactly.
+"""Convert columns to a known type if every value has an equal in that type.
 
-Frames have types that nobody chose: pandas makes floats of integers beside a null, a column of
-nulls is one of floats, times are in nanoseconds, maps are lists of structs in polars. What counts
-is whether a value has an equal in the type of the place. NaN has one among floats alone, and is
-null elsewhere.
+The types of frames depend on the library: pandas turns integers next to a null into floats, and a
+column of nulls into floats; its times are in nanoseconds; polars has lists of structs for maps.
+Therefore values count, not types. NaN is kept in float columns, and becomes null in others.
 """
 
 from __future__ import annotations
@@ -94,11 +93,11 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in a type in which each value is equal to what it was.
 
     Args:
-        column: of a type that `is_castable` to the other one, or of nulls alone.
-        kind: the type of the place, which is of no dictionary, extension or view.
+        column: Values. `is_castable` must be true for their type, unless all of them are null.
+        kind: Wanted type, which is not a dictionary, extension or view type.
 
     Raises:
-        UnfitValueError: a value has no equal in the type.
+        UnfitValueError: if a value has no equal in the type.
 
     >>> cast_exactly(pa.array([7.0, float("nan")]), pa.int32()).to_pylist()
     [7, None]

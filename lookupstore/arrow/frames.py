@@ -180,7 +180,7 @@ def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Ta
     Args:
         frame: a pandas DataFrame.
         what: what to call it in an error.
-        known: columns of the place that it is for; None: nobody knows.
+        known: Columns that the rows are for, such as those of a table. None: unknown.
 
     Raises:
         TypeError: a column that Arrow does not have, or other objects beside dates or times; the

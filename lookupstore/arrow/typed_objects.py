@@ -56,13 +56,13 @@ def typed_column(column: Any, kind: pa.DataType, name: object, what: str) -> pa.
     """Return Python objects as Arrow, in a type that `is_castable` to that of the place.
 
     Args:
-        column: a list, a tuple, an array of NumPy or a series of pandas.
-        kind: the type of the place.
-        name: of the column, for errors.
-        what: to call the source in errors.
+        column: Objects: a list, a tuple, a NumPy array or a pandas Series.
+        kind: Wanted type.
+        name: Name of the column, which errors name.
+        what: Name of the source, which errors name.
 
     Raises:
-        TypeError: an object has no equal in the type; the error names its row.
+        TypeError: if an object has no equal in the type; the error names its row.
 
     >>> scores = pa.map_(pa.string(), pa.int32())
     >>> typed_column([{"a": 1, "b": None}, None], scores, "scores", "source").to_pylist()

@@ -33,11 +33,11 @@ _COMMANDS = {
     ),
     "update": (
         "lookupstore.cli.hudi_statements",
-        "Set columns of the rows for which a filter holds.",
+        "Set columns of the rows that meet a condition.",
     ),
     "merge": (
         "lookupstore.cli.hudi_statements",
-        "Merge rows: update, delete or insert, as clauses say.",
+        "Merge the rows of files into a table, in one commit.",
     ),
     "cluster": (
         "lookupstore.cli.hudi_layout",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from lookupstore.cli.options import Option, names_of
+from lookupstore.cli.options import Option, lock_option, names_of
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions
 from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
 from lookupstore.hudi.services import CLUSTER_COMMITS
@@ -140,6 +141,70 @@ def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(services=services, **given)
 
     return with_services
+
+
+@dataclass(frozen=True)
+class WriteFlags:
+    """The flags that every command which writes rows has.
+
+    Attributes:
+        hoodie: Options by Hudi's names.
+        services: What follows the write.
+        metadata: What is done with a metadata table.
+        lock: Who holds a lock that the table's properties name.
+        retries: Number of retries after conflicts.
+    """
+
+    hoodie: dict[str, str]
+    services: TableServices
+    metadata: str
+    lock: str
+    retries: int
+
+    def options(self, table: HudiTable, operation: str, **flags: Any) -> WriteOptions:
+        """Return the options of a write; see `write_options`.
+
+        Args:
+            table: The table.
+            operation: Hudi's name of the write, in any case.
+            flags: Fields of `WriteOptions` from flags of this command only.
+
+        Raises:
+            ValueError: if a flag contradicts an option, or a value is refused.
+        """
+        return write_options(
+            self.hoodie,
+            table,
+            operation,
+            self.services,
+            metadata=self.metadata,
+            lock=self.lock,
+            retries=self.retries,
+            **flags,
+        )
+
+
+def write_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command that writes rows take the flags of all of these, as the argument `flags`."""
+
+    @services_options
+    @metadata_option
+    @lock_option
+    @retries_option
+    @hoodie_option
+    @functools.wraps(command)
+    def with_flags(
+        *,
+        hoodie: dict[str, str],
+        services: TableServices,
+        metadata: str,
+        lock: str,
+        retries: int,
+        **given: Any,
+    ) -> Any:
+        return command(flags=WriteFlags(hoodie, services, metadata, lock, retries), **given)
+
+    return with_flags
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")

@@ -11,14 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.cli.hudi_options import (
+    WriteFlags,
     dry_run_option,
-    hoodie_option,
     index_option,
     is_typed,
-    metadata_option,
-    retries_option,
-    services_options,
-    write_options,
+    write_flags,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said
 from lookupstore.cli.key_files import check_one_of, read_keys
@@ -27,7 +24,6 @@ from lookupstore.cli.options import (
     PLACE,
     as_of_option,
     filter_option,
-    lock_option,
     max_text_option,
     names_of,
     output_option,
@@ -36,7 +32,7 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.cli.terminal import echo, echo_text
-from lookupstore.hudi import HudiTable, TableServices, WriteResult
+from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
@@ -324,11 +320,7 @@ def tag(
 @click.option("--update-partition-path/--no-update-partition-path", default=True,
               show_default=True, help="With an index for all partitions: whether a row whose key "
               "is in another partition moves to its own, or changes the row there.")  # fmt: skip
-@services_options
-@metadata_option
-@lock_option
-@retries_option
-@hoodie_option
+@write_flags
 @dry_run_option
 @output_option("table", "json")
 def upsert(
@@ -345,11 +337,7 @@ def upsert(
     missing: Missing | None,
     index: str,
     update_partition_path: bool,
-    services: TableServices,
-    metadata: str,
-    lock: str,
-    retries: int,
-    hoodie: dict[str, str],
+    flags: WriteFlags,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -363,14 +351,12 @@ def upsert(
     if sort_mode != "none" and operation != "bulk_insert":
         raise click.UsageError("--sort-mode is for --operation bulk_insert")
     if not is_typed("operation"):
-        asked = (operation_in(hoodie) or operation).lower()
+        asked = (operation_in(flags.hoodie) or operation).lower()
         operation = asked if asked in _OPERATIONS else operation
     table = HudiTable.open(path)
-    options = write_options(
-        hoodie,
+    options = flags.options(
         table,
         operation,
-        services,
         duplicates=duplicates,
         sort_mode=sort_mode,
         sort_by=names_of(sort_by or ""),
@@ -380,9 +366,6 @@ def upsert(
         missing=missing,
         index=index,
         update_partition_path=update_partition_path,
-        metadata=metadata,
-        lock=lock,
-        retries=retries,
     )
     source = source_of(files, max_text)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
@@ -409,11 +392,7 @@ def upsert(
     help='Rows for which this holds instead, such as "a >= 3 and b is null".',
 )
 @index_option
-@services_options
-@metadata_option
-@lock_option
-@retries_option
-@hoodie_option
+@write_flags
 @dry_run_option
 @output_option("table", "json")
 def delete(
@@ -422,11 +401,7 @@ def delete(
     keys_file: str | None,
     where: str | None,
     index: str,
-    services: TableServices,
-    metadata: str,
-    lock: str,
-    retries: int,
-    hoodie: dict[str, str],
+    flags: WriteFlags,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -438,16 +413,7 @@ def delete(
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
-    options = write_options(
-        hoodie,
-        table,
-        "delete",
-        services,
-        index=index,
-        metadata=metadata,
-        lock=lock,
-        retries=retries,
-    )
+    options = flags.options(table, "delete", index=index)
     wanted = _wanted(table, keys, keys_file) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"

@@ -1,9 +1,9 @@
-"""Clients of obstore's that put objects on conditions, made as a file system of pyarrow's was made.
+"""obstore clients for conditional puts, with the settings of a pyarrow file system.
 
-They are for S3, Azure and Google Cloud Storage. None of them repeats a request: repeated, a put
-that succeeded would find itself there.
+They support S3, Azure and Google Cloud Storage. They do not retry requests: a retry of a put that
+succeeded would find the object that the first try created.
 
-Sources: the options that pyarrow pickles a file system with; S3Store, AzureStore and GCSStore of
+Sources: the options with which pyarrow pickles a file system; S3Store, AzureStore and GCSStore of
 obstore.
 """
 
@@ -28,14 +28,15 @@ _AZURE_HOST = ".blob.core.windows.net"
 
 @dataclass(frozen=True)
 class PutClients:
-    """How objects of one kind of store are put on conditions.
+    """Conditional puts of one kind of object store.
 
     Attributes:
-        extra: of the package, which brings obstore.
-        tag: what tells an object from another of its name: `e_tag`, or `version`.
-        other_tag: one that no object has.
-        conditions: what a server may pass over, for errors.
-        client: makes the client of a bucket, or container, from the options of a file system.
+        extra: Extra of the package that installs obstore.
+        tag: Field of an answer that identifies the version of an object: `e_tag` or `version`.
+        other_tag: Tag that no object has.
+        conditions: Names of the HTTP headers, which errors name.
+        client: Function that makes a client from the options of a file system and the name of a
+            bucket or container.
     """
 
     extra: str
@@ -46,12 +47,12 @@ class PutClients:
 
 
 def put_clients(filesystem: Any) -> PutClients | None:
-    """Return how objects of a file system are put on conditions; None: they are not."""
+    """Return the conditional puts of a file system, or None if it does not support them."""
     return _KINDS.get(filesystem.type_name)
 
 
 def server_of(filesystem: fs.FileSystem) -> tuple[str, ...]:
-    """Return what tells the server of a file system from others."""
+    """Return values that identify the server of a file system."""
     options = options_of(filesystem)
     names = ("scheme", "endpoint_override", "region", "account_name", "blob_storage_authority")
     return (filesystem.type_name, *(str(options.get(name)) for name in names))
@@ -63,7 +64,7 @@ def _azure_client(options: Mapping[str, Any], container: str) -> Any:
     account = options["account_name"]
     authority = options.get("blob_storage_authority") or _AZURE_HOST
     scheme = options.get("blob_storage_scheme") or "https"
-    # A host that is not of the account has it in its paths, as emulators do.
+    # Emulators have the account in the path instead of the host name.
     host = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
     given = {name: options[name] for name in _AZURE_KEYS if options.get(name)}
     if options.get("sas_token"):
@@ -87,7 +88,7 @@ def _google_client(options: Mapping[str, Any], bucket: str) -> Any:
     given: dict[str, Any] = {}
     endpoint, token = options.get("endpoint_override"), options.get("access_token")
     if endpoint or options.get("anonymous"):
-        # obstore takes an address only with a key, of which it then needs nothing else.
+        # obstore takes an address only as part of a key, whose other fields can be empty.
         key: dict[str, Any] = {"disable_oauth": bool(options.get("anonymous"))}
         key |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
         if endpoint:

@@ -1,4 +1,4 @@
-"""Which columns keys are given by: those of the record key, or the partition columns as well."""
+"""The key columns of given keys: the record key, with or without the partition columns."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from lookupstore.hudi.options import TableOptions
 
 
 def keys_in_list(keys: Any) -> Any:
-    """Return keys that can be read only once, or have no order, as a list; others as they are."""
+    """Return sets and iterators of keys as lists, and other keys unchanged."""
     is_stream = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "read")
     return list(keys) if isinstance(keys, (Set, Iterator)) and not is_stream else keys
 
 
 def asked_key(keys: Any, options: TableOptions) -> list[str]:
-    """Return the key columns of many keys: with partition columns if the keys have these.
+    """Return the names of the key columns that many keys have values of.
 
     Args:
-        keys: as of `HudiTable.lookup`.
-        options: of the table.
+        keys: Keys, in any form that `HudiTable.lookup` takes.
+        options: Options of the table.
     """
     given = keys[0] if isinstance(keys, list) and keys else keys
     return key_columns(given, options)
 
 
 def key_columns(given: Any, options: TableOptions) -> list[str]:
-    """Return the key columns of one key, or of columns of keys; see `asked_key`.
+    """Return the names of the key columns that one key, or a table of keys, has values of.
 
     Args:
-        given: a value, a tuple or a dict by name; or columns in any form that has names.
-        options: of the table.
+        given: One key, as a value, a tuple or a dict; or a table or frame of keys.
+        options: Options of the table.
     """
     both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     if isinstance(given, tuple):

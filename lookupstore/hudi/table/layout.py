@@ -58,9 +58,8 @@ class LayoutVerbs(TableHandle):
         Every write of lookupstore keeps them current then. Files that other programs write have
         none, and are always read, until this is called again.
 
-        Only statistics are written: a metadata table and its indexes stay as they are. Of a
-        merge-on-read table, opened with `query_type="read_optimized"`, they are those of its base
-        files.
+        A metadata table and its indexes are not changed. For a merge-on-read table, open it with
+        `query_type="read_optimized"`: statistics of its base files are collected.
 
         Args:
             columns: least and greatest values of which are kept, or the name of one; None: of the

@@ -1,4 +1,4 @@
-"""``TableMerge``: the clauses of a merge, said one after the other, and then executed at once."""
+"""``TableMerge``: a merge that is built clause by clause, and then executed in one commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lookupstore.hudi.write.result import WriteResult
 
 
 class Execute(Protocol):
-    """What executes the clauses of a merge."""
+    """A function that executes the clauses of a merge."""
 
     def __call__(
         self, clauses: GivenMerge, options: GivenOptions | None, dry_run: bool
@@ -25,11 +25,11 @@ class Execute(Protocol):
 
 
 class TableMerge:
-    """A merge of rows into a table, of which each method adds a clause.
+    """A merge of rows into a table. Each method adds a clause.
 
-    Made by `HudiTable.merge`. Of the clauses of one kind the first applies whose condition is true.
-    Conditions and values see the row of the table as `target`, and the given one as `source`.
-    Ordering values make no difference.
+    Made by `HudiTable.merge`. Of several clauses of one kind, the first one whose condition is true
+    applies. In conditions and values, `target` is the stored row, and `source` the given row.
+    Ordering values are ignored.
     """
 
     def __init__(self, execute: Execute, clauses: GivenMerge | None = None) -> None:
@@ -43,15 +43,15 @@ class TableMerge:
         where: Filter | None = None,
         except_columns: str | Sequence[str] = (),
     ) -> TableMerge:
-        """Change rows of the table whose keys are given.
+        """Update stored rows whose key is given.
 
         Args:
-            set: the value of each column that is set, as of `HudiTable.update`, such as
-                `{"hits": "target.hits + source.hits"}`; None: the columns that the rows have, but
-                those of the key. Other columns keep what is stored.
-            where: of which of them, in SQL such as `"source.at > target.at"`, or as an expression
-                on columns with such names; None: of all.
-            except_columns: columns of the rows that are not stored, if `set` is None.
+            set: Value of each column to set, such as `{"hits": "target.hits + source.hits"}`; see
+                `HudiTable.update`. Other columns keep their stored values. None: sets the columns
+                of the given rows, except those of the key and the partition.
+            where: Condition, as SQL such as `"source.at > target.at"`, or as an Arrow expression on
+                columns with these names. None: every such row.
+            except_columns: Columns of the given rows that are not stored if `set` is None.
         """
         clause = GivenClause(
             "when_matched_update", where, set, without=_names(except_columns, set, "set")
@@ -59,10 +59,10 @@ class TableMerge:
         return self._with(replace(self._clauses, matched=(*self._clauses.matched, clause)))
 
     def when_matched_delete(self, where: Filter | None = None) -> TableMerge:
-        """Delete rows of the table whose keys are given.
+        """Delete stored rows whose key is given.
 
         Args:
-            where: which of them, as of `when_matched_update`; None: all.
+            where: Condition, as SQL or an Arrow expression. None: every such row.
         """
         clause = GivenClause("when_matched_delete", where, deletes=True)
         return self._with(replace(self._clauses, matched=(*self._clauses.matched, clause)))
@@ -74,14 +74,14 @@ class TableMerge:
         where: Filter | None = None,
         except_columns: str | Sequence[str] = (),
     ) -> TableMerge:
-        """Insert given rows whose keys the table does not have.
+        """Insert given rows whose key is not stored.
 
         Args:
-            values: the value of each column, as of `HudiTable.update`, from columns of `source`;
-                columns that are not named are null, but those of the key, which are the row's.
-                None: the columns of the row, which has to have all of the table's.
-            where: which of them, on columns of `source`; None: all.
-            except_columns: columns of the rows that are not stored, if `values` is None.
+            values: Value of each column, computed from columns of `source`; see `HudiTable.update`.
+                Key and partition columns are always those of the given row. Other columns that are
+                not named are null. None: inserts the given rows, which need all columns.
+            where: Condition on columns of `source`. None: every such row.
+            except_columns: Columns of the given rows that are not stored if `values` is None.
         """
         clause = GivenClause(
             "when_not_matched_insert",
@@ -92,25 +92,25 @@ class TableMerge:
         return self._with(replace(self._clauses, unmatched=(*self._clauses.unmatched, clause)))
 
     def when_not_matched_by_source_delete(self, where: Filter | None = None) -> TableMerge:
-        """Delete rows of the table whose keys are not given.
+        """Delete stored rows whose key is not given.
 
         Args:
-            where: which of them, on columns of `target`; None: all.
+            where: Condition on columns of `target`. None: every such row.
         """
         clause = GivenClause("when_not_matched_by_source_delete", where, deletes=True)
         return self._with(replace(self._clauses, left=(*self._clauses.left, clause)))
 
     def when(self, clause: str) -> TableMerge:
-        """Add a clause in SQL, as behind `when` of `merge into`.
+        """Add a clause in the SQL of `MERGE INTO`.
 
         Args:
-            clause: such as `"matched and source.op = 'D' then delete"`, `"matched then update set
-                hits = target.hits + source.hits"`, `"not matched then insert"` or `"not matched by
-                source then delete"`.
+            clause: Text such as `"matched and source.op = 'D' then delete"`, `"matched then update
+                set hits = target.hits + source.hits"`, `"not matched then insert"` or `"not matched
+                by source then delete"`. A leading `when` is allowed.
 
         Raises:
-            ValueError: it is no such clause.
-            ImportError: what parses SQL is not installed.
+            ValueError: if the clause cannot be parsed.
+            ImportError: if sqlglot is not installed.
         """
         said = merge_clause(clause)
         if said.kind == "left":
@@ -122,33 +122,35 @@ class TableMerge:
         return self.when_matched_update(said.sets, where=said.where)
 
     def execute(self, *, options: GivenOptions | None = None, dry_run: bool = False) -> WriteResult:
-        """Do what the clauses say, in one commit.
+        """Execute all clauses in one commit.
 
         Args:
-            options: how it is done, as of `HudiTable.upsert`.
-            dry_run: change nothing, and return what would be done.
+            options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.
+            dry_run: Whether to change nothing, and only return what the merge would do.
 
         Raises:
-            TypeError: `rows` gives no rows; or a value of a clause is not of the column's type.
-            KeyError: a column that the table, or the rows, do not have.
-            ValueError: there is no clause; rows have a key twice; a condition or a value is not
-                read, or a value that is computed does not fit its column; or the rows do not fit
-                into memory.
-            FormatError, CommitConflictError, CommitUnknownError, LockedError: as of
-                `HudiTable.upsert`.
-            CorruptionError, StaleStoreError: as of `HudiTable.upsert`.
+            TypeError: if the rows are not rows, or the type of a value does not fit its column.
+            KeyError: if the table or the rows do not have a column.
+            ValueError: if there is no clause, two rows have the same key, a condition or a value
+                cannot be parsed or computed, or the rows do not fit into memory.
+            FormatError: if the table cannot be written; the error names the property.
+            CommitConflictError: if other writers committed the same files first on every retry.
+            CommitUnknownError: if it is unknown whether the commit succeeded.
+            LockedError: if other writers held the lock of the table for too long.
+            CorruptionError: if the table is damaged.
+            StaleStoreError: if a clean deleted a file that the merge had to read.
         """
         if self._clauses.is_empty:
             raise ValueError(
-                "merge: no clause says what happens; add one, such as .when_matched_update() or "
+                "merge: there is no clause; add one, such as .when_matched_update() or "
                 ".when_not_matched_insert(), before .execute()"
             )
         for kind in (self._clauses.matched, self._clauses.unmatched, self._clauses.left):
             for clause, following in pairwise(kind):
                 if clause.where is None:
                     raise ValueError(
-                        f"{following.name}: no row is left for it after {clause.name} without a "
-                        "condition; give that one a where, or put it last"
+                        f"{following.name}: it applies to no row, because {clause.name} before it "
+                        "has no condition; give that clause a condition, or put it last"
                     )
         return self._execute(self._clauses, options, dry_run)
 
@@ -165,6 +167,7 @@ def _names(given: str | Sequence[str], values: Assigned | None, argument: str) -
     names = (given,) if isinstance(given, str) else tuple(given)
     if names and values is not None:
         raise ValueError(
-            f"except_columns is given with {argument}, which says what is stored; give one of them"
+            f"except_columns is given with {argument}, which names all stored columns; give one of "
+            "the two"
         )
     return names

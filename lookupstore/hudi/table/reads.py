@@ -81,7 +81,7 @@ class ReadVerbs(TableHandle):
                 (`collect_statistics`).
             as_of: request time of the last instant that counts, in the zone of the table's
                 instants; None: the latest.
-            limit: at most so many rows, the first by partition path and file; None: all.
+            limit: Maximum number of rows; the first by partition path and file. None: all rows.
             audit: n: one in n of the files that were not opened is read in the background, with
                 all of its rows; if some of these are missing, a warning says so, and the
                 statistics of the file are never used again. 0: none is.
@@ -151,11 +151,11 @@ class ReadVerbs(TableHandle):
         return pa.RecordBatchReader.from_batches(plan.wanted, batches)
 
     def head(self, n: int = 5, *, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the first rows by partition path and file, as few as it takes being read.
+        """Return the first rows by partition path and file, reading as few files as possible.
 
         Args:
-            n: at most so many.
-            columns: columns to read, in this order, or the name of one; None: the data columns.
+            n: Maximum number of rows.
+            columns: Names of columns, in this order, or one name. None: the data columns.
 
         Raises: what `scan` does.
 
@@ -173,14 +173,14 @@ class ReadVerbs(TableHandle):
         return plan_scan(view, names).table(n)
 
     def __len__(self) -> int:
-        """Return the number of rows, by the footers of all files."""
+        """Return the number of rows, from the footers of all files."""
         return plan_scan(self.view()).base_files.num_rows()
 
     def __bool__(self) -> bool:
-        """Return True, without a look at the rows: an empty table is a table."""
+        """Return True, also for an empty table, without reading a file."""
         return True
 
-    # Without this, `for` would ask for the keys 0, 1, 2 and so on.
+    # Without this, `for row in table` would look up the keys 0, 1, 2 and so on.
     __iter__ = None
 
     def lookup(
@@ -191,34 +191,34 @@ class ReadVerbs(TableHandle):
         found: bool | str = False,
         as_of: When | None = None,
     ) -> pa.Table:
-        """Return data columns at many keys: row i answers key i, nulls where it is missing.
+        """Look up many keys: row i of the answer is that of key i, or nulls if it is missing.
 
-        Each call sees what is committed when it is made. To ask one state of the table again and
-        again, make a `TableLookup` of it.
+        Each call reads the newest commit. To look up keys in one state of the table many times,
+        make a `TableLookup(table)` once.
 
         Args:
-            keys: values of the record key's columns, or of these and then the partition columns, in
-                any of the forms of `lookupstore.keys.arguments`, such as a list of values or
-                tuples, or a table with these columns. With the partition columns, a key is looked
-                up in its partition only; without them, in all.
-            columns: data columns to read, in this order, or the name of one; None: all that are not
-                in the key.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
-            as_of: request time of the last instant that counts; None: the latest.
+            keys: Values of the record key's columns, or of these and then the partition columns:
+                a list of values or tuples, an Arrow array, a table, or another form that
+                `LookupStore.lookup` takes. With partition columns, a key is looked up in its
+                partition only. Without them, it is looked up in all partitions.
+            columns: Names of data columns, in this order, or one name. None: all that are not in
+                the key.
+            found: Whether to append a boolean column `found`, or the name for it. It tells missing
+                keys from stored nulls.
+            as_of: Request time of the last instant to read. None: the latest.
 
         Raises:
-            TypeError: keys of a wrong type or form; or a key column is neither of strings nor of
+            TypeError: if keys have a wrong type or form, or a key column has neither strings nor
                 integers.
-            KeyError: a column, or a key column in `keys`, that there is not.
-            ValueError: a column has the name that `found` gives, or `as_of` is not the time of an
-                instant.
-            DuplicateKeyError: several rows of a partition have a key.
-            FormatError: base files have no record keys; or a key is in several partitions: give the
-                partition columns.
-            CorruptionError: the table is damaged.
-            StaleStoreError: a clean removed files while they were read.
-            DiskQuotaError: what a lookup needs does not fit into the quota of the host.
+            KeyError: if the table or `keys` lack a column.
+            ValueError: if a column has the name that `found` gives, or `as_of` is not the time of
+                an instant.
+            DuplicateKeyError: if several rows of a partition have the same key.
+            FormatError: if base files have no record keys, or several partitions have the key; then
+                also give the partition columns.
+            CorruptionError: if the table is damaged.
+            StaleStoreError: if a clean deleted files while they were read.
+            DiskQuotaError: if lookup files need more disk than the quota of the host.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -233,10 +233,10 @@ class ReadVerbs(TableHandle):
         return lookup.lookup(keys, columns, found=found)
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Return for each of many keys whether the table has it: Arrow booleans, never null.
+        """Return whether the table has each of many keys, as Arrow booleans without nulls.
 
         Args:
-            keys: as of `lookup`.
+            keys: Keys, in any form that `lookup` takes.
 
         Raises: what `lookup` does.
         """
@@ -244,13 +244,14 @@ class ReadVerbs(TableHandle):
         return self._lookup_of(asked_key(keys, self._options), (), None).contains(keys)
 
     def get(self, key: Any, default: Any = None, columns: Sequence[str] | None = None) -> Any:
-        """Return the data columns at one key, as a dict, or a default.
+        """Return the row of one key as a dict, without the columns of the key, or a default.
 
         Args:
-            key: the value of the record key, or a tuple of its values, after which the values of
-                the partition columns may come; or a dict of them by name.
-            default: what to return if the key is missing.
-            columns: as of `lookup`.
+            key: Value of the record key; or a tuple of the record key's values, which the values of
+                the partition columns may follow; or a dict of these values by name.
+            default: Value to return if the key is missing.
+            columns: Names of data columns, in this order, or one name. None: all that are not in
+                the key.
 
         Raises: what `lookup` does.
 
@@ -266,21 +267,21 @@ class ReadVerbs(TableHandle):
         return lookup.get(key, default, columns)
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
-        """Return the data columns at one key, as `get` does.
+        """Return the row of one key as a dict, without the columns of the key.
 
         Raises:
-            KeyError: the key is missing; it is the one argument of the error.
+            KeyError: if the key is missing.
         """
         return self._lookup_of(key_columns(key, self._options), None, None)[key]
 
     def __contains__(self, key: Any) -> bool:
-        """Return whether the table has one key; `contains` answers for many."""
+        """Return whether the table has one key."""
         return key in self._lookup_of(key_columns(key, self._options), (), None)
 
     def _lookup_of(
         self, key: Sequence[str], columns: Sequence[str] | None, as_of: When | None
     ) -> TableLookup:
-        """Return lookups in the table as it is now, or was; the same while nothing happens."""
+        """Return a cached or new `TableLookup`; a new instant empties the cache."""
         view = self.view()
         names = (columns,) if isinstance(columns, str) else columns
         asked = tuple(key), None if names is None else tuple(names), as_of

@@ -192,27 +192,31 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Set columns of the rows for which a filter is true; others keep what is stored.
+        """Set columns of the rows that meet a condition.
 
-        Ordering values make no difference: the rows get these values. Columns of the record key and
-        of the partition cannot be set.
+        Other columns keep their stored values. Ordering values are ignored. Columns of the record
+        key and the partition cannot be set.
 
         Args:
-            set: the value of each column that is set, by its name. A text is SQL, such as
-                `"hits + 1"`, or `"'done'"` for a text itself; also an expression of
-                `pyarrow.compute`, or a value of Python or Arrow.
-            where: which rows, as of `scan`; None: all. A row for which it is null stays.
-            options: how it is done.
-            dry_run: change nothing, and return what would be done.
+            set: Value of each column to set, by column name. A text is SQL: `"hits + 1"`, or
+                `"'done'"` for a text value. Arrow expressions and values of Python or Arrow are
+                allowed, too.
+            where: Condition: SQL, an Arrow expression, or a tuple or list of tuples; see `scan`.
+                Rows for which it is null are not updated. None: every row.
+            options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.
+            dry_run: Whether to change nothing, and only return what the update would do.
 
         Raises:
-            KeyError: a column that the table does not have.
-            TypeError: a value is not of the column's type, or `where` is not a filter.
-            ValueError: nothing is set, or a column that cannot be; a value is not read; or one that
-                is computed does not fit its column: the error names the row's key.
-            ImportError: SQL is given, and what parses it is not installed.
-            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
-                of `upsert`.
+            KeyError: if the table does not have a column.
+            TypeError: if the type of a value does not fit its column, or `where` is not a filter.
+            ValueError: if `set` is empty or names a column of the key, if SQL cannot be parsed, or
+                if a computed value does not fit its column; then the error names the row's key.
+            ImportError: if SQL is given, and sqlglot is not installed.
+            FormatError: if the table cannot be written; the error names the property.
+            CommitConflictError: if other writers committed the same files first on every retry.
+            CommitUnknownError: if it is unknown whether the commit succeeded.
+            LockedError: if other writers held the lock of the table for too long.
+            CorruptionError: if the table is damaged.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -229,18 +233,20 @@ class WriteVerbs(ServiceVerbs):
         return self._written(options, dry_run, UPSERT, update_matching)
 
     def merge(self, rows: Any, on: str | Sequence[str] | None = None) -> TableMerge:
-        """Merge rows: say what becomes of rows that have their keys, and which of them are new.
+        """Begin a merge of rows into the table, to which the returned object adds clauses.
 
-        Nothing is done before `TableMerge.execute`, and then all of it is one commit.
+        Nothing changes before `TableMerge.execute`, which makes one commit.
 
         Args:
-            rows: as of `upsert`, each key once. They are read when the merge is executed, and kept
-                in memory. Columns that the table does not have can be used in conditions.
-            on: the key columns that rows of both sides share: those of the record key, or these and
-                the partition columns; None: the partition columns count if the rows have them.
+            rows: Rows in any form that `upsert` takes, with each key once. They are read by
+                `execute`, and kept in memory. Conditions and values can use columns that the table
+                does not have.
+            on: Columns that rows are matched by: those of the record key, or these and the
+                partition columns. None: the record key, and the partition columns if the rows have
+                them.
 
         Raises:
-            ValueError: `on` has other columns.
+            ValueError: if `on` names other columns.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -264,14 +270,14 @@ class WriteVerbs(ServiceVerbs):
         return TableMerge(partial(self._merged, rows, self.merge_keys(on)))
 
     def merge_keys(self, on: str | Sequence[str] | None) -> Sequence[str] | None:
-        """Return the columns by which rows of a merge meet, if they can; see `merge`."""
+        """Check the columns that the rows of a merge are matched by; see `merge`."""
         names = [on] if isinstance(on, str) else on
         keys = [*self._options.record_key]
         both = list(dict.fromkeys([*keys, *self._options.partition_by]))
         if names is not None and sorted(names) not in (sorted(keys), sorted(both)):
             more = "" if both == keys else f", or {both}"
             raise ValueError(
-                f"on is {list(names)}; rows meet by their keys: give {keys}{more}, or leave it out"
+                f"on is {list(names)}; rows are matched by key: give {keys}{more}, or leave on out"
             )
         return names
 

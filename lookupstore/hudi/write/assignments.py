@@ -1,14 +1,13 @@
-"""What a statement sets: columns of the table, and the values that rows get in them.
+"""The columns that an update or merge sets, and their values.
 
-A value is SQL, an expression of Arrow, or a value of Python or Arrow, and becomes one of the
-column's type. Nothing is cut or wrapped on the way: what does not fit is an error that names the
-column, the row and the value.
+A value is SQL, an Arrow expression, or a value of Python or Arrow. It is converted to the column's
+type. If it does not fit, an error names the column, the row's key and the value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.arrow.types import concat, plain_type, unwrap
+from lookupstore.arrow.exact_casts import cast_exactly, is_castable
+from lookupstore.arrow.fitting import first_unfit
+from lookupstore.arrow.types import concat, unwrap
 from lookupstore.errors import listed
 from lookupstore.hudi.layout import (
     Aliases,
@@ -38,25 +39,25 @@ Assigned = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Assignments:
-    """The columns that a statement sets.
+    """The columns that an update or merge sets.
 
     Attributes:
-        fields: of the table.
-        values: of each, computed from the columns of a row.
+        fields: Columns of the table.
+        values: Value of each column, computed from the columns of a row.
     """
 
     fields: tuple[pa.Field, ...]
     values: tuple[pc.Expression, ...]
 
     def computed(self, rows: pa.Table, keys: pa.Array) -> list[pa.Array]:
-        """Return the columns, in the types of the table.
+        """Compute the columns, in the types of the table.
 
         Args:
-            rows: of which they are computed.
-            keys: their record keys, for errors.
+            rows: Rows that the values are computed from.
+            keys: Record keys of these rows, which errors name.
 
         Raises:
-            ValueError: a value cannot be computed, or does not fit its column.
+            ValueError: if a value cannot be computed, or does not fit its column.
         """
         return [
             _column(rows, keys, field, value)
@@ -67,19 +68,19 @@ class Assignments:
 def planned_assignments(
     given: Assigned, columns: pa.Schema, fixed: Sequence[str], aliases: Aliases, what: str
 ) -> Assignments:
-    """Return what a statement sets, if the table has these columns, and values may fit them.
+    """Check the values that a caller gives for columns, and return them as assignments.
 
     Args:
-        given: the values.
-        columns: of the table.
-        fixed: names of columns that cannot be set.
-        aliases: what values are computed from.
-        what: the name of the argument, for errors.
+        given: Values by column name.
+        columns: Columns of the table.
+        fixed: Names of columns that cannot be set.
+        aliases: Columns that values may be computed from.
+        what: Name of the caller's argument, which errors name.
 
     Raises:
-        TypeError: `given` is no dict, or values of a type that does not fit a column.
-        KeyError: a column that the table does not have.
-        ValueError: nothing is set, a column that is fixed, or a value is not read.
+        TypeError: if `given` is not a dict, or the type of a value does not fit its column.
+        KeyError: if the table does not have a column.
+        ValueError: if `given` is empty, names a fixed column, or has a value that cannot be parsed.
     """
     if not isinstance(given, Mapping):
         raise TypeError(
@@ -96,8 +97,8 @@ def planned_assignments(
             )
         if name in fixed or name in META_COLUMNS:
             raise ValueError(
-                f"{what}: {name!r} says which row it is, or where it is, and cannot be set; delete "
-                "the row, and insert another one"
+                f"{what}: {name!r} is a column of the key, the partition or Hudi, and cannot be "
+                "set; delete the row, and insert another one"
             )
         field = columns.field(name)
         fields.append(field)
@@ -106,11 +107,12 @@ def planned_assignments(
 
 
 def condition(given: Filter | None, aliases: Aliases, what: str) -> pc.Expression | None:
-    """Return a condition on the columns of a row, as of `where`; None: there is none.
+    """Return a condition as an Arrow expression, or None if there is no condition.
 
     Raises:
-        TypeError, ValueError: it is no condition.
-        ImportError: it is SQL, and what parses that is not installed.
+        TypeError: if `given` is not a condition.
+        ValueError: if `given` cannot be parsed, or names a column that does not exist.
+        ImportError: if `given` is SQL, and sqlglot is not installed.
     """
     if given is None:
         return None
@@ -127,23 +129,27 @@ def condition(given: Filter | None, aliases: Aliases, what: str) -> pc.Expressio
 
 
 def holds(rows: pa.Table, where: pc.Expression | None) -> npt.NDArray[np.bool_]:
-    """Return of which rows a condition is true; None: of all.
+    """Return a mask of the rows for which a condition is true.
+
+    Args:
+        rows: Rows to look at.
+        where: Condition. None: every row.
 
     Raises:
-        ValueError: it cannot be computed.
+        ValueError: if the condition cannot be computed.
     """
     if where is None:
         return np.ones(rows.num_rows, bool)
     try:
         found = _computed(rows, where)
     except pa.ArrowException as error:
-        raise ValueError(f"where: {error}") from None
+        raise ValueError(f"where: the condition cannot be computed: {error}") from None
     true: npt.NDArray[np.bool_] = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return true
 
 
 def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expression:
-    """Return what a column is set to, as an expression."""
+    """Return the value of a column as an Arrow expression."""
     if isinstance(given, str):
         try:
             found = sql_value(given, aliases)
@@ -163,7 +169,7 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
 
 
 def _literal(given: Any, field: pa.Field, what: str) -> pa.Scalar:
-    """Return a value of Python or Arrow as one of a column's type, if it is one."""
+    """Convert a value of Python or Arrow to a column's type, or raise TypeError."""
     value = given.as_py() if isinstance(given, pa.Scalar) else given
     # Python takes True for 1.
     is_other = value is not None and isinstance(value, bool) != pa.types.is_boolean(field.type)
@@ -173,14 +179,14 @@ def _literal(given: Any, field: pa.Field, what: str) -> pa.Scalar:
         is_other = True
     if is_other or not _is_same(found.as_py(), value, field.type):
         raise TypeError(
-            f"{what} is {field.type}, and {value!r} is no value of that; give "
+            f"{what} is {field.type}, and the value {value!r} does not fit; give "
             f"{_example(field.type)}"
         )
     return found
 
 
 def _example(kind: pa.DataType) -> str:
-    """Return what values of a type are in Python."""
+    """Describe the Python values of a type."""
     types = pa.types
     if types.is_boolean(kind):
         return "True or False"
@@ -204,69 +210,43 @@ def _is_same(found: Any, value: Any, kind: pa.DataType) -> bool:
 
 
 def _kind_of(value: pc.Expression, columns: pa.Schema, what: str = "where") -> pa.DataType:
-    """Return the type of what an expression computes."""
+    """Return the type of an expression's values."""
     try:
         scanner = ds.dataset(columns.empty_table()).scanner(columns={"value": value})
     except (pa.ArrowException, TypeError, KeyError) as error:
         unknown = sorted((names_of(value) or set()) - set(columns.names))
-        said = f"{unknown[0]!r} is no column" if unknown else str(error)
+        said = f"there is no column {unknown[0]!r}" if unknown else str(error)
         raise ValueError(f"{what}: {said}; columns are {listed(columns.names)}") from None
     return scanner.projected_schema.field(0).type
 
 
 def _may_become(kind: pa.DataType, to: pa.DataType) -> bool:
     """Return whether values of a type become values of another one, or are refused one by one."""
-    types, kind = pa.types, plain_type(kind)
-    if kind == to or types.is_null(kind):
-        return True
-    exact = types.is_integer(kind) or types.is_decimal(kind)
-    if types.is_integer(to):
-        return bool(exact or types.is_floating(kind))
-    if types.is_decimal(to):
-        return bool(exact)
-    if types.is_floating(to):
-        return bool(exact or types.is_floating(kind))
-    if types.is_timestamp(to):
-        with_zone = types.is_timestamp(kind) and (kind.tz is None) == (to.tz is None)
-        return bool(with_zone or (types.is_date32(kind) and to.tz is None))
-    if types.is_time(to):
-        return bool(types.is_time(kind))
-    texts = (types.is_string, types.is_large_string)
-    if any(one(to) for one in texts):
-        return any(one(kind) for one in texts)
-    if types.is_binary(to):
-        return bool(types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
-    return False
+    types = pa.types
+    if types.is_floating(kind) and types.is_decimal(to):
+        return False  # few fractions are the same in both: a cast says how to round
+    if types.is_date32(kind) and types.is_timestamp(to):
+        return to.tz is None
+    return is_castable(kind, to)
 
 
 def _column(rows: pa.Table, keys: pa.Array, field: pa.Field, value: pc.Expression) -> pa.Array:
-    def attempt(first: int, count: int) -> pa.Array:
-        return _stored(_computed(rows.slice(first, count), value), field.type)
+    def stored(part: pa.Table) -> pa.Array:
+        return _stored(_computed(part, value), field.type)
 
     try:
-        return attempt(0, rows.num_rows)
-    except (pa.ArrowException, ValueError) as error:
-        row, problem = _failing(attempt, rows.num_rows, error)
-        raise ValueError(
-            f"{field.name!r} of the row with the key {keys[row].as_py()!r} does not get a value of "
-            f"{field.type}: {problem}"
-        ) from None
-
-
-def _failing(
-    attempt: Callable[[int, int], pa.Array], count: int, error: Exception
-) -> tuple[int, Exception]:
-    """Return the first row for which an attempt fails, and why; it is looked for in halves."""
-    first = 0
-    while count > 1:
-        half = count // 2
+        return stored(rows)
+    except ValueError:  # which Arrow's errors are, too
+        places = pa.array(np.arange(rows.num_rows))
+        row = first_unfit(places, lambda some: stored(rows.take(some)))
         try:
-            attempt(first, half)
-        except (pa.ArrowException, ValueError) as found:
-            error, count = found, half
-        else:
-            first, count = first + half, count - half
-    return first, error
+            stored(rows.slice(row, 1))
+        except ValueError as error:
+            raise ValueError(
+                f"{field.name!r} of the row with the key {keys[row].as_py()!r}: the value does not "
+                f"fit {field.type}: {error}"
+            ) from None
+        raise
 
 
 def _computed(rows: pa.Table, value: pc.Expression) -> pa.Array:
@@ -277,22 +257,34 @@ def _computed(rows: pa.Table, value: pc.Expression) -> pa.Array:
 
 
 def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values as ones of a column's type.
+    """Return values in the type of a column.
 
     Raises:
-        pyarrow.ArrowInvalid: one does not fit.
-        ValueError: one is too large for a float.
+        ValueError: if a value does not fit.
     """
+    types = pa.types
     if values.type == kind:
         return values
-    types = pa.types
-    if not types.is_floating(kind):
+    if types.is_floating(kind):
+        return _nearest(values, kind)
+    if types.is_date32(values.type):
         return values.cast(kind)
-    if types.is_decimal(values.type):
+    if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        raise ValueError("it is NaN")
+    return cast_exactly(values, kind)
+
+
+def _nearest(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return numbers as the nearest floats.
+
+    Raises:
+        ValueError: if a number is too large for a float.
+    """
+    if pa.types.is_decimal(values.type):
         # Arrow scales the digits as a float, and so misses the nearest one.
         return values.cast(pa.string()).cast(kind)
-    found = values.cast(kind, safe=False)  # the nearest one, as floats are
-    if types.is_floating(values.type):
+    found = values.cast(kind, safe=False)
+    if pa.types.is_floating(values.type):
         lost = pc.and_(pc.is_finite(values), pc.invert(pc.is_finite(found)))
         if pc.any(lost).as_py():
             raise ValueError(f"{values.filter(lost)[0].as_py()} is too large")
@@ -300,7 +292,7 @@ def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
-    """Return how SQL makes values of one type those of another, behind a semicolon, if it does."""
+    """Return the end of an error that says how to convert in SQL, or an empty text."""
     types = pa.types
     if types.is_decimal(to) and types.is_floating(kind):
         name = f"decimal({to.precision}, {to.scale})"
@@ -319,5 +311,5 @@ def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
 
 
 def fixed_columns(options: TableOptions) -> list[str]:
-    """Return the columns of a table that no statement sets: those of key and partition."""
+    """Return the columns that updates and merges cannot set: those of key and partition."""
     return [*options.record_key, *options.partition_by]

@@ -1,6 +1,6 @@
-"""A merge: given rows meet the rows of a table that have their keys, and clauses say what happens.
+"""A merge: it matches given rows with stored rows by key, and applies clauses to both.
 
-Each row of the table meets at most one given row, since no two of these may have one key.
+A stored row matches at most one given row, because no two given rows may have the same key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lookupstore.source.source import in_types, with_every_column
 Rows = npt.NDArray[np.int64]
 #: Finds the rows of a table for which a condition holds.
 FindRows = Callable[[TableView, pc.Expression], Iterable[StoredRows]]
-#: Finds where keys are; whether they come with their partitions.
+#: Finds the places of keys. The second argument tells whether the keys have partitions.
 FindKeys = Callable[[Incoming, bool], tuple[Tagged, Rows]]
 
 
@@ -43,16 +43,18 @@ class MergedRows:
     """The rows that a merge changes, deletes and inserts.
 
     Args:
-        given: rows, as an upsert takes them; each key once.
-        clauses: what happens.
-        view: of the table.
-        options: of the write.
-        on: the key columns by which rows meet; None: also those of the partition, if given.
-        everywhere: whether keys are looked for in all partitions.
+        given: Given rows, in any form that `HudiTable.upsert` takes.
+        clauses: Clauses of the merge.
+        view: The table.
+        options: Options of the write.
+        on: Key columns that rows are matched by. None: the record key, and the partition columns if
+            the given rows have them.
+        everywhere: Whether keys are looked up in all partitions.
 
     Raises:
-        TypeError, KeyError: the rows, or values of a clause, do not fit the table.
-        ValueError: a key is given twice, or a clause is not read.
+        TypeError: if the rows, or the values of a clause, do not fit the table.
+        KeyError: if the table does not have a column that a clause sets.
+        ValueError: if two rows have the same key, or a clause cannot be parsed.
     """
 
     def __init__(
@@ -86,25 +88,25 @@ class MergedRows:
             everywhere=everywhere,
         )
         self._has_partitions = keys.has_partitions
-        #: The record key of each row, and its partition.
+        #: Record key and partition of each given row.
         self.keys: Incoming = Incoming.joined(list(keys.batches()), pa.schema([]))
         self._check_each_once(self.keys)
         fixed = fixed_columns(view.options)
         self._plan: MergePlan = planned_merge(clauses, self._rows.schema, columns, fixed)
-        #: Columns of which changed rows keep the stored values.
+        #: Columns whose stored values changed rows keep.
         self.kept: MissingColumns = self._plan.kept
 
     def found(self, find_keys: FindKeys, find_rows: FindRows) -> Iterator[Found]:
-        """Yield the rows that change, go or are new, with their places.
+        """Yield changed, deleted and new rows, with their places.
 
         Args:
-            find_keys: finds where keys are.
-            find_rows: finds rows of the table.
+            find_keys: Function that finds the places of keys.
+            find_rows: Function that finds the stored rows that meet a condition.
 
         Raises:
-            ValueError: a value cannot be computed, or does not fit its column.
-            CorruptionError: a base file is damaged.
-            StaleStoreError: one is gone: a clean came between.
+            ValueError: if a value cannot be computed, or does not fit its column.
+            CorruptionError: if a base file is damaged.
+            StaleStoreError: if a clean or a rollback deleted a base file.
         """
         tagged, rows = find_keys(self.keys, self._has_partitions)
         self._check_same_keys(tagged, rows)
@@ -135,7 +137,7 @@ class MergedRows:
             yield from changed.deleted(self._not_met(find_rows, met))
 
     def _not_met(self, find_rows: FindRows, met: Mapping[str, Rows]) -> Iterator[StoredRows]:
-        """Yield rows of the table whose keys are not given, and that a clause deletes."""
+        """Yield stored rows whose key is not given, and that a clause deletes."""
         where = pc.scalar(False)
         for one in self._plan.left:
             where = pc.field(RECORD_KEY).is_valid() if one is None else where | one
@@ -157,8 +159,7 @@ class MergedRows:
         same = pc.and_(pc.equal(texts, key), pc.equal(table["path"], again["path"][0]))
         one, other = np.flatnonzero(same.to_numpy())[:2].tolist()
         raise ValueError(
-            f"rows: rows {one + 1} and {other + 1} both have the key {key!r}, so that it is open "
-            "which of them a row of the table meets; give each key once"
+            f"rows: rows {one + 1} and {other + 1} both have the key {key!r}; give each key once"
         )
 
     def _check_same_keys(self, tagged: Tagged, rows: Rows) -> None:
@@ -172,10 +173,10 @@ class MergedRows:
 def _table(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, names: Sequence[str], memory: int
 ) -> pa.Table:
-    """Read rows of a merge, which have to fit into memory.
+    """Read the given rows into memory.
 
     Raises:
-        ValueError: they do not.
+        ValueError: if they need more memory than the option allows.
     """
     read, nbytes = [], 0
     for batch in batches:

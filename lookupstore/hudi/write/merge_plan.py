@@ -27,14 +27,14 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GivenClause:
-    """One clause of a merge, as a caller says it.
+    """One clause of a merge, as a caller gives it.
 
     Attributes:
-        name: the method that was called.
-        where: of which rows; None: of all.
-        sets: values by column; None: those that rows have, or a deletion.
-        deletes: whether rows go.
-        without: columns of the rows that are not stored, where `sets` does not say the values.
+        name: Name of the method that the caller called.
+        where: Condition. None: every row.
+        sets: Values by column name. None: the columns of the given rows, or a deletion.
+        deletes: Whether the clause deletes rows.
+        without: Columns of the given rows that are not stored if `sets` is None.
     """
 
     name: str
@@ -46,12 +46,12 @@ class GivenClause:
 
 @dataclass(frozen=True)
 class GivenMerge:
-    """The clauses of a merge, each kind in its order.
+    """The clauses of a merge, as a caller gives them.
 
     Attributes:
-        matched: what becomes of rows of the table whose key is given.
-        unmatched: which given rows are inserted whose key the table lacks.
-        left: which rows of the table go whose key is not given.
+        matched: Clauses for stored rows whose key is given.
+        unmatched: Clauses for given rows whose key is not stored.
+        left: Clauses for stored rows whose key is not given.
     """
 
     matched: tuple[GivenClause, ...] = ()
@@ -60,19 +60,19 @@ class GivenMerge:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing would happen."""
+        """Return whether there is no clause."""
         return not (self.matched or self.unmatched or self.left)
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """What a merge does with each row.
+    """The checked clauses of a merge.
 
     Attributes:
-        matched: what becomes of rows of the table whose key is given.
-        unmatched: what given rows are inserted whose key the table lacks.
-        left: which rows of the table go whose key is not given; None: all.
-        columns: of the table.
+        matched: Clauses for stored rows whose key is given.
+        unmatched: Clauses for given rows whose key is not stored.
+        left: Conditions for the deletion of stored rows whose key is not given. None: every row.
+        columns: Data columns of the table.
     """
 
     matched: tuple[Clause, ...]
@@ -82,26 +82,26 @@ class MergePlan:
 
     @property
     def kept(self) -> MissingColumns:
-        """Return the columns of which changed rows keep the stored values."""
+        """Return the columns that no clause sets; rows keep their stored values."""
         return kept_columns(self.columns, self.matched)
 
     @property
     def deletes(self) -> bool:
-        """Return whether rows of the table may go."""
+        """Return whether stored rows may be deleted."""
         return bool(self.left) or any(one.sets is None for one in self.matched)
 
     def new_rows(
         self, given: pa.Table, keys: pa.Array, rows: Rows
     ) -> Iterator[tuple[Rows, pa.Table]]:
-        """Yield which given rows are inserted, and what of them is stored.
+        """Yield the numbers of the given rows to insert, and the rows as they are stored.
 
         Args:
-            given: rows, with the names that clauses have for their columns.
-            keys: their record keys.
-            rows: numbers of those whose key the table lacks.
+            given: Given rows, with the column names that clauses use.
+            keys: Record keys of these rows.
+            rows: Numbers of the rows whose key is not stored.
 
         Raises:
-            ValueError: a value cannot be computed, or does not fit its column.
+            ValueError: if a value cannot be computed, or does not fit its column.
         """
         for clause in self.unmatched:
             assert clause.sets is not None
@@ -124,17 +124,18 @@ class MergePlan:
 def planned_merge(
     clauses: GivenMerge, given: pa.Schema, columns: pa.Schema, fixed: Sequence[str]
 ) -> MergePlan:
-    """Plan a merge.
+    """Check the clauses of a merge against the columns of both sides.
 
     Args:
-        clauses: what happens.
-        given: columns of the rows.
-        columns: of the table.
-        fixed: those of key and partition, which no clause sets.
+        clauses: Clauses, as the caller gave them.
+        given: Columns of the given rows.
+        columns: Data columns of the table.
+        fixed: Names of the key and partition columns, which no clause sets.
 
     Raises:
-        TypeError, KeyError: values of a clause do not fit the table.
-        ValueError: a clause is not read.
+        TypeError: if the type of a value does not fit its column.
+        KeyError: if the table does not have a column that a clause sets.
+        ValueError: if a clause cannot be parsed, or names a column that does not exist.
     """
     target = {name: f"{TARGET}{name}" for name in columns.names}
     source = {name: f"{SOURCE}{name}" for name in given.names}
@@ -162,7 +163,7 @@ def planned_merge(
 
 
 class _Names:
-    """The columns of given rows and of a table, of which clauses say some."""
+    """Assignments of clauses, with the columns of both sides as defaults."""
 
     def __init__(self, given: Sequence[str], columns: pa.Schema, fixed: Sequence[str]) -> None:
         self._given = given
@@ -170,7 +171,7 @@ class _Names:
         self._fixed = fixed
 
     def updates(self, clause: GivenClause, aliases: Aliases) -> Assignments:
-        """Return what a clause sets in rows of the table."""
+        """Return the assignments of a clause that updates."""
         columns, fixed, sets = self._columns, self._fixed, clause.sets
         if sets is None:
             names = self._stored_names(clause)
@@ -183,7 +184,7 @@ class _Names:
         return planned_assignments(sets, columns, fixed, aliases, f"{clause.name}: set")
 
     def inserts(self, clause: GivenClause, aliases: Aliases) -> Assignments:
-        """Return what a clause stores of new rows."""
+        """Return the assignments of a clause that inserts."""
         columns, fixed, given = self._columns, self._fixed, self._given
         lacking = [name for name in fixed if name not in given]
         if lacking:
@@ -207,14 +208,14 @@ class _Names:
             said = sets.get(name, "")
             if name in sets and said not in (f"source.{name}", name):
                 raise ValueError(
-                    f"{clause.name}: values: {name!r} says which row it is, or where it is, and is "
-                    f"that of the given row: write 'source.{name}', or leave it out"
+                    f"{clause.name}: values: {name!r} is part of the key or the partition, which "
+                    f"new rows keep: write 'source.{name}', or leave it out"
                 )
         sets = {**sets, **{name: pc.field(f"{SOURCE}{name}") for name in fixed}}
         return planned_assignments(sets, columns, (), aliases, f"{clause.name}: values")
 
     def _stored_names(self, clause: GivenClause) -> list[str]:
-        """Return the columns of the rows that a clause stores which does not say any."""
+        """Return the columns that a clause stores if it does not name any."""
         given, columns = self._given, self._columns
         for name in clause.without:
             if name not in given:

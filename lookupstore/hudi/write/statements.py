@@ -1,7 +1,7 @@
-"""Updates and merges: what becomes of rows that are there, and which rows come to them.
+"""Updates and merges: the new values of stored rows, and which stored rows are deleted.
 
-A row that changes is known by its base file and its place in that, and no ordering value decides:
-the statement says what the row is to be. Columns that it does not set keep what is stored.
+Each changed row is known by its base file and its position there. Ordering values are ignored.
+Columns that no clause sets keep their stored values.
 
 Source: MERGE INTO and UPDATE of Apache Hudi's Spark SQL; deltalake's TableMerger, whose names the
 clauses have.
@@ -30,17 +30,17 @@ from lookupstore.storage.location import Location
 
 Rows = npt.NDArray[np.int64]
 
-#: What columns of the table, and of given rows, are called in a row of both.
+#: Prefixes of column names, for a stored row and a given row side by side.
 TARGET, SOURCE = "target.", "source."
 
 
 @dataclass(frozen=True)
 class Clause:
-    """What becomes of rows for which a condition holds, unless an earlier clause has taken them.
+    """One clause of a merge or update. It applies to rows that no earlier clause applies to.
 
     Attributes:
-        where: the condition, on the columns of a row; None: it holds.
-        sets: columns that rows get; None: they are deleted.
+        where: Condition on the columns of a row. None: every row.
+        sets: Columns that are set, and their values. None: the row is deleted.
     """
 
     where: pc.Expression | None
@@ -48,22 +48,22 @@ class Clause:
 
 
 def kept_columns(columns: pa.Schema, clauses: Iterable[Clause]) -> MissingColumns:
-    """Return the columns of a table that no clause sets, of which rows keep the stored values."""
+    """Return the columns that no clause sets; rows keep their stored values."""
     names = {one.name for clause in clauses if clause.sets for one in clause.sets.fields}
     return MissingColumns({name: None for name in columns.names if name not in names})
 
 
 class ChangedRows:
-    """Rows of a table that clauses change or delete.
+    """The stored rows that clauses change or delete.
 
     Args:
-        location: of the table.
-        columns: of the table.
-        clauses: in the order in which they take rows.
-        prefix: what the names of the table's columns begin with, for the clauses.
-        flagged: whether all rows say whether they are deleted.
-        also: names of columns that changed rows have as they are stored; others that no clause
-            sets are null.
+        location: Location of the table.
+        columns: Data columns of the table.
+        clauses: Clauses, in their order.
+        prefix: Prefix of the names by which clauses call the table's columns.
+        flagged: Whether rows have a flag that tells whether they are deleted.
+        also: Names of columns whose stored values are returned although no clause sets them. Other
+            columns that no clause sets are returned as nulls.
     """
 
     def __init__(
@@ -84,24 +84,24 @@ class ChangedRows:
         self._also = also
         self._set = self._set_columns()
         self._read = self._read_columns()
-        #: How many rows change, go or are new, of those that were looked at.
+        #: Number of rows returned so far.
         self.count: int = 0
 
     def of_file(
         self, file: FileSlice, keys: pa.Array, positions: Rows, source: pa.Table | None = None
     ) -> Iterator[Found]:
-        """Yield the rows of a base file that change, with their places.
+        """Yield the changed and deleted rows of one base file, with their places.
 
         Args:
-            file: that has them.
-            keys: record keys of rows that clauses may take.
-            positions: of these rows, ascending.
-            source: given rows, one for each; None: there are none.
+            file: The base file.
+            keys: Record keys of the rows to look at.
+            positions: Positions of these rows in the file, int64, ascending.
+            source: Given rows, one per position. None: an update, without given rows.
 
         Raises:
-            ValueError: a value cannot be computed, or does not fit its column.
-            CorruptionError: the file is damaged.
-            StaleStoreError: it is gone.
+            ValueError: if a value cannot be computed, or does not fit its column.
+            CorruptionError: if the file is damaged.
+            StaleStoreError: if the file was deleted by a clean or a rollback.
         """
         first = 0
         for batch in rows_at(self._location, file, positions, self._read):
@@ -154,14 +154,14 @@ class ChangedRows:
         )
 
     def deleted(self, stored: Iterable[StoredRows]) -> Iterator[Found]:
-        """Yield rows of the table, all of which go, with their places."""
+        """Yield stored rows as deletions, with their places."""
         for file, keys, positions in stored:
             nothing = [pa.nulls(len(keys), field.type) for field in self._columns]
             rows = pa.table(nothing, schema=self._columns)
             yield self._found(file, keys, positions, rows, np.ones(len(keys), bool))
 
     def inserted(self, rows: pa.Table, keys: pa.ChunkedArray, paths: pa.DictionaryArray) -> Found:
-        """Return new rows, which have all columns of the table."""
+        """Return new rows, without a place."""
         flags = np.zeros(len(keys), bool) if self._flagged else None
         incoming = Incoming(rows, keys, paths, flags, self._numbers(len(keys)))
         return incoming, Places.nowhere(len(keys))
@@ -190,7 +190,7 @@ class ChangedRows:
         return np.arange(self.count - count, self.count)
 
     def _stored(self, rows: pa.Table, name: str) -> pa.Array:
-        """Return a column that some clause sets, as it is stored, or nulls if each row gets it."""
+        """Return the stored values of a column, or nulls if every row gets a new value."""
         column = f"{self._prefix}{name}"
         if column in rows.column_names:
             return concat(rows[column].chunks, rows[column].type)
@@ -201,7 +201,7 @@ class ChangedRows:
         return list(dict.fromkeys([*names, *self._also]))
 
     def _read_columns(self) -> pa.Schema:
-        """Return the columns that clauses need, of the table."""
+        """Return the table's columns that have to be read."""
         needed = {f"{self._prefix}{name}" for name in self._also}
         updates = [clause.sets for clause in self._clauses if clause.sets is not None]
         expressions = [value for sets in updates for value in sets.values]
@@ -214,7 +214,7 @@ class ChangedRows:
             if not all(name in [one.name for one in sets.fields] for sets in updates):
                 needed.add(f"{self._prefix}{name}")
         fields = [one for one in self._columns if f"{self._prefix}{one.name}" in needed]
-        # Of a table without a column Arrow does not know how many rows there are.
+        # Arrow does not know the number of rows of a batch without columns.
         return pa.schema(fields or list(self._columns)[:1])
 
 

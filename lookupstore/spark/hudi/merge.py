@@ -1,7 +1,7 @@
-"""Merge the rows of a DataFrame into a Hudi table: executors decide, the driver commits.
+"""Merge the rows of a DataFrame into a Hudi table: executors apply clauses, the driver commits.
 
-Rows of one key meet in one task, which finds where the key is, reads what clauses ask of the rows
-there, and says what becomes of them. From there on they go the way of an upsert.
+One task gets all rows of a key. It finds the stored row, reads the columns that clauses need, and
+computes the new row. The results are then written by the stages of an upsert.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, numbered, spark_type
 
-# Indexes that look in all partitions, by those that look in the row's own.
+# Indexes that look in all partitions, by the index that looks in the row's own partition.
 _EVERYWHERE = {"simple": "global-simple"}
 
 
 @dataclass(frozen=True)
 class MergeTask(KeyTask):
-    """What executors do with rows that are merged.
+    """A merge, as executors need it.
 
     Attributes:
-        plan: what happens to them.
-        key_fields: columns of the record key, as the table has them.
-        fixed: columns of key and partition.
-        together: columns in which rows of one key are equal.
+        plan: Checked clauses.
+        key_fields: Columns of the record key, with the table's types.
+        fixed: Names of the columns of key and partition.
+        together: Names of columns that are equal in rows of the same key.
     """
 
     plan: MergePlan
@@ -79,21 +79,21 @@ def hudi_merge(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> TableMerge:
-    """Merge the rows of a DataFrame into a Hudi table, as `HudiTable.merge` does.
+    """Begin a merge of a DataFrame into a Hudi table, to which the returned object adds clauses.
 
-    Nothing is done before `TableMerge.execute`, and then all of it is one commit. Rows stay on
-    executors.
+    Nothing changes before `TableMerge.execute`, which makes one commit. Rows stay on executors. The
+    clause `when_not_matched_by_source_delete` is not supported.
 
     Args:
-        df: rows that are the same each time Spark computes them, each key once. Columns that the
-            table does not have can be used in conditions and values.
-        table: a table, or the path or URI of one, which the driver and all executors see.
-        on: the key columns by which rows meet; as of `HudiTable.merge`.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        df: Rows, with each key once. Spark must compute the same rows each time. Conditions and
+            values can use columns that the table does not have.
+        table: Table, or its path or URI, which the driver and all executors can read.
+        on: Columns that rows are matched by: those of the record key, or these and the partition
+            columns. None: the record key, and the partition columns if `df` has them.
+        storage_options: Options of a URI, as in `lookupstore.Location`.
 
     Raises:
-        ValueError: `on` has other columns than those of the key; when it is executed, a clause is
-            `when_not_matched_by_source_delete`, which Spark does not do.
+        ValueError: if `on` names other columns.
 
     And all that `TableMerge.execute` raises.
 
@@ -115,8 +115,8 @@ def _executed(
 ) -> WriteResult:
     if clauses.left:
         raise ValueError(
-            f"{clauses.left[0].name}: in Spark rows whose keys are not given stay; merge in one "
-            "process with HudiTable.merge, or delete them by their keys"
+            f"{clauses.left[0].name}: not supported in Spark; use HudiTable.merge in one process, "
+            "or delete the rows with upsert(..., operation='delete')"
         )
     given = given_options(options, table.options, UPSERT)
     if not isinstance(given.index, str):
@@ -190,7 +190,7 @@ def _task(
     clauses: GivenMerge,
     index: str,
 ) -> MergeTask:
-    """Plan on the driver what executors do."""
+    """Check a merge on the driver, and return it as executors need it."""
     columns, options = view.table_schema.columns, view.options
     for name in on or ():
         if name not in given.names:
@@ -213,11 +213,11 @@ def _task(
 
 
 def rows_to_merge(task: MergeTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield rows that change, go or are new, each with its place; `moved` are those that go.
+    """Yield changed, deleted and new rows with their places; `moved` marks deleted rows.
 
     Args:
-        task: what is to be done.
-        batches: rows sorted by `task.together` and number; all those of a key are here.
+        task: The merge.
+        batches: Rows sorted by `task.together` and number, with all rows of a key.
     """
     plan, view = task.plan, task.view
     numbers = {file: number for number, file in enumerate(task.slices)}
@@ -308,6 +308,6 @@ def _check_each_once(table: pa.Table, together: Sequence[str]) -> None:
     if same.any():
         key = table.column("key")[int(np.flatnonzero(same)[0])].as_py()
         raise ValueError(
-            f"df: several rows have the key {key!r}, so that it is open which of them a row of the "
-            "table meets; give each key once, as by df.dropDuplicates"
+            f"df: several rows have the key {key!r}; give each key once, such as with "
+            "df.dropDuplicates"
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.hudi.oracle import other_scan
 
@@ -227,6 +228,51 @@ def test_an_upsert_changes_the_rows_that_it_names(
             wrong.append((name, "rows"))
         if name != LOCAL_TIMES and as_json(other_scan(path)) != now:
             wrong.append((name, "rows of hudi-rs"))
+        wrong.extend((name, finding) for finding in table.verify().findings)
+        wrong.extend((name, file) for file in wrong_checksums(path))
+    assert wrong == []
+
+
+def test_updates_and_merges_change_the_rows_that_they_name(
+    java_table: Callable[[str], Path], said: dict[str, Said]
+) -> None:
+    """An update changes one row; a merge changes one, deletes one, and inserts one."""
+    pending = {"v6-pending-clustering": "20261127092128834", "v9-pending": "20261127092110991"}
+    wrong: list[object] = []
+    for name in said:
+        path = java_table(name)
+        table = HudiTable.open(path)
+        if name in pending:
+            table.rollback(pending[name])
+        options = options_of(table)
+        model = by_id(said[name]["rows"])
+        measure = "d" if name.endswith("-types") else "x"
+        rows = table.scan().drop_columns(list(META_COLUMNS)).slice(0, 3)
+        first, second, third = rows["id"].to_pylist()
+        table.update(
+            {measure: -1.5, "seen": "1000 + 1"}, where=pc.field("id") == first, options=options
+        )
+        model[first] |= {measure: -1.5, "seen": 1001}
+        news = pa.concat_tables([rows.slice(1, 2), rows.slice(1, 1)])
+        ids = pa.array([second, third, NEW], rows.schema.field("id").type)
+        news = news.set_column(rows.schema.get_field_index("id"), rows.schema.field("id"), ids)
+        merge = table.merge(news).when_matched_delete(pc.field("source.id") == third)
+        merge = merge.when_matched_update({measure: -2.5}).when_not_matched_insert()
+        done = merge.execute(options=options)
+        model[NEW] = {**model[second], "id": NEW}
+        model[second] |= {measure: -2.5}
+        del model[third]
+        if (done.rows_updated, done.rows_deleted, done.rows_inserted) != (1, 1, 1):
+            wrong.append((name, "the result"))
+        now = as_json(HudiTable.open(path).scan())
+        if by_id(now) != model:
+            wrong.append((name, "rows"))
+        if name != LOCAL_TIMES and as_json(other_scan(path)) != now:
+            wrong.append((name, "rows of hudi-rs"))
+        keys = rows.select(table.options.record_key).to_pylist()
+        answers = table.get(keys[1])[measure], keys[2] in table, len(table)
+        if answers != (-2.5, False, len(now)):
+            wrong.append((name, "answers"))
         wrong.extend((name, finding) for finding in table.verify().findings)
         wrong.extend((name, file) for file in wrong_checksums(path))
     assert wrong == []

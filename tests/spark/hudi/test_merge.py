@@ -92,13 +92,13 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.createDataFrame([(1, 5), (1, 6)], "id long, v int")
     with pytest.raises(ValueError, match=r"df: several rows have the key '1'.*dropDuplicates"):
         hudi_merge(df, table).when_matched_update().execute()
-    with pytest.raises(ValueError, match="in Spark rows whose keys are not given stay"):
+    with pytest.raises(ValueError, match=r"not supported in Spark; use HudiTable\.merge"):
         hudi_merge(df, table).when_not_matched_by_source_delete().execute()
-    with pytest.raises(ValueError, match=r"on is \['v'\]; rows meet by their keys"):
+    with pytest.raises(ValueError, match=r"on is \['v'\]; rows are matched by key"):
         hudi_merge(df, table, on="v")
     two = df.selectExpr("id + 1 as id", "v").limit(1)
     merge = hudi_merge(two, table).when_matched_update({"v": "source.v * 1000000000"})
-    with pytest.raises(ValueError, match="'v' of the row with the key '2' does not get a value"):
+    with pytest.raises(ValueError, match="'v' of the row with the key '2': the value does not fit"):
         merge.execute()
     with pytest.raises(ValueError, match="no column 'id'"):
         hudi_merge(df.select("v"), table).when_matched_delete().execute()

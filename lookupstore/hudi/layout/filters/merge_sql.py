@@ -1,4 +1,4 @@
-"""One clause of a merge in SQL, such as `matched and source.op = 'D' then delete`, taken apart."""
+"""Parse one clause of a merge in SQL, such as `matched and source.op = 'D' then delete`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BEFORE = "merge into target using source on true when "
 
 @dataclass(frozen=True)
 class SqlClause:
-    """What a clause says.
+    """The parts of a clause.
 
     Attributes:
-        kind: `matched`, `unmatched`, of given rows that the table lacks, or `left`, of rows of the
-            table that are not given.
+        kind: `matched`; `unmatched`, for given rows whose key is not stored; or `left`, for stored
+            rows whose key is not given.
         verb: `update`, `delete` or `insert`.
-        where: the condition; None: there is none.
-        sets: the value of each column; None: those that the rows have.
+        where: Condition, as SQL. None: no condition.
+        sets: Value of each column, as SQL. None: the columns of the given rows.
     """
 
     kind: str
@@ -40,10 +40,10 @@ class SqlClause:
 
 
 def sql_clause(text: str) -> SqlClause:
-    """Take a clause apart.
+    """Parse a clause.
 
     Raises:
-        ValueError: it is no clause of a merge.
+        ValueError: if the text is not a clause of a merge.
 
     >>> sql_clause("matched and source.v > 1 then update set v = source.v + 1")
     SqlClause(kind='matched', verb='update', where='source.v > 1', sets={'v': 'source.v + 1'})
@@ -66,7 +66,7 @@ def _when(text: str) -> Any:
     text = re.sub(r"^\s*when\s+", "", text, flags=re.IGNORECASE)
     if not re.match(r"\s*(not\s+)?matched\b", text, re.IGNORECASE):
         raise _clause_error(text)
-    # Checks what would take the parser too long, and that no other statement comes after it.
+    # Refuses conditions that would take the parser too long.
     words, _, _ = text.partition(" then ")
     parsed_sql(f"({words.partition(' and ')[2] or 'true'})")
     try:
@@ -100,7 +100,7 @@ def _inserts(text: str, then: exp.Expression) -> dict[str, str] | None:
     names, said = columns.expressions, values.expressions
     if len(names) != len(said) or len({one.name for one in names}) < len(names):
         raise ValueError(
-            f"when: {text!r} names {len(names)} columns, and {len(said)} values; give each column "
+            f"when: {text!r} names {len(names)} columns and {len(said)} values; give each column "
             "one value"
         )
     return {name.name: _sql(value) for name, value in zip(names, said, strict=True)}
@@ -111,4 +111,4 @@ def _sql(node: exp.Expression) -> str:
 
 
 def _clause_error(text: str) -> ValueError:
-    return ValueError(f"when: {text!r} is no clause of a merge; {_FORMS}")
+    return ValueError(f"when: {text!r} is not a clause of a merge; {_FORMS}")

@@ -1,4 +1,4 @@
-"""Rows of two sides, such as `source` and `target`, and SQL on their columns."""
+"""SQL on the columns of rows that have two sides, such as `source` and `target`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Aliases:
-    """The names by which SQL may call the columns of a row.
+    """The names by which SQL calls the columns of a row.
 
     Attributes:
-        columns: of the row.
-        sides: for each alias, such as `source`, the columns of it: their names in SQL, and in the
-            row. A name without an alias has to be that of one side only.
+        columns: Columns of the row.
+        sides: Columns of each side, by its alias, such as `source`: from names in SQL to names in
+            the row. A name without an alias must belong to one side only.
     """
 
     columns: pa.Schema
@@ -28,15 +28,16 @@ class Aliases:
 
 
 def sql_value(text: str, aliases: Aliases) -> pc.Expression:
-    """Return a value in SQL, as behind `select`, as an expression of Arrow.
+    """Parse a value in SQL, and return it as an Arrow expression.
 
     Args:
-        text: such as `case when source.km > 5 then 'far' else lower(target.name) end`.
-        aliases: the columns of a row.
+        text: SQL, such as `case when source.km > 5 then 'far' else lower(target.name) end`.
+        aliases: Names of the columns of a row.
 
     Raises:
-        ValueError: it is no value, or has a part that is not read; the error names the part.
-        ImportError: what parses SQL is not installed.
+        ValueError: if the text cannot be parsed, or has a part that is not supported; the error
+            names the part.
+        ImportError: if sqlglot is not installed.
     """
     _check_parser()
     from lookupstore.hudi.layout.filters.sql_computed import computed_value
@@ -45,7 +46,7 @@ def sql_value(text: str, aliases: Aliases) -> pc.Expression:
 
 
 def sql_condition(text: str, aliases: Aliases) -> pc.Expression:
-    """Return a condition in SQL, as behind `where`; see `sql_value`."""
+    """Parse a condition in SQL; see `sql_value`."""
     _check_parser()
     from lookupstore.hudi.layout.filters.sql_computed import computed_condition
 
@@ -53,7 +54,7 @@ def sql_condition(text: str, aliases: Aliases) -> pc.Expression:
 
 
 def merge_clause(text: str) -> SqlClause:
-    """Take a clause of a merge apart; see `lookupstore.hudi.layout.filters.merge_sql`."""
+    """Parse a clause of a merge; see `lookupstore.hudi.layout.filters.merge_sql`."""
     _check_parser()
     from lookupstore.hudi.layout.filters.merge_sql import sql_clause
 

@@ -1,8 +1,7 @@
-"""Values that SQL computes from the columns of a row, as expressions of Arrow.
+"""Values that SQL computes from the columns of a row, as Arrow expressions.
 
-They are what `set` of an update or a merge says: `hits + 1`, `coalesce(source.page, target.page)`.
-Numbers are added as DuckDB does, whose dialect the text is; but whole numbers are computed with 64
-bits, and what does not fit these is an error.
+Updates and merges set such values: `hits + 1`, `coalesce(source.page, target.page)`. The dialect
+and the results are DuckDB's, but integers are computed with 64 bits; an overflow is an error.
 """
 
 from __future__ import annotations
@@ -46,14 +45,15 @@ _KNOWN = (
 
 
 def computed_value(text: str, aliases: Aliases) -> pc.Expression:
-    """Return a value in SQL, as behind `select`, as an expression of Arrow.
+    """Parse a value in SQL, and return it as an Arrow expression.
 
     Args:
-        text: such as `case when km > 5 then 'far' else lower(name) end`.
-        aliases: the columns of a row.
+        text: SQL, such as `case when km > 5 then 'far' else lower(name) end`.
+        aliases: Names of the columns of a row.
 
     Raises:
-        ValueError: it is no value, or has a part that is not read; the error names the part.
+        ValueError: if the text cannot be parsed, or has a part that is not supported; the error
+            names the part.
 
     >>> columns = pa.schema({"km": pa.int32(), "name": pa.string()})
     >>> aliases = Aliases(columns, {"target": {"km": "km", "name": "name"}})
@@ -66,13 +66,13 @@ def computed_value(text: str, aliases: Aliases) -> pc.Expression:
 
 
 def computed_condition(text: str, aliases: Aliases) -> pc.Expression:
-    """Return a condition in SQL on the columns of a row; see `computed_value`."""
+    """Parse a condition in SQL; see `computed_value`."""
     tree = parsed_sql(text).transform(lambda node: _resolved(node, aliases))
     return _ValueReader(aliases.columns).condition(tree, whole=False)
 
 
 def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
-    """Return a node in which a column has its name in the row."""
+    """Return a column node with the column's name in the row, and other nodes unchanged."""
     if not isinstance(node, exp.Column):
         return node
     *before, name = (one.name for one in node.parts)
@@ -95,7 +95,7 @@ def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
 
 
 class _ValueReader(ConditionReader):
-    """A reader of values, and of conditions on what is computed."""
+    """A parser of values, and of conditions on computed values."""
 
     def computed(self, node: exp.Expression) -> Operand:
         """Return a value, and its type."""
@@ -103,7 +103,7 @@ class _ValueReader(ConditionReader):
             return self._computed(plain_node(node))
 
     def operand_of(self, node: exp.Expression) -> Operand:
-        """Return what a node says; also of what is computed."""
+        """Return the value of a node, which may be computed."""
         is_known = isinstance(node, exp.Column) or (isinstance(node, exp.Cast) and is_value(node))
         return super().operand_of(node) if is_known else self._computed(node)
 
@@ -143,7 +143,7 @@ class _ValueReader(ConditionReader):
         sides = [self.computed(node.this), self.computed(node.args["expression"])]
         kind = self._number_type(node, sides)
         if pa.types.is_decimal(kind):
-            # Arrow says how many digits the result has.
+            # Arrow determines the number of digits of the result.
             return self._typed(node, function(*(_as_decimal(one) for one in sides)))
         left, right = (_converted(one, kind) for one in sides)
         return Operand(function(left, right), kind)
@@ -267,14 +267,14 @@ class _ValueReader(ConditionReader):
         return super().operand_of(node)
 
     def _number_type(self, node: exp.Expression, sides: Sequence[Operand]) -> pa.DataType:
-        """Return the type in which numbers are computed; of decimals, any of these."""
+        """Return the type to compute in; for decimals, the type of one of them."""
         for one in sides:
             if not (_is_number(one.kind) or pa.types.is_null(one.kind)):
                 raise refused_error(node, f"computes with {one.kind}", "compute with numbers")
         return _number_type([one.kind for one in sides])
 
     def _common(self, node: exp.Expression, parts: Sequence[Operand]) -> pa.DataType:
-        """Return the one type of values of which each may be the answer."""
+        """Return a type that can hold the values of all parts."""
         kinds = [one.kind for one in parts if not pa.types.is_null(one.kind)]
         if all(kind == kinds[0] for kind in kinds):
             return kinds[0] if kinds else pa.null()
@@ -300,7 +300,7 @@ class _ValueReader(ConditionReader):
 
 
 def _kind_of_literal(node: exp.Expression, value: Any) -> pa.DataType:
-    """Return the type that DuckDB gives to what is written without one."""
+    """Return the type that DuckDB gives to a literal."""
     if isinstance(value, Number):
         number = value.value
         if value.is_double:
@@ -335,7 +335,7 @@ def _number_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _wide_decimal(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """Return a decimal that has all values of some decimals and whole numbers."""
+    """Return a decimal type that can hold all values of decimal and integer types."""
     sizes = [_decimal_size(kind) for kind in kinds]
     scale = max(scale for _, scale in sizes)
     digits = max(precision - own for precision, own in sizes)
@@ -356,7 +356,7 @@ def _as_decimal(one: Operand) -> pc.Expression:
 
 
 def _converted(one: Operand, kind: pa.DataType) -> pc.Expression:
-    """Return an expression in the type of a computation, which approximates if that is a float."""
+    """Return an expression in the type of a computation; floats are approximate."""
     if one.kind == kind:
         return one.expression
     if pa.types.is_floating(kind):

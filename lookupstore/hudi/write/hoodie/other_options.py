@@ -19,7 +19,7 @@ from lookupstore.hudi.write.hoodie.option import (
 )
 
 _METADATA = "hoodie.metadata."
-_FILES_ONLY = "lookupstore maintains the list of files alone"
+_FILES_ONLY = "lookupstore maintains the list of files only"
 _SKIPPING = "leave it out; collect_statistics() lets scans skip files"
 _SYNC = (
     "run Hudi's HiveSyncTool, or the sync tool of your catalog, after writes that add partitions "
@@ -33,13 +33,13 @@ OPTIONS: tuple[HudiOption, ...] = (
          "`true`: the list of files of a metadata table is maintained, and none is made. `false`, "
          "the default here: tables that have one are refused.", Part.WRITE, "metadata"),
     only("false", f"{_METADATA}index.column.stats.enable {_METADATA}index.partition.stats.enable",
-         "true", f"There are none: {_FILES_ONLY}.", _SKIPPING),
+         "true", f"Not kept: {_FILES_ONLY}.", _SKIPPING),
     only("false",
          f"{_METADATA}index.bloom.filter.enable {_METADATA}record.index.enable "
          f"{_METADATA}global.record.level.index.enable {_METADATA}record.level.index.enable "
          f"{_METADATA}index.secondary.enable {_METADATA}index.expression.enable "
          f"{_METADATA}index.functional.enable {_METADATA}index.async", "false",
-         f"There are none: {_FILES_ONLY}.",
+         f"Not kept: {_FILES_ONLY}.",
          "leave it out; hoodie.index.type=GLOBAL_BLOOM finds keys in all partitions"),
     refused(f"{_METADATA}index.drop", _FILES_ONLY,
             "pass metadata='reduce' in options=WriteOptions(metadata='reduce')"),

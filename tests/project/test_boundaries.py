@@ -50,11 +50,11 @@ hudi.view         | hudi.file_group                                | pyarrow
 hudi.index        | hudi.view                                      | numpy pyarrow
 hudi.layout       | hudi.view                                      | numpy pyarrow sqlglot
 hudi.locking      | hudi.timeline                                  |
-hudi.metadata     | hudi.view hudi.locking                         | crc32c fastavro
+hudi.metadata     | hudi.view hudi.locking                         | crc32c fastavro xxhash
 hudi.services     | hudi.metadata hudi.layout                      | numpy pyarrow
 hudi.write        | hudi.services hudi.index                       | numpy pyarrow
 hudi.clustering   | hudi.write                                     | numpy pyarrow
-hudi.read         | hudi.layout                                    | numpy pyarrow xxhash
+hudi.read         | hudi.layout hudi.metadata                      | numpy pyarrow xxhash
 hudi.table        | hudi.read hudi.clustering                      | pyarrow
 hudi              | hudi.table                                     |
 spark.base        | source                                         | numpy py4j pyarrow pyspark rich

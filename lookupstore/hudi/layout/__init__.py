@@ -27,6 +27,7 @@ from lookupstore.hudi.layout.kept.kept_layout import (
     read_layout,
 )
 from lookupstore.hudi.layout.kept.overlap import Waiting, choose
+from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
 from lookupstore.hudi.layout.statistics.guarantees import guarantees
 from lookupstore.hudi.layout.statistics.keeping import (
     collect,
@@ -65,8 +66,10 @@ __all__ = [
     "STATISTICS_FOLDER",
     "TARGET_FILE_SIZE",
     "Aliases",
+    "ColumnStatistics",
     "Curve",
     "CurveMapping",
+    "FileStatistics",
     "Filter",
     "KeptLayout",
     "Layout",

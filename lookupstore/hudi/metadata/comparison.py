@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lookupstore.hudi.file_group.groups import FileSlice, file_groups_at
-from lookupstore.hudi.metadata.files_partition import FOLDER, TIMELINE, files_partition
+from lookupstore.hudi.metadata.files_partition import FOLDER, files_partition
+from lookupstore.hudi.metadata.group_files import TIMELINE
 from lookupstore.hudi.options import FILES, check_metadata_table
 from lookupstore.hudi.timeline.names import is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan

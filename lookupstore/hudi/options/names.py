@@ -19,9 +19,10 @@ SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 #: Where the properties of a table are.
 PROPERTIES = f"{META_FOLDER}/hoodie.properties"
 BACKUP = f"{PROPERTIES}.backup"
-#: Where its metadata table is, if it has one, and which partition of that lists files.
+#: Where its metadata table is, if it has one, and which partitions of that list
+#: files, and have bounds of their columns.
 METADATA_FOLDER = f"{META_FOLDER}/metadata"
-FILES = "files"
+FILES, COLUMN_STATS = "files", "column_stats"
 #: What a write does with a metadata table: nothing, by an error; write its list of files; the same
 #: after the other partitions are taken out; delete it first.
 REFUSE, MAINTAIN, REDUCE, DROP = METADATA_CHOICES = ("refuse", "maintain", "reduce", "drop")

@@ -28,6 +28,7 @@ from lookupstore.hudi.layout import (
     usable_statistics,
 )
 from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.read.java_statistics import java_statistics
 from lookupstore.hudi.read.partition_pruning import partitions_left
 from lookupstore.hudi.read.scan_funnel import Files, ScanFunnel
 from lookupstore.hudi.timeline.timeline import When, given_position, given_time
@@ -141,7 +142,17 @@ class ScanPlan:
         self, where: pc.Expression, files: tuple[FileSlice, ...], funnel: ScanFunnel
     ) -> tuple[tuple[FileSlice, ...], ScanFunnel]:
         """Return the files that statistics leave, and what that came to."""
-        found, unreadable = usable_skipping(self.location, self.pending, where, self.schema, files)
+
+        def others() -> TableStatistics | None:
+            names = names_of(where)
+            columns = [one for one in self.schema if names is None or one.name in names]
+            return java_statistics(
+                self.location, self.options, self.pending, pa.schema(columns), files
+            )
+
+        found, unreadable = usable_skipping(
+            self.location, self.pending, where, self.schema, files, others
+        )
         if found is None:
             return files, replace(funnel, unreadable=unreadable)
         left = tuple(compress(files, found.kept))

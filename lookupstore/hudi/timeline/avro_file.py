@@ -80,6 +80,33 @@ def record_decoder(
     return decode
 
 
+def stored_record_decoder(
+    text: bytes, path: str, offset: int, name: str
+) -> Callable[[bytes, int], dict[str, Any]]:
+    """Return what decodes records as their own schema says, given bytes and their offset.
+
+    Which fields they have, and of which types, is for the caller to check.
+
+    Args:
+        text: of the schema that the records were written by.
+        path: of the file, for errors.
+        offset: of the schema in it.
+        name: of the record.
+
+    Raises:
+        CorruptionError: it is no such schema; and so with what decodes, of records.
+    """
+    try:
+        schema = _stored_schema(text, (name,))[0]
+    except ValueError as error:
+        raise CorruptionError(path, offset, f"the Avro schema of {name}", error) from error
+
+    def decode(block: bytes, start: int) -> dict[str, Any]:
+        return _decoded(schema, None, block, path, start, name)
+
+    return decode
+
+
 def _decoded(
     schema: Any, change: Change | None, block: bytes, path: str, start: int, name: str
 ) -> dict[str, Any]:
@@ -181,6 +208,16 @@ def _file_schema(
     Raises:
         ValueError: it is none, is not safe to decode by, or has fields that cannot be Hudi's.
     """
+    schema, checked = _stored_schema(text, names)
+    wanted = json.loads(schema_text(names[0]))
+    if fields:
+        wanted["fields"] = [one for one in wanted["fields"] if one["name"] in fields]
+    return schema, resolution(checked, wanted)
+
+
+@functools.lru_cache(maxsize=32)
+def _stored_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return the schema of a file for the decoder, and as it is checked; raises as above."""
     try:
         given = parse_json(text, "", "a schema", most_bytes=MOST_BYTES)
     except CorruptionError as error:
@@ -194,10 +231,7 @@ def _file_schema(
         raise ValueError("a type that is no record")
     if checked["name"].rpartition(".")[2] not in names:
         raise ValueError(f"that of {checked['name']}")
-    wanted = json.loads(schema_text(names[0]))
-    if fields:
-        wanted["fields"] = [one for one in wanted["fields"] if one["name"] in fields]
-    return schema, resolution(checked, wanted)
+    return schema, checked
 
 
 def avro_bytes(name: str, record: dict[str, Any]) -> bytes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.layout.statistics.proof import check_footers
 from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 from lookupstore.hudi.layout.statistics.versions import read_statistics
@@ -60,8 +61,11 @@ def usable_skipping(
     where: pc.Expression,
     columns: pa.Schema,
     files: Sequence[FileSlice],
+    others: Callable[[], TableStatistics | None],
 ) -> tuple[Skipping | None, str | None]:
     """Return what statistics say of some files, and why they say nothing, if so; see `skip`.
+
+    Those of another program are used if the table keeps none of ours, and footers say the same.
 
     Args:
         location: of the table.
@@ -69,13 +73,21 @@ def usable_skipping(
         where: the filter, which fits the columns.
         columns: all columns of the table.
         files: that are looked at.
+        others: reads those of another program; None: it has none.
     """
     instead = "filters skip no files"
     statistics, unreadable = usable_statistics(location, pending, instead)
-    if statistics is None:
+    if unreadable is not None:
         return None, unreadable
     try:
-        return skip(statistics, where, columns, files), None
+        if statistics is not None:
+            return skip(statistics, where, columns, files), None
+        statistics = others()
+        if statistics is None:
+            return None, None
+        skipping = skip(statistics, where, columns, files)
+        check_footers(location, skipping, where, columns, files)
+        return skipping, None
     except Exception as error:
         return None, _unusable(location, instead, error)
 

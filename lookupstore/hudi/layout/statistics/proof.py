@@ -1,0 +1,60 @@
+"""Whether footers say the same as statistics that another program keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.layout.filters.predicates import columns_of, predicate_of
+from lookupstore.hudi.layout.statistics.file_statistics import footer_statistics
+from lookupstore.hudi.layout.statistics.keeping import statistics_of
+from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
+from lookupstore.storage.location import Location
+
+# Files whose footers are read, all at one time.
+_MOST_FOOTERS = 8
+
+
+def check_footers(
+    location: Location,
+    skipping: Skipping,
+    where: pc.Expression,
+    columns: pa.Schema,
+    files: Sequence[FileSlice],
+) -> None:
+    """Check that the footers of some files that are left out say that these have no wanted row.
+
+    Args:
+        location: of the table.
+        skipping: what statistics say.
+        where: the filter.
+        columns: all columns of the table.
+        files: that the statistics were asked about.
+
+    Raises:
+        CorruptionError: a footer says that there may be one, or is damaged.
+        FormatError: a column has a type that cannot be widened to the table's.
+        StaleStoreError: a file is gone.
+        OSError: one could not be read.
+    """
+    left_out = np.flatnonzero(~skipping.kept)
+    places = np.linspace(0, len(left_out) - 1, min(_MOST_FOOTERS, len(left_out)), dtype=np.int64)
+    some = [files[at] for at in left_out[places]]
+    if not some:
+        return
+    asked = set(columns_of(predicate_of(where)))
+    wanted = pa.schema([one for one in columns if one.name in asked])
+    footers = statistics_of(location, some, wanted, footer_statistics)
+    for file, may_match in zip(some, skip(footers, where, columns, some).kept, strict=True):
+        if may_match:
+            raise CorruptionError(
+                location.show(file.path),
+                file.bytes,
+                "a footer that says what the column_stats of the metadata table say",
+                "bounds within which the filter may find rows",
+            )

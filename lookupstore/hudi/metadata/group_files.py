@@ -1,0 +1,155 @@
+"""Files of a partition of the metadata table: the newest base file of each group, and its logs.
+
+The metadata table is written before the table is. A log file counts if its instant is completed in
+the metadata table, and is not pending in the table itself.
+
+Source: HoodieTableMetadataUtil.getValidInstantTimestamps, HoodieFileGroup of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.metadata.hfile import HFile, read_hfile
+from lookupstore.hudi.metadata.log_block import DELETES, HFILE, NO_DELETES, read_blocks
+from lookupstore.hudi.options import METADATA_FOLDER
+from lookupstore.hudi.timeline.timeline import COMMIT, DELTA_COMMIT, REPLACE, TimelineFolder
+from lookupstore.storage.location import Location
+
+#: Where the timeline of the metadata table is.
+TIMELINE = f"{METADATA_FOLDER}/.hoodie/timeline"
+# Of a base or log file: that of some ten million files.
+_MOST_BYTES = 1 << 30
+_ID = r"(?P<file_id>[A-Za-z0-9-]+)"
+_BASE = re.compile(rf"{_ID}_[0-9-]+_(?P<time>\d+)\.hfile")
+#: Name of a log file of a partition.
+LOG_FILE = re.compile(rf"\.{_ID}_(?P<time>\d+)\.log\.(?P<version>\d+)_[0-9-]+")
+
+
+class Records(NamedTuple):
+    """Records of a base file, or of a block of a log file.
+
+    Attributes:
+        file: the records.
+        schema: by which they were written, as JSON.
+        path: of the file, for errors.
+        at_schema: where the schema is in it.
+    """
+
+    file: HFile
+    schema: bytes
+    path: str
+    at_schema: int
+
+
+@dataclass(frozen=True)
+class GroupFiles:
+    """The files of a group at one moment.
+
+    Attributes:
+        file_id: of the group.
+        base: path of the newest base file; None: there is none.
+        logs: paths of the log files that change it, in the order in which they count.
+        log_times: the times of their instants.
+    """
+
+    file_id: str
+    base: str | None
+    logs: tuple[str, ...]
+    log_times: tuple[str, ...]
+
+    def records(self, location: Location) -> Iterator[Records]:
+        """Yield what they say, the later the newer.
+
+        Args:
+            location: of the table.
+
+        Raises:
+            CorruptionError: a file is damaged, or gone.
+            FormatError: one is of a kind that Hudi does not write there.
+        """
+        if self.base is not None:
+            shown = location.show(self.base)
+            base = read_hfile(_read(location, self.base), shown)
+            yield Records(base, base.info.get(b"schema", b""), shown, 0)
+        for name in self.logs:
+            shown = location.show(name)
+            for block in read_blocks(_read(location, name), shown):
+                if block.kind == DELETES and block.content == NO_DELETES:
+                    continue
+                if block.kind != HFILE:
+                    raise FormatError(
+                        f"{shown}: a log block of kind {block.kind}, which Hudi does not write to "
+                        "the files of a metadata table"
+                    )
+                records = read_hfile(block.content, shown, block.at)
+                yield Records(records, block.schema, shown, block.at_schema)
+
+
+def group_files(
+    location: Location, pending: Collection[str], folder: TimelineFolder, partition: str
+) -> list[GroupFiles]:
+    """Return the files of each group of a partition as they are now.
+
+    Args:
+        location: of the table.
+        pending: times of the instants of the table that are not completed, read before.
+        folder: of the metadata table's timeline.
+        partition: of the metadata table.
+
+    Raises:
+        CorruptionError: a file is called as none is, or the timeline is damaged.
+    """
+    completed = {
+        instant.time: instant.position
+        for instant in folder.load()
+        if instant.is_completed and instant.action in (COMMIT, DELTA_COMMIT, REPLACE)
+    }
+    first = min(completed, default="")
+    bases: dict[str, dict[str, str]] = {}
+    logs: dict[str, list[tuple[str, int, str]]] = {}
+    for file in location.files(f"{METADATA_FOLDER}/{partition}"):
+        name = file.name.rpartition("/")[2]
+        found = _BASE.fullmatch(name) or LOG_FILE.fullmatch(name)
+        if found is None:
+            # Hadoop keeps the checksums of a local file NAME in `.NAME.crc`.
+            if (name.endswith(".hfile") or ".log." in name) and not name.endswith(".crc"):
+                expected = "a base or log file of the metadata table"
+                raise CorruptionError(location.show(file.name), 0, expected, repr(name))
+            continue
+        its_bases = bases.setdefault(found["file_id"], {})
+        its_logs = logs.setdefault(found["file_id"], [])
+        time = found["time"]
+        if found.re is LOG_FILE:
+            if time in completed and time not in pending:
+                its_logs.append((time, int(found["version"]), file.name))
+        # Instants of base files are archived, those of the log files after them are not.
+        elif time in completed or time < first:
+            its_bases[time] = file.name
+    groups = []
+    for file_id in sorted(bases):
+        newest = max(bases[file_id], default="")
+        # A log file is of the slice that was the newest when it was completed.
+        after = sorted(log for log in logs[file_id] if completed[log[0]] > newest)
+        groups.append(
+            GroupFiles(
+                file_id,
+                bases[file_id].get(newest),
+                tuple(name for _, _, name in after),
+                tuple(time for time, _, _ in after),
+            )
+        )
+    return groups
+
+
+def _read(location: Location, name: str) -> bytes:
+    try:
+        return location.read(name, _MOST_BYTES)
+    except FileNotFoundError:
+        raise CorruptionError(
+            location.show(name), 0, "a file of the metadata table", "none"
+        ) from None

@@ -114,6 +114,13 @@ class RowTask(KeyTask):
         """Return whether rows that move bring columns that they keep as they are stored."""
         return bool(self.kept) and self.moves and index_of(self.index).everywhere
 
+    @property
+    def told_apart(self) -> pa.Schema:
+        """Return the columns by which keys to delete differ that may have one text."""
+        names = self.view.options.record_key
+        there = len(names) > 1 and set(names) <= set(self.columns.names)
+        return pa.schema([self.schema.columns.field(name) for name in names if there])
+
     def row_reader(self) -> IncomingRows:
         """Return what reads rows with all their columns."""
         return IncomingRows(
@@ -159,19 +166,23 @@ def with_row_keys(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield number, record key and partition path of rows, once for each partition of a key."""
+    """Yield number, record key and partition path of rows, once for each partition of a key.
+
+    After these come the columns of `task.told_apart`.
+    """
     everywhere = index_of(task.index).everywhere
     paths = sorted({one.group.partition for one in task.slices})
+    kept = [0, *(1 + task.columns.names.index(name) for name in task.told_apart.names)]
     for batch in batches:
         keys, partitions = read_keys(
             task.rows(batch), task.schema.columns, task.view.options, named=task.named
         )
-        number = batch.select([0])
+        rows = batch.select(kept)
         if partitions is not None and not everywhere:
-            yield _keyed(number, keys, partitions)
+            yield _keyed(rows, keys, partitions)
             continue
         for path in [""] if everywhere else paths:
-            yield _keyed(number, keys, pa.repeat(pa.scalar(path), batch.num_rows))
+            yield _keyed(rows, keys, pa.repeat(pa.scalar(path), batch.num_rows))
 
 
 def partitions_in(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -206,6 +217,9 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         found = task.tag(rows, repeated=True)
         if incoming is not None:
             check_same_keys(task.view, incoming, found)
+        elif task.told_apart.names:
+            check_same_keys(task.view, _to_delete(task, rows), found)
+            rows = rows.select([0, 1, 2])
         deleted = moved = None
         if task.operation == UPSERT and incoming is not None:
             placed = place_rows(task.view, incoming, found, moves=task.moves, kept=task.kept)
@@ -297,19 +311,34 @@ def _with_places(
     return pa.Table.from_arrays(columns, names=names)
 
 
+def _to_delete(task: RowTask, rows: pa.Table) -> Incoming:
+    """Return keys to delete, as `keys_to_delete` has them, with the columns of the key."""
+    kinds = task.told_apart
+    columns = [one.cast(kind.type) for one, kind in zip(rows.columns[3:], kinds, strict=True)]
+    partitions = _text(rows.column("partition")).dictionary_encode()
+    return Incoming(pa.table(columns, schema=kinds), rows.column("key"), partitions)
+
+
+def _key_texts(task: RowTask) -> KeyTexts:
+    everywhere = index_of(task.index).everywhere
+    fields, folder = task.view.options.record_key, tempfile.gettempdir()
+    return KeyTexts(fields, everywhere=everywhere, memory=MIN_MEMORY, folder=folder)
+
+
 def _resolved(
     task: RowTask, reader: IncomingRows | None, table: pa.Table
 ) -> tuple[pa.Table, Incoming | None]:
     """Return the rows that stay, and what is known of them; None: only their keys are."""
     if reader is None:
+        if task.told_apart.names:
+            _key_texts(task).check(_to_delete(task, table))
         coded = _text(table.column("partition")).dictionary_encode()
         return table.take(pa.array(rows_to_keep(table.column("key"), coded))), None
     incoming = reader.incoming(task.rows(table))
-    everywhere = index_of(task.index).everywhere
-    fields, folder = task.view.options.record_key, tempfile.gettempdir()
-    KeyTexts(fields, everywhere=everywhere, memory=MIN_MEMORY, folder=folder).check(incoming)
+    _key_texts(task).check(incoming)
     if not task.combines:
         return table, incoming
+    everywhere = index_of(task.index).everywhere
     kept = incoming.to_keep(task.view.options, everywhere=everywhere)
     if len(kept) == len(incoming):
         return table, incoming

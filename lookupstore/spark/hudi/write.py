@@ -317,18 +317,20 @@ def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
     """Return the rows that are going to be written, each with its place."""
     looks_up = options.looks_up(task.operation)
     rows = numbered_rows(df, task.columns.names)
+    own = rows.schema.fields[1:]
     if task.operation == DELETE:
-        kept = StructType([*KEY_FIELDS])
+        told_apart = [own[task.columns.names.index(name)] for name in task.told_apart.names]
+        kept = StructType([*KEY_FIELDS, *told_apart])
         keyed = rows.mapInArrow(partial(keys_to_delete, task), kept)
+        own = []
     else:
-        kept = keyed_schema(rows)
-        keyed = rows.mapInArrow(partial(with_row_keys, task), kept)
+        keyed = rows.mapInArrow(partial(with_row_keys, task), keyed_schema(rows))
     if looks_up or task.combines:
         together = task.together
         keyed = keyed.repartitionByRange(*together).sortWithinPartitions(*together, "row")
     # Partition columns are those of the table where rows stay in another partition, also nulls.
-    own = [StructField(one.name, one.dataType) for one in kept.fields[len(KEY_FIELDS) :]]
-    schema = StructType([*KEY_FIELDS, *PLACE_FIELDS, *own])
+    nullable = [StructField(one.name, one.dataType) for one in own]
+    schema = StructType([*KEY_FIELDS, *PLACE_FIELDS, *nullable])
     return keyed.mapInArrow(partial(rows_to_write if looks_up else rows_to_add, task), schema)
 
 

@@ -284,3 +284,25 @@ def test_errors_of_operations(spark: SparkSession, tmp_path: Path) -> None:
     assert done.rows_inserted == 2
     assert len(upsert(df, path, operation="delete_partition").files_replaced) == 3
     assert not all_rows(path)
+
+
+def test_keys_to_delete_that_have_the_text_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    """A row is not deleted by the key of another one, as in one process."""
+    schema = pa.schema({"a": pa.string(), "b": pa.string(), "n": pa.int32(), "v": pa.int64()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["a", "b", "n"])
+    stored = {"a": "x,b:y", "b": "z", "n": 1}
+    other = {"a": "x", "b": "y,b:z", "n": 1}
+    table.insert([{**stored, "v": 1}, {"a": "k", "b": "k", "n": 2, "v": 2}])
+
+    def keys(*given: dict[str, Any]) -> Any:
+        return spark.createDataFrame([*given], "b string, a string, n long")
+
+    for rows in (keys(other), keys(stored, other)):
+        with pytest.raises(ValueError, match="have different keys and one record key"):
+            upsert(rows, table, operation="delete")
+    assert len(table) == 2
+    assert upsert(keys(stored, stored), table, operation="delete").rows_deleted == 1
+    found = table.scan(columns=["_hoodie_record_key", "n"]).to_pylist()
+    assert found == [{"_hoodie_record_key": "a:k,b:k,n:2", "n": 2}]
+    gone = spark.createDataFrame([("a:k,b:k,n:2",)], "_hoodie_record_key string")
+    assert upsert(gone, table, operation="delete").rows_deleted == 1

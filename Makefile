@@ -133,9 +133,10 @@ else
 test: java $(VENV)/.built  ## Run every test except the long part; WING=sst: that folder of tests/, PYTEST_ARGS='-k name': those
 	@mkdir -p build
 	$(BIN)/pytest -m "spark and not long" --durations 20 -o cache_dir=build/pytest-spark \
-	    >build/test-spark.log 2>&1 & \
+	    tests/spark tests/project/test_docs.py >build/test-spark.log 2>&1 & \
 	spark=$$!; \
-	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 & \
+	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 \
+	    --ignore tests/spark & \
 	others=$$!; failed=0; \
 	trap 'kill $$spark $$others 2>/dev/null || true; wait; exit 130' INT TERM; \
 	wait $$others || failed=$$?; \

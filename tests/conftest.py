@@ -7,6 +7,7 @@ that changes each day (tests/support/samples.py).
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import secrets
@@ -47,6 +48,10 @@ CLASSES = ROOT / "build" / "spark.jsa"
 if CLASSES.exists():
     JVM_OPTIONS += f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable"
 
+# `make test` looks for tests of Spark in these places only.
+SPARK = ROOT / "tests" / "spark"
+EXAMPLES = ROOT / "tests" / "project" / "test_docs.py"
+
 # The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
 HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None
 collect_ignore = [] if HAS_PYSPARK else ["spark"]
@@ -73,7 +78,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of the cluster come first: Spark's JVM keeps the environment it starts in."""
     samples.mark_cases_not_drawn(items)
-    items.sort(key=lambda item: ROOT / "tests" / "spark" not in item.path.parents)
+    for item in items:
+        is_spark = item.get_closest_marker("spark") and not item.get_closest_marker("long")
+        if is_spark and SPARK not in item.path.parents and item.path != EXAMPLES:
+            raise pytest.UsageError(f"{item.nodeid} needs Spark: put it below tests/spark")
+    items.sort(key=lambda item: SPARK not in item.path.parents)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over all tests and modules, which stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> list[str]:

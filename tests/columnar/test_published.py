@@ -204,6 +204,7 @@ def test_damaged_published_files(dim: Dimension, tmp_path: Path) -> None:
             dim.files(tmp_path / "b")
 
 
+@pytest.mark.long
 def test_an_object_store_that_fails_is_no_damage(
     server: ObjectStore, dim: Dimension, tmp_path: Path
 ) -> None:

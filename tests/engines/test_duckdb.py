@@ -301,7 +301,7 @@ def test_registering_again_replaces_both(con: duckdb.DuckDBPyConnection, tmp_pat
         con.execute("SELECT \"My Planes\"('b')")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 def test_threads_of_duckdb_and_of_python(
     con: duckdb.DuckDBPyConnection, planes: tuple[Lookups, pa.Table]
 ) -> None:

@@ -1007,7 +1007,7 @@ def faults(rng: random.Random, share: float, *kinds: str) -> Callable[[Request],
     return fault
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["busy", "cut", "stall", "slow"])
 def test_an_object_store_that_fails_now_and_then(
     residency: Residency, proxy: Proxy, kind: str, seed: int, caplog: pytest.LogCaptureFixture

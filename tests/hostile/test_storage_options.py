@@ -282,7 +282,7 @@ def use(name: str, uri: str, here: Path, options: Any) -> Any:
     return answer
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sorted(TAKERS))
 def test_no_option_is_told_by_a_server_that_repeats_all(
     name: str, server: EchoStore, here: Path, monkeypatch: pytest.MonkeyPatch

@@ -67,7 +67,7 @@ def use(monkeypatch: pytest.MonkeyPatch, hook: Any) -> None:
     monkeypatch.setattr(Hooked, "hook", staticmethod(hook))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 @pytest.mark.parametrize("load", [1, 3000, 1 << 30])
@@ -203,6 +203,7 @@ def test_blocks_on_the_way_are_few(
     assert len(fresh(tmp_path / "x.sst")) == len(keys)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", ["abort", "with", "drop"])
 def test_no_thread_outlives_a_writer_that_is_given_up(
     tmp_path: Path, small_loads: None, how: str

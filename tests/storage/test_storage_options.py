@@ -195,6 +195,7 @@ def test_nothing_that_takes_a_path_was_left_out() -> None:
     assert {"LookupStore", "Levels", "lookup_compact", "publish", "scan_store"} <= found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", ["pyarrow", "fsspec", "with a scheme"])
 def test_a_location_has_a_file_system(server: ObjectStore, make: str, tmp_path: Path) -> None:
     path = f"{BUCKET}/{make.replace(' ', '')}"

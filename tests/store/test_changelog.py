@@ -124,7 +124,7 @@ class History:
 VERBS = ("upsert", "upsert", "upsert", "upsert and compact", "compact")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("buckets", [1, 4])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_changes_are_those_of_a_full_comparison(tmp_path, seed, buckets, compression):

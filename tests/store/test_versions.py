@@ -370,7 +370,7 @@ def check_after(
         assert len(files_at(place)) == 3
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.sampled
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
 @pytest.mark.parametrize("was_there", [False, True], ids=["new", "replace"])

@@ -4,7 +4,7 @@ The cases change each day. `make test-long` sets LOOKUPSTORE_TEST_LONG and runs 
 marks name the tests that are sampled:
 
 - `few(n)`: a parametrized test, of which `make test` runs n cases. Unmarked tests of Spark run a
-  third of their cases; other unmarked tests run all;
+  quarter of their cases; other unmarked tests run all;
 - `sampled`: a test that calls `some_of` or `amount`, whose loop is shorter in `make test`. Tests of
   Hypothesis are marked so, too: they have fewer examples.
 
@@ -72,7 +72,7 @@ def mark_cases_not_drawn(items: Iterable[pytest.Item]) -> None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, cases in tests.items():
         few = cases[0].get_closest_marker("few")
-        count = few.args[0] if few else math.ceil(len(cases) / 3)
+        count = few.args[0] if few else math.ceil(len(cases) / 4)
         if count >= len(cases):
             continue
         drawn = set() if LONG else _drawn(len(cases), count, name)

@@ -104,7 +104,7 @@ def lines(rows: pa.Table | None) -> list[str]:
     return [repr(row) for row in rows.sort_by("_hoodie_record_key").to_pylist()]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "none"])
 @pytest.mark.parametrize("ordering", [None, "ts"])
 def test_a_copy_is_what_arrow_would_have_written(

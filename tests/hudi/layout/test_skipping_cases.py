@@ -57,7 +57,7 @@ class Oracles:
         return sorted(one for (one,) in found)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(FILTERS // _EACH))
 def test_what_is_skipped_has_no_row(number: int, tmp_path: Path, seed_of_the_day: int) -> None:
     seed = seed_of_the_day * 100_000 + number

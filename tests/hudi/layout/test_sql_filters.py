@@ -25,7 +25,7 @@ from lookupstore.hudi.layout.filters.filter import filter_expression
 pytest.importorskip("sqlglot")
 
 FILTERS = 20_000
-_EACH = 250
+_EACH = 100
 _ROWS, _FILES = 240, 8
 _DAY = date(2026, 3, 7)
 _NOON = datetime(2026, 3, 7, 12)

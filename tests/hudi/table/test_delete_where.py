@@ -16,6 +16,7 @@ import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
+from support.samples import amount
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -275,6 +276,7 @@ def filter_of(chance: random.Random) -> pc.Expression:
     return ~found if chance.random() < 0.3 else found
 
 
+@pytest.mark.sampled
 @pytest.mark.few(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_histories(tmp_path: Path, version: int, seed: int) -> None:
@@ -284,7 +286,7 @@ def test_random_histories(tmp_path: Path, version: int, seed: int) -> None:
         tmp_path / "t", COLUMNS, record_key="id", partition_by="p", version=version
     )
     deleted = 0
-    for turn in range(14):
+    for turn in range(amount(7, 14)):
         options = WriteOptions(
             sizing=FileSizing(small_file_limit=0, split_size=12, auto_split=False),
             format=FileFormat(row_group_bytes=chance.choice([300, 1 << 20])),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -93,7 +94,7 @@ def prepared(
     return [one.time for one in table.timeline() if one.is_completed and one.is_write][1]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("action", "version"), CASES)
 def test_an_action_killed_again_and_again(
     tmp_path: Path,
@@ -235,8 +236,13 @@ def test_an_action_of_which_each_operation_fails(
     print(f"{action}, version {version}: some or all of {points} operations failed")
 
 
+_SLEEP = time.sleep
+
+
 def asleep(seconds: float) -> None:
-    raise AssertionError("it waits for somebody")
+    if threading.current_thread() is threading.main_thread():
+        raise AssertionError("it waits for somebody")
+    _SLEEP(seconds)  # what another test has left in this process, as py4j's threads
 
 
 @pytest.mark.few(5)

@@ -85,7 +85,7 @@ def check(table: HudiTable, path: Path, expected: dict[int, Row]) -> None:
     check_files(path)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("curve", ["hilbert", "zorder", "linear"])
 @pytest.mark.parametrize("verb", ["insert", "upsert", "insert_overwrite"])
 @pytest.mark.parametrize("version", [6, 9])

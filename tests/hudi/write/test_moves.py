@@ -22,6 +22,7 @@ from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.versions import VERSIONS
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
+from support.samples import amount
 
 from lookupstore.errors import CommitConflictError, FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -89,6 +90,7 @@ def upserted(
     return after
 
 
+@pytest.mark.sampled
 @pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [None, "COMMIT_TIME_ORDERING"])
 @pytest.mark.parametrize("version", VERSIONS)
@@ -111,7 +113,7 @@ def test_histories(tmp_path: Path, version: int, mode: str | None, seed: int) ->
         ]
         return found if compares else list({row[0]: row for row in found}.values())
 
-    for _ in range(60):
+    for turn in range(amount(25, 60)):
         options = WriteOptions(
             index=rng.choice(["global-bloom", "global-simple"]),
             update_partition_path=rng.random() < 0.7,
@@ -141,7 +143,7 @@ def test_histories(tmp_path: Path, version: int, mode: str | None, seed: int) ->
             keys, after = arrow(repeated), model + repeated
         before = Counter(model)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-            if rng.random() < 0.25:
+            if turn % 2:
                 on_disk(patch, FaultyDisk(rng.randrange(60), kill=True))
             getattr(table, verb)(keys, options=options)
         now = stored(table)

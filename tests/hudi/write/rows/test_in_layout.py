@@ -76,7 +76,7 @@ def new_files(table: HudiTable, time: str) -> dict[str, dict[str, pa.Table]]:
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("curve", ["hilbert", "zorder", "linear"])
 @pytest.mark.parametrize("memory", [1 << 16, 512 << 20], ids=["spilled", "in memory"])
 def test_new_files_lie_as_the_layout_says(
@@ -183,7 +183,7 @@ def test_a_layout_of_a_column_that_became_wider_is_not_followed(tmp_path: Path, 
 @pytest.mark.parametrize("memory", [1 << 16, 512 << 20], ids=["spilled", "in memory"])
 @pytest.mark.parametrize("verb", ["upsert", "bulk_insert"])
 @pytest.mark.parametrize("at", [1, 2, 6, 12])
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_rows_that_cannot_be_placed_are_written_all_the_same(
     tmp_path: Path, seed: int, at: int, verb: str, memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
-from support.samples import some_of
+from support.samples import amount, some_of
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
@@ -148,13 +148,14 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+@pytest.mark.sampled
 @pytest.mark.few(1)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: f"{one.version}-{one.merge_mode}")
 def test_histories(tmp_path: Path, layout: Layout, seed: int, spilled: list[str]) -> None:
     rng = random.Random(seed)
     pair, model, level = Pair(tmp_path, layout), Model(layout), 0
     format = rng.choice([FileFormat(), FileFormat(row_group_bytes=9000)])
-    for number in range(7):
+    for number in range(amount(5, 7)):
         verb = rng.choice(["upsert", "upsert", "insert", "delete", "insert_overwrite", "upsert"])
         verb = "upsert" if number == 0 else "insert_overwrite_table" if number == 4 else verb
         level = 1 if number > 2 else 0

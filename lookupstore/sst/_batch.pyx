@@ -828,7 +828,7 @@ cdef class Batch:
         cdef uint32_t numbers[GROUP]
         cdef uint32_t uses[GROUP]
         cdef ls_ready ready[GROUP]
-        cdef size_t at = 0, end, next, left, bad = 0, blocks, done
+        cdef size_t at = 0, end, next, left, bad = 0, blocks, done, asked = 0, ahead = 0
         cdef ls_status status
         cdef list owners
         cdef uint32_t number = items[0].file
@@ -839,6 +839,18 @@ cdef class Batch:
         file.ready, file.pins = ready, NULL
         group.files, group.count, group.order = &file, 1, self.files.order
         while at < count:
+            # The disk reads the next blocks while these are looked into.
+            while asked < count and ahead < <size_t>GROUP:
+                blocks = 0
+                while asked < count and blocks < <size_t>GROUP:
+                    if blocks == 0 or items[asked].block != numbers[blocks - 1]:
+                        numbers[blocks] = items[asked].block
+                        blocks += 1
+                    asked += 1
+                while asked < count and items[asked].block == numbers[blocks - 1]:
+                    asked += 1
+                lookup.ahead(numbers, blocks)
+                ahead += blocks
             blocks, end = 0, at
             while end < count and blocks < <size_t>GROUP:
                 if blocks == 0 or items[end].block != numbers[blocks - 1]:
@@ -849,6 +861,7 @@ cdef class Batch:
                 end += 1
             owners = []
             done = lookup.visit_some(table, numbers, uses, blocks, self.call, ready, owners)
+            ahead -= min(ahead, done)
             # From here on the blocks of these items are numbered as they are in the group.
             end, next = at, 0
             while end < count:

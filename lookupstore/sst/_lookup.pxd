@@ -51,6 +51,7 @@ cdef class Lookup:
 
     cdef object find_one(self, ls_slice slice, object default, bint copied, ls_slice *value)
     cdef bint stays(self)
+    cdef void ahead(self, const uint32_t *numbers, size_t count) noexcept
     cdef int check_index(self, ls_status status) except -1
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number)
     cdef ReadyBlock made_ready(self, BlockTable table, size_t number)

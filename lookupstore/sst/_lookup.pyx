@@ -10,6 +10,7 @@ from lookupstore.arrow._binary cimport LS_OK, ls_slice, ls_status
 from lookupstore.sst._block cimport (
     LS_ORDER_BYTES,
     Block,
+    Handles,
     check_key,
     ls_block,
     ls_block_open,
@@ -131,8 +132,31 @@ cdef class Lookup:
         """Whether what is found lies in a map that nobody waits for to be let go of."""
         return self.file.blocks.pins == NULL and self.fill is None
 
+    cdef void ahead(self, const uint32_t *numbers, size_t count) noexcept:
+        """Ask for blocks to be read from the disk, all at one time, if the file is mapped.
+
+        The numbers ascend. Blocks that lie side by side are asked for in one.
+        """
+        cdef Handles handles
+        cdef uint64_t start
+        cdef size_t i = 0
+        if self.plain is not None:
+            handles = self.plain.handles
+        elif self.frames is not None:
+            handles = self.frames.handles
+        else:
+            return
+        while i < count:
+            start = handles.starts[numbers[i]]
+            while i + 1 < count and numbers[i + 1] == numbers[i] + 1:
+                i += 1
+            self.map.ahead_of(start, handles.starts[numbers[i] + 1] - start)
+            i += 1
+
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number):
         """Load a block and make it ready."""
+        cdef uint32_t one = <uint32_t>number
+        self.ahead(&one, 1)
         try:
             return self.made_ready(table, number)
         finally:
@@ -164,11 +188,13 @@ cdef class Lookup:
         """
         cdef ReadyBlock held
         cdef bytes data
+        cdef uint32_t one = <uint32_t>number
         if table.cache is None:
             held = self.ready_block(table, number)
             ready[0] = held.ready
             return held
         self.blocks_read += 1
+        self.ahead(&one, 1)
         try:
             if self.frames is not None:
                 data = self.frames.one(number)

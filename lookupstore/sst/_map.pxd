@@ -7,4 +7,5 @@ cdef class FileMap:
     cdef size_t size
     cdef uint32_t end  # the last bytes of the file
     cdef const uint8_t *bytes(self) noexcept
+    cdef void ahead_of(self, size_t offset, size_t size) noexcept
     cdef bint whole(self) noexcept

@@ -91,6 +91,9 @@ cdef extern from * nogil:
         void *start = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0);
         if (start == MAP_FAILED)
             return NULL;
+        /* Else the system reads what lies around a page that a lookup touches, megabytes at times:
+         * whoever reads more than that asks for it, and gets no less. */
+        madvise(start, size, MADV_RANDOM);
         map->broken = 0;
         __atomic_store_n(&map->end, (uintptr_t)start + size, __ATOMIC_RELEASE);
         __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELEASE);
@@ -106,6 +109,17 @@ cdef extern from * nogil:
 
     static void *lookupstore_map_start(const void *map) {
         return (void *)((const lookupstore_map *)map)->start;
+    }
+
+    /* Has the system read some of a file from the disk, if it has not, and waits for nothing.
+     * Linux reads no more for a call than it would read ahead, which is 128 KiB by default. */
+    static void lookupstore_map_ahead(const void *opened, size_t offset, size_t size) {
+        uintptr_t at = ((const lookupstore_map *)opened)->start + offset;
+        uintptr_t end = at + size, next;
+        for (at &= ~(lookupstore_page - 1); at < end; at = next) {
+            next = end - at > 128 << 10 ? at + (128 << 10) : end;
+            madvise((void *)at, next - at, MADV_WILLNEED);
+        }
     }
 
     /* The end of the file, as it is now: zeros or a signal if the file was cut anywhere. */
@@ -126,6 +140,7 @@ cdef extern from * nogil:
     void *lookupstore_map_open(int descriptor, size_t size) noexcept
     void lookupstore_map_close(void *map) noexcept
     uint32_t lookupstore_map_end(const void *map, size_t size) noexcept
+    void lookupstore_map_ahead(const void *map, size_t offset, size_t size) noexcept
     int lookupstore_map_broken(const void *map) noexcept
     void *lookupstore_map_start(const void *map) noexcept
 
@@ -175,6 +190,18 @@ cdef class FileMap:
     cdef const uint8_t *bytes(self) noexcept:
         """The bytes of the file, which are there while the map is."""
         return <const uint8_t *>lookupstore_map_start(self.map)
+
+    cdef void ahead_of(self, size_t offset, size_t size) noexcept:
+        """Do as `ahead` does."""
+        if offset < self.size:
+            lookupstore_map_ahead(self.map, offset, min(size, self.size - offset))
+
+    def ahead(self, size_t offset, size_t size):
+        """Ask for some bytes to be read from the disk, all at one time, without waiting for them.
+
+        What lies beyond the end of the file is left out. Bytes that are in memory cost little.
+        """
+        self.ahead_of(offset, size)
 
     cdef bint whole(self) noexcept:
         """Whether the file has not been cut, as far as the bytes read until now can tell.

@@ -241,7 +241,7 @@ class StoredFile(descriptors.Holder):
             numbers: of those that are read, in this order.
         """
         if self._fill is None:
-            yield from numbers
+            yield from numbers if self.map is None else self._ahead(self.map, handles, numbers)
             return
         sizes = [handles[number][1] + TRAILER_SIZE for number in numbers]
         self._fill.expect(sum(sizes))
@@ -255,10 +255,29 @@ class StoredFile(descriptors.Holder):
                 self.fill_blocks([handles[each] for each in numbers[position:filled]])
             yield number
 
+    @staticmethod
+    def _ahead(
+        mapped: FileMap, handles: Sequence[tuple[int, int]], numbers: Sequence[int]
+    ) -> Iterator[int]:
+        """Yield numbers of blocks, once the disk has been asked for the next `AHEAD` bytes."""
+        asked = ahead = 0
+        for number in numbers:
+            if ahead <= AHEAD // 2 and asked < len(numbers):
+                first = asked
+                while asked < len(numbers) and ahead < AHEAD:
+                    ahead += handles[numbers[asked]][1]
+                    asked += 1
+                low, high = sorted((numbers[first], numbers[asked - 1]))
+                start = handles[low][0]
+                mapped.ahead(start, sum(handles[high]) + TRAILER_SIZE - start)
+            yield number
+            ahead -= handles[number][1]
+
     def read(self, offset: int, size: int, what: str) -> bytes | memoryview:
         """Return exactly `size` bytes, which must lie in the file."""
         self.fill([(offset, size)])
         if self.map is not None:
+            self.map.ahead(offset, size)
             return memoryview(self.map)[offset : offset + size]
         descriptor = self._opened()
         parts = []

@@ -332,7 +332,7 @@ def check_all_cuts(path: Path, kind: str, seed: int) -> None:
             assert check_cut(reader, path, records, seed) == 0, (size, hot)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_readers_of_a_file_that_is_cut(tmp_path: Path, kind: str, seed: int) -> None:
     """No answer is wrong, and no signal kills: the work is done in a process of its own."""
@@ -419,3 +419,15 @@ def test_a_file_cut_while_it_is_being_opened(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr("lookupstore.sst.stored.FileMap", cut_first)
     with pytest.raises(CorruptionError, match="found 0"):
         StoredFile(str(path))
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(0, SIZE), (SIZE - 1, 1), (5, 0), (SIZE, 9), (1, SIZE)]
+)
+def test_what_is_asked_for_ahead_may_lie_anywhere(path: Path, offset: int, size: int) -> None:
+    file_map = mapped(path)
+    file_map.ahead(offset, size)
+    os.truncate(path, PAGE)
+    file_map.ahead(offset, size)
+    assert memoryview(file_map)[:PAGE] == CONTENT[:PAGE]
+    assert file_map.broken

@@ -335,6 +335,10 @@ bench-engines: $(VENV)/.built  ## Time joins in pandas, polars, DuckDB and Arrow
 bench-cold: $(VENV)/.built  ## Count and time what a store at a URI fetches for its first keys
 	$(BIN)/python bench/cold.py $(BENCH_COLD_ARGS)
 
+.PHONY: bench-cold-disk
+bench-cold-disk: $(VENV)/.built  ## Count and time random keys of a file that is on the disk only, beside LMDB and the disk
+	$(BIN)/python bench/cold_disk.py $(BENCH_ARGS)
+
 .PHONY: bench-compressed
 bench-compressed: $(VENV)/.built  ## Time compressed files larger than the cache beside RocksDB with zstd
 	$(BIN)/python bench/compressed.py $(BENCH_COMPRESSED_ARGS)

@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the tests of the cluster come first: Spark's JVM keeps the environment it starts in."""
+    """Sort the tests of the cluster first: Spark's JVM keeps the environment it starts in."""
     samples.mark_cases_not_drawn(items)
     for item in items:
         is_spark = item.get_closest_marker("spark") and not item.get_closest_marker("long")
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector of garbage pass over all tests and modules, which stay."""
+    """Exclude tests and modules, which stay, from garbage collection."""
     gc.collect()
     gc.freeze()
 

@@ -133,9 +133,9 @@ cdef class Lookup:
         return self.file.blocks.pins == NULL and self.fill is None
 
     cdef void ahead(self, const uint32_t *numbers, size_t count) noexcept:
-        """Ask for blocks to be read from the disk, all at one time, if the file is mapped.
+        """Ask the disk for blocks, without waiting, if the file is native and mapped.
 
-        The numbers ascend. Blocks that lie side by side are asked for in one.
+        The numbers ascend. Blocks that lie side by side are one request.
         """
         cdef Handles handles
         cdef uint64_t start

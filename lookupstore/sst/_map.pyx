@@ -112,7 +112,7 @@ cdef extern from * nogil:
     }
 
     /* Has the system read some of a file from the disk, if it has not, and waits for nothing.
-     * Linux reads no more for a call than it would read ahead, which is 128 KiB by default. */
+     * Linux may read no more for a call than it would read ahead, which is 128 KiB by default. */
     static void lookupstore_map_ahead(const void *opened, size_t offset, size_t size) {
         uintptr_t at = ((const lookupstore_map *)opened)->start + offset;
         uintptr_t end = at + size, next;
@@ -192,14 +192,14 @@ cdef class FileMap:
         return <const uint8_t *>lookupstore_map_start(self.map)
 
     cdef void ahead_of(self, size_t offset, size_t size) noexcept:
-        """Do as `ahead` does."""
+        """Implement `ahead`."""
         if offset < self.size:
             lookupstore_map_ahead(self.map, offset, min(size, self.size - offset))
 
     def ahead(self, size_t offset, size_t size):
-        """Ask for some bytes to be read from the disk, all at one time, without waiting for them.
+        """Ask the disk for some bytes, without waiting for them.
 
-        What lies beyond the end of the file is left out. Bytes that are in memory cost little.
+        Bytes past the end of the file are ignored.
         """
         self.ahead_of(offset, size)
 

@@ -259,7 +259,7 @@ class StoredFile(descriptors.Holder):
     def _ahead(
         mapped: FileMap, handles: Sequence[tuple[int, int]], numbers: Sequence[int]
     ) -> Iterator[int]:
-        """Yield numbers of blocks, once the disk has been asked for the next `AHEAD` bytes."""
+        """Yield numbers of blocks, with up to `AHEAD` bytes asked for from the disk before them."""
         asked = ahead = 0
         for number in numbers:
             if ahead <= AHEAD // 2 and asked < len(numbers):

@@ -667,6 +667,16 @@ def test_cold_files(tmp_path: Path) -> None:
             assert one["verdict"] == "met", printed
 
 
+def test_cold_disks(tmp_path: Path) -> None:
+    pytest.importorskip("lmdb")
+    sizes = ("--records", "20000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "cold_disk.py"), *sizes)
+    for count in ("1", "100", "1,000", "10,000"):
+        assert re.search(
+            rf"^\| {count} \|( [0-9.]+ \|){{6}} [0-9.]+ x \|$", printed, re.MULTILINE
+        ), printed
+
+
 def test_timelines(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--commits", "40", "--rounds", "1")

@@ -1,8 +1,8 @@
-"""What the `column_stats` partition of Java's metadata table says of columns of base files.
+"""Statistics of columns of base files, from the `column_stats` partition of Java's metadata table.
 
-A key of it begins with a hash of the name of the column, so that records of other columns are not
-decoded. Base files never change, and none is called as another one was: what a record says of a
-file holds as long as the file is there.
+A key begins with a hash of the column's name, so that records of other columns are not decoded.
+Base files never change, and their names are not used again: a record holds as long as its file is
+there.
 
 Source: HoodieMetadataPayload.createColumnStatsRecords, HashID and ColumnIndexID of Apache Hudi.
 """
@@ -31,13 +31,13 @@ _THREADS = 16
 
 
 class FileColumn(NamedTuple):
-    """What is said of a column of a file.
+    """Statistics of a column of a file.
 
     Attributes:
-        least: no value is below it; None: nobody knows, or there is no value.
-        greatest: no value is above it; None as of `least`.
-        values: how many there are, with nulls.
-        nulls: how many of them are null.
+        least: the least value, or a bound below it; None if unknown, or if all are null.
+        greatest: the greatest value, or a bound above it; None as for `least`.
+        values: number of values, with nulls.
+        nulls: number of nulls.
     """
 
     least: Any
@@ -49,18 +49,18 @@ class FileColumn(NamedTuple):
 def read_column_stats(
     location: Location, pending: Collection[str], folder: TimelineFolder, columns: Collection[str]
 ) -> dict[tuple[str, str], FileColumn]:
-    """Return what is said of some columns, by the name of a file and that of a column.
+    """Return the statistics of some columns, by the names of a file and of a column.
 
     Args:
-        location: of the table.
-        pending: times of the instants of the table that are not completed, read before.
-        folder: of the metadata table's timeline.
+        location: the table's location.
+        pending: request times of pending instants, read before the metadata table's timeline.
+        folder: the metadata table's timeline.
         columns: names of the columns.
 
     Raises:
         CorruptionError: a file is damaged, or gone.
-        FormatError: one is of a kind that Hudi does not write there.
-        OSError: one could not be read.
+        FormatError: a file, or a log block, is of a kind that Hudi does not write there.
+        OSError: a file could not be read.
     """
     hashes = frozenset(map(column_hash, columns))
 
@@ -83,7 +83,7 @@ def read_column_stats(
 
 
 def column_hash(name: str) -> bytes:
-    """Return how keys of a column begin.
+    """Return the prefix of the keys of a column.
 
     >>> column_hash("txn_id")
     b'RXObmOuurgM='
@@ -94,7 +94,7 @@ def column_hash(name: str) -> bytes:
 def _file_columns(
     records: Records, hashes: Collection[bytes]
 ) -> Iterator[tuple[tuple[str, str], FileColumn | None]]:
-    """Yield what records say of some columns, by file and column; None: nothing any more."""
+    """Yield statistics of some columns, by file and column; None for those that were deleted."""
     file, schema, path, at_schema = records
     decode = stored_record_decoder(schema, path, at_schema, _RECORD)
     size = len(column_hash(""))

@@ -1,7 +1,7 @@
 """Files of a partition of the metadata table: the newest base file of each group, and its logs.
 
 The metadata table is written before the table is. A log file counts if its instant is completed in
-the metadata table, and is not pending in the table itself.
+the metadata table, later than that of the newest base file, and is not pending in the table itself.
 
 Source: HoodieTableMetadataUtil.getValidInstantTimestamps, HoodieFileGroup of Apache Hudi.
 """
@@ -35,9 +35,9 @@ class Records(NamedTuple):
 
     Attributes:
         file: the records.
-        schema: by which they were written, as JSON.
-        path: of the file, for errors.
-        at_schema: where the schema is in it.
+        schema: the writer's schema, as JSON.
+        path: path of the file, for errors.
+        at_schema: offset of the schema in it.
     """
 
     file: HFile
@@ -51,7 +51,7 @@ class GroupFiles:
     """The files of a group at one moment.
 
     Attributes:
-        file_id: of the group.
+        file_id: id of the group.
         base: path of the newest base file; None: there is none.
         logs: paths of the log files that change it, in the order in which they count.
         log_times: the times of their instants.
@@ -63,14 +63,15 @@ class GroupFiles:
     log_times: tuple[str, ...]
 
     def records(self, location: Location) -> Iterator[Records]:
-        """Yield what they say, the later the newer.
+        """Yield the records, the oldest first.
 
         Args:
-            location: of the table.
+            location: the table's location.
 
         Raises:
             CorruptionError: a file is damaged, or gone.
-            FormatError: one is of a kind that Hudi does not write there.
+            FormatError: a file, or a log block, is of a kind that Hudi does not write there.
+            OSError: a file could not be read.
         """
         if self.base is not None:
             shown = location.show(self.base)
@@ -96,13 +97,13 @@ def group_files(
     """Return the files of each group of a partition as they are now.
 
     Args:
-        location: of the table.
-        pending: times of the instants of the table that are not completed, read before.
-        folder: of the metadata table's timeline.
-        partition: of the metadata table.
+        location: the table's location.
+        pending: request times of pending instants, read before the metadata table's timeline.
+        folder: the metadata table's timeline.
+        partition: a partition of the metadata table.
 
     Raises:
-        CorruptionError: a file is called as none is, or the timeline is damaged.
+        CorruptionError: the name of a file is invalid, or the timeline is damaged.
     """
     completed = {
         instant.time: instant.position

@@ -1,6 +1,6 @@
 """Bounds of columns in Java's metadata table, as statistics by which scans leave out files.
 
-Only types are taken that Java's records have in one form. Floats and decimals are not: bounds of
+Only types that Java stores in a single form are used. Floats and decimals are not: bounds of
 floats may leave out NaN, and decimals are bytes without their scale.
 """
 
@@ -28,19 +28,19 @@ def java_statistics(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> TableStatistics | None:
-    """Return what Java's metadata table says of columns of files; None: it keeps nothing of them.
+    """Return statistics of files from Java's metadata table; None if it has no `column_stats`.
 
     Args:
-        location: of the table.
-        options: of the table.
-        pending: request times of writes that are not completed.
-        columns: that are asked about.
-        files: that are asked about.
+        location: the table's location.
+        options: the table's options.
+        pending: request times of pending writes.
+        columns: the columns.
+        files: the base files.
 
     Raises:
         CorruptionError: a file of the metadata table is damaged, or gone.
-        FormatError: one is of a kind that Hudi does not write there.
-        OSError: one could not be read.
+        FormatError: such a file is of a kind that Hudi does not write there.
+        OSError: such a file could not be read.
     """
     # Log files of version 6 have other names.
     if COLUMN_STATS not in options.metadata_partitions or options.version == 6:

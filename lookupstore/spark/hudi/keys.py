@@ -116,10 +116,9 @@ class RowTask(KeyTask):
 
     @property
     def told_apart(self) -> pa.Schema:
-        """Return the columns by which keys to delete differ that may have one text."""
+        """Return the columns of a composite key to delete: texts of different keys may be equal."""
         names = self.view.options.record_key
-        there = len(names) > 1 and set(names) <= set(self.columns.names)
-        return pa.schema([self.schema.columns.field(name) for name in names if there])
+        return pa.schema([self.schema.columns.field(name) for name in names if len(names) > 1])
 
     def row_reader(self) -> IncomingRows:
         """Return what reads rows with all their columns."""

@@ -111,7 +111,9 @@ def test_bounds_that_footers_contradict_are_not_used(
     monkeypatch.setattr(java_statistics, "read_column_stats", wrong)
     table = HudiTable.open(real_tables / WITH_METADATA[0])
     before = unreadable_statistics()
-    with pytest.warns(UserWarning, match="skip no files: .*a footer that says what the column_st"):
+    with pytest.warns(
+        UserWarning, match="skip no files: .*a footer that rules out the file, as the"
+    ):
         assert len(table.scan(filter=ONE)) == 1
     assert unreadable_statistics() == before + 1
 

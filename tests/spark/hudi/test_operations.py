@@ -304,5 +304,3 @@ def test_keys_to_delete_that_have_the_text_of_others(spark: SparkSession, tmp_pa
     assert upsert(keys(stored, stored), table, operation="delete").rows_deleted == 1
     found = table.scan(columns=["_hoodie_record_key", "n"]).to_pylist()
     assert found == [{"_hoodie_record_key": "a:k,b:k,n:2", "n": 2}]
-    gone = spark.createDataFrame([("a:k,b:k,n:2",)], "_hoodie_record_key string")
-    assert upsert(gone, table, operation="delete").rows_deleted == 1

@@ -1,4 +1,4 @@
-"""Whether footers say the same as statistics that another program keeps."""
+"""Check that footers, too, rule out the files that another program's statistics rule out."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def check_footers(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> None:
-    """Check that the footers of some files that are left out say that these have no wanted row.
+    """Check that the footers of some files that are left out rule these out as well.
 
     Args:
-        location: of the table.
-        skipping: what statistics say.
+        location: the table's location.
+        skipping: the result of `skip`.
         where: the filter.
         columns: all columns of the table.
-        files: that the statistics were asked about.
+        files: the files that `skip` was given.
 
     Raises:
-        CorruptionError: a footer says that there may be one, or is damaged.
+        CorruptionError: a footer does not rule out its file, or is damaged.
         FormatError: a column has a type that cannot be widened to the table's.
         StaleStoreError: a file is gone.
         OSError: one could not be read.
@@ -55,6 +55,6 @@ def check_footers(
             raise CorruptionError(
                 location.show(file.path),
                 file.bytes,
-                "a footer that says what the column_stats of the metadata table say",
-                "bounds within which the filter may find rows",
+                "a footer that rules out the file, as the column_stats of the metadata table do",
+                "one that does not",
             )

@@ -669,9 +669,9 @@ def test_cold_files(tmp_path: Path) -> None:
 
 def test_cold_disks(tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
-    sizes = ("--records", "20000", "--rounds", "1")
+    sizes = ("--records", "2000", "--rounds", "1")
     printed = python(tmp_path, str(BENCH / "cold_disk.py"), *sizes)
-    for count in ("1", "100", "1,000", "10,000"):
+    for count in ("1", "100"):
         assert re.search(
             rf"^\| {count} \|( [0-9.]+ \|){{6}} [0-9.]+ x \|$", printed, re.MULTILINE
         ), printed

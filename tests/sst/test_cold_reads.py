@@ -47,7 +47,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             numbers = range(at, at + 1000)
             writer.put_many([*map(key, numbers)], [rng.randbytes(VALUE) for _ in numbers])
     if not IO.exists() or not hasattr(os, "posix_fadvise"):
-        pytest.skip("nobody counts what is read")
+        pytest.skip("the system does not count what is read, or cannot drop a file")
     forget(path)
     before = from_disk()
     path.read_bytes()

@@ -52,7 +52,7 @@ class GroupFiles:
 
     Attributes:
         file_id: id of the group.
-        base: path of the newest base file; None: there is none.
+        base: path of the newest base file, if there is one.
         logs: paths of the log files that change it, in the order in which they count.
         log_times: the times of their instants.
     """

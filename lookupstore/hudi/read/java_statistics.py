@@ -28,7 +28,7 @@ def java_statistics(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> TableStatistics | None:
-    """Return statistics of files from Java's metadata table; None if it has no `column_stats`.
+    """Return statistics of files from Java's metadata table; None if it has none of the columns.
 
     Args:
         location: the table's location.
@@ -46,6 +46,8 @@ def java_statistics(
     if COLUMN_STATS not in options.metadata_partitions or options.version == 6:
         return None
     wanted = pa.schema([one for one in columns if _has_one_form(one.type)])
+    if not wanted.names:
+        return None
     folder = TimelineFolder(location, TIMELINE, options.version)
     said = read_column_stats(location, pending, folder, wanted.names)
     times = Counter(file.name for file in files)
@@ -81,7 +83,7 @@ def _has_one_form(kind: pa.DataType) -> bool:
 
 
 def _bound(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a bound in the type of its column; None: there is none, or it is of another type."""
+    """Return a bound in the type of its column; None if missing, or of another type."""
     types = pa.types
     if types.is_boolean(kind):
         wanted: type = bool

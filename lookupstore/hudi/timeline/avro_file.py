@@ -83,18 +83,19 @@ def record_decoder(
 def stored_record_decoder(
     text: bytes, path: str, offset: int, name: str
 ) -> Callable[[bytes, int], dict[str, Any]]:
-    """Return what decodes records as their own schema says, given bytes and their offset.
+    """Return a function that decodes a record by the writer's schema, from bytes and their offset.
 
-    Which fields they have, and of which types, is for the caller to check.
+    The caller checks which fields the record has, and their types.
 
     Args:
-        text: of the schema that the records were written by.
-        path: of the file, for errors.
-        offset: of the schema in it.
-        name: of the record.
+        text: the writer's schema, as JSON.
+        path: path of the file, for errors.
+        offset: offset of the schema in the file.
+        name: name of the record.
 
     Raises:
-        CorruptionError: it is no such schema; and so with what decodes, of records.
+        CorruptionError: the schema is not one of such records; the decoder raises it for damaged
+            records.
     """
     try:
         schema = _stored_schema(text, (name,))[0]

@@ -87,6 +87,15 @@ def by_id(rows: Rows) -> dict[int, dict[str, Any]]:
     return found
 
 
+def wrong_rows(name: str, path: Path, model: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with the rows of a table: beside a model, and beside hudi-rs."""
+    now = as_json(HudiTable.open(path).scan())
+    if by_id(now) != model:
+        yield "rows"
+    if name != LOCAL_TIMES and as_json(other_scan(path)) != now:
+        yield "rows of hudi-rs"
+
+
 def options_of(table: HudiTable) -> WriteOptions:
     """Return how a table is written: its metadata table is maintained, if that is written here."""
     if not table.options.metadata_partitions:
@@ -223,11 +232,7 @@ def test_an_upsert_changes_the_rows_that_it_names(
         result = table.upsert(rows, options=options_of(table))
         if (result.rows_updated, result.rows_inserted) != (2, 1):
             wrong.append((name, "the result"))
-        now = as_json(HudiTable.open(path).scan())
-        if by_id(now) != model:
-            wrong.append((name, "rows"))
-        if name != LOCAL_TIMES and as_json(other_scan(path)) != now:
-            wrong.append((name, "rows of hudi-rs"))
+        wrong.extend((name, one) for one in wrong_rows(name, path, model))
         wrong.extend((name, finding) for finding in table.verify().findings)
         wrong.extend((name, file) for file in wrong_checksums(path))
     assert wrong == []
@@ -264,14 +269,10 @@ def test_updates_and_merges_change_the_rows_that_they_name(
         del model[third]
         if (done.rows_updated, done.rows_deleted, done.rows_inserted) != (1, 1, 1):
             wrong.append((name, "the result"))
-        now = as_json(HudiTable.open(path).scan())
-        if by_id(now) != model:
-            wrong.append((name, "rows"))
-        if name != LOCAL_TIMES and as_json(other_scan(path)) != now:
-            wrong.append((name, "rows of hudi-rs"))
+        wrong.extend((name, one) for one in wrong_rows(name, path, model))
         keys = rows.select(table.options.record_key).to_pylist()
         answers = table.get(keys[1])[measure], keys[2] in table, len(table)
-        if answers != (-2.5, False, len(now)):
+        if answers != (-2.5, False, len(model)):
             wrong.append((name, "answers"))
         wrong.extend((name, finding) for finding in table.verify().findings)
         wrong.extend((name, file) for file in wrong_checksums(path))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -213,40 +214,39 @@ def crash(specimen: Specimen, *given: Any) -> Any:
     return One()
 
 
+# Workers with mistakes. Each is the whole work of a new process: a child of fork can wait forever
+# for a lock that a thread of this process held.
+def work_of_crashes(pipe: Connection, scratch: str) -> None:
+    examination.Examination = crash
+    workers.work(pipe, scratch)
+
+
+def work_that_reads_wrong(pipe: Connection, scratch: str) -> None:
+    build, fine = lookupstore.build, pa.table({"id": [1, 2], "name": ["a", "b"]})
+    lookupstore.build = lambda source, *a, **k: build(fine, *a, **k)
+    workers.work(pipe, scratch)
+
+
 def test_aborts_and_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.Worker, "_start", start_by_fork)
-    monkeypatch.setattr(examination, "Examination", crash)
+    monkeypatch.setattr(workers, "work", work_of_crashes)
     names = ["abort", "fine", "hang", "fine"]
     found = [Specimen(name, name, finding.CSV) for name in names]
-    outcomes = workers.examine_all(found, 1, 3, lambda _: None)
+    outcomes = workers.examine_all(found, 1, 10, lambda _: None)
     assert [one["verdict"] for one in outcomes] == ["crash", "same", "crash", "same"]
     assert outcomes[0]["says"] == "build: the process ended with SIGABRT"
-    assert outcomes[2]["says"] == "build: 3 s and no end"
-
-
-def start_by_fork(worker: Any) -> None:
-    """Start a worker that has the patches of a test."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("fork")
-    worker._pipe, theirs = context.Pipe()
-    worker._process = context.Process(target=workers.work, args=(theirs, str(worker._scratch)))
-    worker._process.start()
-    theirs.close()
+    assert outcomes[2]["says"] == "build: 10 s and no end"
 
 
 def test_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.Worker, "_start", start_by_fork)
     folder, report = tmp_path / "folder", tmp_path / "report.json"
     folder.mkdir()
     (folder / "fine.csv").write_text("id,name\n1,a\n2,b\n")
     arguments = [str(folder), "--json", str(report), "--processes", "1"]
     assert run.main(arguments) == 0
     (folder / "wrong.csv").write_text("id,name\n1,a\n2,c\n")
-    build, fine = lookupstore.build, pa.table({"id": [1, 2], "name": ["a", "b"]})
-    monkeypatch.setattr(lookupstore, "build", lambda source, *a, **k: build(fine, *a, **k))
+    monkeypatch.setattr(workers, "work", work_that_reads_wrong)
     assert run.main(arguments) == 1
     printed = capsys.readouterr().out
     assert "wrong.csv" in printed

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lookupstore.hudi.write.hoodie.known import AREAS
+import click
+
+from lookupstore.cli import main as cli
+from lookupstore.hudi.write.hoodie.beside import fields_said_by
+from lookupstore.hudi.write.hoodie.known import AREAS, all_options
 from lookupstore.hudi.write.hoodie.option import HudiOption, shown
+from lookupstore.hudi.write.write_choices import WRITE_CHOICES, default_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "hudi-options.md"
 _HEAD = """# Options by Hudi's names
@@ -35,11 +40,21 @@ does in lookupstore. These take them:
 
 `.ci/hudi_options_page.py` makes this page.
 """
+_OWN = """## By lookupstore's names
+
+Each is a field of `WriteOptions`, or of `TableServices` in `WriteOptions(services=)`, an option of
+`df.write.format("lookupstore.hudi")` unless the table says otherwise, and a flag of the commands of
+`lookupstore hudi` in the last column. The flag of `sort_mode` is `--sort-mode`.
+
+| name | values | default | what it does | Hudi's names | commands |
+|---|---|---|---|---|---|
+"""
 
 
 def page() -> str:
     """Return the text of the page."""
-    parts = [_HEAD]
+    lines = [_own_line(name, _commands(name)) for name in WRITE_CHOICES]
+    parts = [_HEAD, _OWN + "\n".join(lines) + "\n"]
     for title, options in AREAS.items():
         lines = [
             "| name | becomes | values | Hudi's default | here | instead of another value |",
@@ -48,6 +63,35 @@ def page() -> str:
         ]
         parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def _own_line(name: str, commands: list[str]) -> str:
+    choice, default = WRITE_CHOICES[name], default_of(name)
+    text = str(default).lower() if isinstance(default, bool) else str(default)
+    here = choice.help if choice.in_spark else f"{choice.help} Not in `df.write`."
+    theirs = [one.names[0] for one in all_options() if name in fields_said_by(one)]
+    cells = (
+        f"`{name}`",
+        choice.kind.words,
+        "" if default in (None, ()) else f"`{text}`",
+        here,
+        "<br>".join(f"`{one}`" for one in theirs),
+        ", ".join(f"`{one}`" for one in commands),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _commands(name: str) -> list[str]:
+    """Return the commands of `lookupstore hudi` that have the flag of a choice."""
+    with click.Context(cli) as context:
+        group = cli.get_command(context, "hudi")
+        assert isinstance(group, click.Group)
+        found = {one: group.get_command(context, one) for one in group.list_commands(context)}
+        return [
+            one
+            for one, command in found.items()
+            if command is not None and {name, "hoodie"} <= {each.name for each in command.params}
+        ]
 
 
 def _line(option: HudiOption) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
-from lookupstore.cli.hudi_options import hoodie_option, metadata_option, typed
-from lookupstore.cli.options import PLACE, as_of_option, lock_option, names_of, output_option
+from lookupstore.cli.hudi_options import hoodie_option, lock_option, metadata_option, typed
+from lookupstore.cli.options import PLACE, as_of_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.cli.terminal import echo
 from lookupstore.hudi import HudiTable, Instant

@@ -7,12 +7,17 @@ from typing import Any, get_args
 
 import click
 
-from lookupstore.cli.hudi_options import hoodie_option, metadata_option, typed, write_options
+from lookupstore.cli.hudi_options import (
+    WriteFlags,
+    lock_option,
+    metadata_option,
+    typed,
+    write_flags,
+)
 from lookupstore.cli.options import (
     PLACE,
     as_of_option,
     filter_option,
-    lock_option,
     names_of,
     output_option,
 )
@@ -49,11 +54,7 @@ from lookupstore.storage.uris import shown_uri
 @click.option("--where", metavar="SQL",
               help="Only rows of partitions for whose columns this holds, such as \"day >= "
               "'2026-03-01'\".")  # fmt: skip
-@click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
-              help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
-@metadata_option
-@lock_option
-@hoodie_option
+@write_flags("memory", "metadata", "lock")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @output_option("table", "json")
 def cluster(
@@ -66,10 +67,7 @@ def cluster(
     incremental: bool,
     partitions: tuple[str, ...],
     where: str | None,
-    memory: str,
-    metadata: str,
-    lock: str,
-    hoodie: dict[str, str],
+    flags: WriteFlags,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -87,18 +85,11 @@ def cluster(
         small_file_limit=limit,
     )
     result = table.cluster(
-        **cluster_arguments(hoodie, order),
+        **cluster_arguments(flags.hoodie, order),
         incremental=incremental,
         partitions=partitions or None,
         where=where,
-        options=write_options(
-            hoodie,
-            table,
-            CLUSTER,
-            memory=bytes_of(memory, "--memory"),
-            metadata=metadata,
-            lock=lock,
-        ),
+        options=flags.options(table, CLUSTER),
         dry_run=dry_run,
     )
     if output == "json":

@@ -10,35 +10,87 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lookupstore.cli.options import Option, lock_option, names_of
-from lookupstore.hudi import HudiTable, TableServices, WriteOptions
-from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
-from lookupstore.hudi.services import CLUSTER_COMMITS
-from lookupstore.hudi.write import combined_options, told_apart
+from lookupstore.cli.options import Option
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.write import (
+    SIZE,
+    WRITE_CHOICES,
+    Kind,
+    check_operation,
+    combined_options,
+    default_of,
+    told_apart,
+)
 
-# Flags of what follows a write.
-_SERVICES = (
+#: Flags of what follows a write.
+SERVICES = (
     "retain_commits", "retain_hours", "retain_versions", "archive", "cluster_by", "cluster_commits",
 )  # fmt: skip
-
-metadata_option: Option = click.option(
-    "--metadata",
-    type=click.Choice(METADATA_CHOICES),
-    default=REFUSE,
-    show_default=True,
-    help="What is done if the table has a metadata table: nothing, by an error; its list of files "
-    "is maintained; so it is, after other indexes are taken out; it is deleted first.",
-)
+#: Flags of every command that writes rows.
+ROW_WRITES = (*SERVICES, "metadata", "lock", "retries")
 
 
-retries_option: Option = click.option(
-    "--retries",
-    type=click.IntRange(0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="How often to try again if another writer commits the same files first.",
-)
+class _Text(click.ParamType[Any]):
+    """Values of a kind that click has no type of its own for.
+
+    Args:
+        kind: The kind.
+    """
+
+    name = "text"
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what a text means."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._kind.parse(value)
+        except ValueError:
+            self.fail(f"{value!r}: give {self._kind.words}", param, ctx)
+
+
+def flag_of(name: str) -> Option:
+    """Return the flag of a choice about a write.
+
+    Args:
+        name: Name of the choice, as in `WRITE_CHOICES`.
+    """
+    choice, default = WRITE_CHOICES[name], default_of(name)
+    kind, flag = choice.kind, _flag_name(name)
+    if isinstance(default, bool):
+        names = f"{flag}/--no{flag[1:]}" if default else flag
+        return click.option(
+            names, is_flag=True, default=default, show_default=default, help=choice.help
+        )
+    if kind is SIZE and default is not None:
+        default = f"{default >> 20}MiB"
+    return click.option(
+        flag,
+        type=_type(kind),
+        default=default,
+        show_default=default not in (None, ()),
+        metavar=choice.metavar or None,
+        help=choice.help,
+    )
+
+
+def _flag_name(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _type(kind: Kind) -> click.ParamType[Any]:
+    if kind.choices:
+        return click.Choice(kind.choices)
+    if kind.least is not None:
+        return click.FloatRange(kind.least) if kind.fraction else click.IntRange(kind.least)
+    return _Text(kind)
+
+
+metadata_option = flag_of("metadata")
+lock_option = flag_of("lock")
 
 
 def _by_name(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -73,146 +125,62 @@ def typed(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if is_typed(name)}
 
 
-def write_options(
-    hoodie: dict[str, str],
-    table: HudiTable,
-    operation: str,
-    services: TableServices | None = None,
-    **flags: Any,
-) -> WriteOptions:
-    """Return how a command writes.
-
-    Args:
-        hoodie: Options by Hudi's names.
-        table: The table.
-        operation: Hudi's name of the write, in any case.
-        services: What follows the write. None: the command has no flags for that.
-        flags: Fields of `WriteOptions`, those that were not typed among them.
-
-    Raises:
-        ValueError: if a flag contradicts an option, or a value is refused.
-    """
-    given = typed(**flags)
-    if services is not None:
-        given |= {one: getattr(services, one) for one in _SERVICES if is_typed(one)}
-    return combined_options(hoodie, given, table.options, operation.upper())
-
-
-def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take what follows its write, as the argument `services`."""
-
-    @click.option("--retain-commits", type=click.IntRange(1), metavar="N",
-                  help="Clean after the write: keep the last N commits readable.")  # fmt: skip
-    @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
-                  help="Clean after the write: keep the last HOURS hours readable.")  # fmt: skip
-    @click.option("--retain-versions", type=click.IntRange(1), metavar="N",
-                  help="Clean after the write: keep N versions of each file group.")  # fmt: skip
-    @click.option("--archive", is_flag=True, help="Archive old commits after the write.")
-    @click.option("--cluster-by", metavar="A,B",
-                  help="Put rows in order by these columns after some writes.")  # fmt: skip
-    @click.option("--cluster-commits", type=click.IntRange(1), metavar="N",
-                  help="After how many commits since the last time (default: "
-                  f"{CLUSTER_COMMITS}).")  # fmt: skip
-    @functools.wraps(command)
-    def with_services(
-        *,
-        retain_commits: int | None,
-        retain_hours: float | None,
-        retain_versions: int | None,
-        archive: bool,
-        cluster_by: str | None,
-        cluster_commits: int | None,
-        **given: Any,
-    ) -> Any:
-        if retain_versions is not None and (retain_commits, retain_hours) != (None, None):
-            raise click.UsageError(
-                "give --retain-versions, or else --retain-commits, --retain-hours or both"
-            )
-        if cluster_commits is not None and cluster_by is None:
-            raise click.UsageError("--cluster-commits is for --cluster-by")
-        services = TableServices(
-            retain_commits,
-            retain_hours,
-            retain_versions,
-            archive,
-            cluster_by=names_of(cluster_by or ""),
-            cluster_commits=CLUSTER_COMMITS if cluster_commits is None else cluster_commits,
-        )
-        return command(services=services, **given)
-
-    return with_services
-
-
 @dataclass(frozen=True)
 class WriteFlags:
-    """The flags that every command which writes rows has.
+    """What was typed of how a command writes.
 
     Attributes:
         hoodie: Options by Hudi's names.
-        services: What follows the write.
-        metadata: What is done with a metadata table.
-        lock: Who holds a lock that the table's properties name.
-        retries: Number of retries after conflicts.
+        given: Values of the flags that were typed, by the names of `WRITE_CHOICES`.
     """
 
     hoodie: dict[str, str]
-    services: TableServices
-    metadata: str
-    lock: str
-    retries: int
+    given: dict[str, Any]
 
-    def options(self, table: HudiTable, operation: str, **flags: Any) -> WriteOptions:
-        """Return the options of a write; see `write_options`.
+    def options(self, table: HudiTable, operation: str) -> WriteOptions:
+        """Return how the command writes.
 
         Args:
             table: The table.
             operation: Hudi's name of the write, in any case.
-            flags: Fields of `WriteOptions` from flags of this command only.
 
         Raises:
-            ValueError: if a flag contradicts an option, or a value is refused.
+            ValueError: if a flag contradicts an option or the operation, or a value is refused.
         """
-        return write_options(
-            self.hoodie,
-            table,
-            operation,
-            self.services,
-            metadata=self.metadata,
-            lock=self.lock,
-            retries=self.retries,
-            **flags,
+        check_operation(self.given, operation.lower(), _flag_name)
+        return combined_options(self.hoodie, self.given, table.options, operation.upper())
+
+
+def write_flags(*names: str) -> Option:
+    """Let a command take flags of a write, and options by Hudi's names, as the argument `flags`.
+
+    Args:
+        names: Names of the flags, as in `WRITE_CHOICES`, in the order in which help shows them.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_flags(*, hoodie: dict[str, str], **values: Any) -> Any:
+            flags = {name: values.pop(name) for name in names}
+            given = typed(**flags)
+            _check_services(given)
+            return command(flags=WriteFlags(hoodie, given), **values)
+
+        made: Callable[..., Any] = hoodie_option(with_flags)
+        for name in reversed(names):
+            made = flag_of(name)(made)
+        return made
+
+    return decorate
+
+
+def _check_services(given: dict[str, Any]) -> None:
+    if "retain_versions" in given and {"retain_commits", "retain_hours"} & given.keys():
+        raise click.UsageError(
+            "give --retain-versions, or else --retain-commits, --retain-hours or both"
         )
-
-
-def write_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command that writes rows take the flags of all of these, as the argument `flags`."""
-
-    @services_options
-    @metadata_option
-    @lock_option
-    @retries_option
-    @hoodie_option
-    @functools.wraps(command)
-    def with_flags(
-        *,
-        hoodie: dict[str, str],
-        services: TableServices,
-        metadata: str,
-        lock: str,
-        retries: int,
-        **given: Any,
-    ) -> Any:
-        return command(flags=WriteFlags(hoodie, services, metadata, lock, retries), **given)
-
-    return with_flags
+    if "cluster_commits" in given and "cluster_by" not in given:
+        raise click.UsageError("--cluster-commits is for --cluster-by")
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-index_option = click.option(
-    "--index",
-    default="bloom",
-    show_default=True,
-    metavar="NAME",
-    help="Index that finds keys, as for 'lookupstore hudi tag'; one for all partitions finds them "
-    "in whichever they are.",
-)

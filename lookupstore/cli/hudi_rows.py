@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.cli.hudi_options import (
+    ROW_WRITES,
     WriteFlags,
     dry_run_option,
-    index_option,
     is_typed,
     write_flags,
 )
@@ -36,8 +36,8 @@ from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates, Missing, OnError, SortMode, operation_in
-from lookupstore.quantities import bytes_of, counted
+from lookupstore.hudi.write import operation_in
+from lookupstore.quantities import counted
 from lookupstore.storage.uris import shown_uri
 
 # What is done with rows, by the name that Hudi has for it.
@@ -296,47 +296,18 @@ def tag(
               help="insert and bulk_insert do not look for existing keys; "
               "insert_overwrite and insert_overwrite_table replace whole partitions, or the whole "
               "table.")  # fmt: skip
-@click.option("--duplicates", type=click.Choice(get_args(Duplicates)), default="allow",
-              show_default=True, help="What insert does with rows whose keys exist.")  # fmt: skip
-@click.option("--sort-mode", type=click.Choice(get_args(SortMode)), default="none",
-              show_default=True, help="How bulk_insert sorts rows: all of them, or those that fit "
-              "into memory, within each partition.")  # fmt: skip
-@click.option("--sort-by", metavar="NAME,...",
-              help="Columns to sort by; the record key if not given.")  # fmt: skip
-@click.option("--on-error", type=click.Choice(get_args(OnError)), default="raise",
-              show_default=True, help="What is done with rows that cannot be written, for what is "
-              "in them: collect leaves them out, and prints what is wrong.")  # fmt: skip
-@click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
-              help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
 @max_text_option
-@click.option(
-    "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
-)
-@click.option("--missing", type=click.Choice(get_args(Missing)),
-              help="What happens to columns of the table that FILE lacks: rows of the table keep "
-              "their values and new rows get nulls, or all rows get nulls (default: an "
-              "error).")  # fmt: skip
-@index_option
-@click.option("--update-partition-path/--no-update-partition-path", default=True,
-              show_default=True, help="With an index for all partitions: whether a row whose key "
-              "is in another partition moves to its own, or changes the row there.")  # fmt: skip
-@write_flags
+@write_flags(
+    "duplicates", "sort_mode", "sort_by", "on_error", "memory", "evolve", "missing", "index",
+    "update_partition_path", *ROW_WRITES,
+)  # fmt: skip
 @dry_run_option
 @output_option("table", "json")
 def upsert(
     path: str,
     files: tuple[str, ...],
     operation: str,
-    duplicates: Duplicates,
-    sort_mode: SortMode,
-    sort_by: str | None,
-    on_error: OnError,
-    memory: str,
     max_text: str,
-    evolve: bool,
-    missing: Missing | None,
-    index: str,
-    update_partition_path: bool,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -346,27 +317,11 @@ def upsert(
     FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
     true is a deletion.
     """
-    if duplicates != "allow" and operation != "insert":
-        raise click.UsageError("--duplicates is for --operation insert")
-    if sort_mode != "none" and operation != "bulk_insert":
-        raise click.UsageError("--sort-mode is for --operation bulk_insert")
     if not is_typed("operation"):
         asked = (operation_in(flags.hoodie) or operation).lower()
         operation = asked if asked in _OPERATIONS else operation
     table = HudiTable.open(path)
-    options = flags.options(
-        table,
-        operation,
-        duplicates=duplicates,
-        sort_mode=sort_mode,
-        sort_by=names_of(sort_by or ""),
-        on_error=on_error,
-        memory=bytes_of(memory, "--memory"),
-        evolve=evolve,
-        missing=missing,
-        index=index,
-        update_partition_path=update_partition_path,
-    )
+    options = flags.options(table, operation)
     source = source_of(files, max_text)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
@@ -391,8 +346,7 @@ def upsert(
     metavar="SQL",
     help='Rows for which this holds instead, such as "a >= 3 and b is null".',
 )
-@index_option
-@write_flags
+@write_flags("index", *ROW_WRITES)
 @dry_run_option
 @output_option("table", "json")
 def delete(
@@ -400,7 +354,6 @@ def delete(
     keys: tuple[str, ...],
     keys_file: str | None,
     where: str | None,
-    index: str,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -413,7 +366,7 @@ def delete(
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
-    options = flags.options(table, "delete", index=index)
+    options = flags.options(table, "delete")
     wanted = _wanted(table, keys, keys_file) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from lookupstore.cli.hudi_options import (
+    ROW_WRITES,
     WriteFlags,
     dry_run_option,
-    index_option,
     write_flags,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said
@@ -16,11 +16,7 @@ from lookupstore.cli.output import write_json
 from lookupstore.cli.sources import source_of
 from lookupstore.cli.terminal import echo
 from lookupstore.hudi import HudiTable, WriteResult
-from lookupstore.quantities import bytes_of
 from lookupstore.storage.uris import shown_uri
-
-_memory = click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
-                       help="Rows to keep in memory.")  # fmt: skip
 
 
 @click.command()
@@ -30,15 +26,13 @@ _memory = click.option("--memory", metavar="SIZE", default="512MiB", show_defaul
               "\"page = 'x'\"; repeatable.")  # fmt: skip
 @click.option("--where", metavar="SQL",
               help='Condition, such as "a >= 3 and b is null" (default: all rows).')  # fmt: skip
-@_memory
-@write_flags
+@write_flags("memory", *ROW_WRITES)
 @dry_run_option
 @output_option("table", "json")
 def update(
     path: str,
     sets: tuple[str, ...],
     where: str | None,
-    memory: str,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -53,7 +47,7 @@ def update(
             raise click.UsageError(f"--set names {name.strip()!r} twice; give it one value")
         values[name.strip()] = value.strip()
     table = HudiTable.open(path)
-    options = flags.options(table, "upsert", memory=bytes_of(memory, "--memory"))
+    options = flags.options(table, "upsert")
     result = table.update(values, where=where, options=options, dry_run=dry_run)
     _show(path, result, dry_run, output)
 
@@ -68,10 +62,8 @@ def update(
               help="What happens: 'matched then update', 'matched and SQL then delete', 'matched "
               "then update set a = target.a + source.a', 'not matched then insert', 'not matched "
               "by source then delete'; repeatable. The first that applies counts.")  # fmt: skip
-@_memory
 @max_text_option
-@index_option
-@write_flags
+@write_flags("memory", "index", *ROW_WRITES)
 @dry_run_option
 @output_option("table", "json")
 def merge(
@@ -79,9 +71,7 @@ def merge(
     files: tuple[str, ...],
     on: str | None,
     clauses: tuple[str, ...],
-    memory: str,
     max_text: str,
-    index: str,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -91,8 +81,7 @@ def merge(
     In SQL, source is a row of FILE, and target the row of TABLE with the same key.
     """
     table = HudiTable.open(path)
-    memory_bytes = bytes_of(memory, "--memory")
-    options = flags.options(table, "upsert", memory=memory_bytes, index=index)
+    options = flags.options(table, "upsert")
     merging = table.merge(source_of(files, max_text), None if on is None else names_of(on))
     for clause in clauses:
         merging = merging.when(clause)

@@ -116,14 +116,6 @@ query_type_option: Option = click.option(
     help="read_optimized reads only base files: the only way to read a merge-on-read table.",
 )
 
-lock_option: Option = click.option(
-    "--lock",
-    type=click.Choice(["table", "external"]),
-    default="table",
-    show_default=True,
-    help="external: you hold the lock that the table's properties name, such as ZooKeeper's.",
-)
-
 
 def output_option(*formats: str) -> Option:
     """Return ``--output``, the first of whose formats is the default."""

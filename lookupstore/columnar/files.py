@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -158,11 +159,12 @@ class ColumnarFiles(PlannedFiles):
                 ((file.uri, file.schema) for file in sources), None if everything else wanted
             )
             those = f"the first one has [{listed(sources[0].schema.names)}]"
+        counts = Counter(schema.names)
         for name in wanted:
-            if name not in schema.names:
+            if name not in counts:
                 raise KeyError(f"the files have no column {name!r}; {those}")
         for name in schema.names if everything else wanted:
-            if schema.names.count(name) > 1:
+            if counts[name] > 1:
                 raise ValueError(
                     f"the files have several columns named {name!r}; rename them, or choose the "
                     "others with columns=[...]"
@@ -430,10 +432,10 @@ class ColumnarFiles(PlannedFiles):
             for lookup in self._lookups
         }  # fmt: skip
         bases = [os.path.basename(plan.source.path) for plan in plans.values()]
-        for base in bases:
-            if bases.count(base) > 1:
+        for base, count in Counter(bases).items():
+            if count > 1:
                 raise ValueError(
-                    f"source: {bases.count(base)} files are called {base}; write those of each "
+                    f"source: {count} files are called {base}; write those of each "
                     "folder into a folder of their own"
                 )
         location = as_location(folder, storage_options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -80,9 +81,8 @@ class TypedRecords:
         #: Of lookups, which find nothing at some keys.
         self.answer_schema: pa.Schema = pa.schema([field.with_nullable(True) for field in fields])
         self.scan_schema: pa.Schema = pa.schema([*key_types, *fields])
-        names = self.scan_schema.names
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(self.scan_schema.names).items():
+            if count > 1:
                 raise ValueError(
                     f"{name!r} is the name of two columns of keys and values; call that of the key "
                     f"'_KEY_{name}', as Paimon does"
@@ -203,8 +203,9 @@ def _columns(given: Any, schema: pa.Schema, name: str) -> list[pa.Array]:
                 "dict of columns"
             )
         there = list(given) if isinstance(given, Mapping) else given.schema.names
+        counts = Counter(there)
         for field in schema.names:
-            if there.count(field) != 1:
+            if counts[field] != 1:
                 raise KeyError(f"{name} has no single column {field!r} among {there}")
         columns = [given[field] for field in schema.names]
     made = [_cast(column, field, name) for column, field in zip(columns, schema, strict=True)]

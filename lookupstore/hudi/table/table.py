@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -101,8 +102,8 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         """
         location = as_location(path, storage_options)
         schema = columns_of(schema)
-        for column in schema.names:
-            if column in META_COLUMNS or schema.names.count(column) > 1:
+        for column, count in Counter(schema.names).items():
+            if column in META_COLUMNS or count > 1:
                 raise ValueError(
                     f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
                     "or leave it out"

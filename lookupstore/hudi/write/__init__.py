@@ -6,8 +6,8 @@ of an upsert go, `plan` and `partitioner` which files there will be; `files` wri
 `staged_files` are those of tasks that may run twice. `transaction` begins an instant and completes
 it; `conflict` and `inserted_keys` look at what others committed meanwhile, and `retries` writes
 again. `abandoned` are writes past which nothing may be committed. `options` is what a
-caller may choose, `hoodie` how Java's writers call it, `result` what it is told, `steps` how long
-it took.
+caller may choose, `write_choices` what of it a text can say, `kinds` how such texts are read, and
+`hoodie` how Java's writers call it. `result` is what a caller is told, `steps` how long it took.
 """
 
 from lookupstore.hudi.write.assignments import fixed_columns
@@ -23,6 +23,7 @@ from lookupstore.hudi.write.hoodie.meaning import (
     layout_choice,
 )
 from lookupstore.hudi.write.hoodie.reading import check_stream, read_arguments
+from lookupstore.hudi.write.kinds import COLUMNS, SIZE, Kind
 from lookupstore.hudi.write.merge_plan import GivenMerge, MergePlan, planned_merge
 from lookupstore.hudi.write.options import (
     Duplicates,
@@ -55,19 +56,23 @@ from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.hudi.write.statements import SOURCE, TARGET, ChangedRows
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Outcome, Transaction
+from lookupstore.hudi.write.write_choices import WRITE_CHOICES, check_operation, default_of
 
 __all__ = [
     "BULK_INSERT",
     "CLUSTER",
+    "COLUMNS",
     "DELETE",
     "INSERT",
     "INSERT_OVERWRITE",
     "INSERT_OVERWRITE_TABLE",
     "RETRIED",
     "SAMPLE",
+    "SIZE",
     "SOURCE",
     "TARGET",
     "UPSERT",
+    "WRITE_CHOICES",
     "BulkInsert",
     "ChangedRows",
     "Duplicates",
@@ -78,6 +83,7 @@ __all__ = [
     "GivenMerge",
     "GivenOptions",
     "KeyTexts",
+    "Kind",
     "Load",
     "MergePlan",
     "Missing",
@@ -97,10 +103,12 @@ __all__ = [
     "WritePlan",
     "WrittenFile",
     "bulk_order",
+    "check_operation",
     "check_same_keys",
     "check_stream",
     "cluster_arguments",
     "combined_options",
+    "default_of",
     "fixed_columns",
     "given_options",
     "layout_choice",

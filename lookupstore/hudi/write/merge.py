@@ -5,6 +5,7 @@ A stored row matches at most one given row, because no two given rows may have t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,8 +72,8 @@ class MergedRows:
         columns = view.table_schema.columns
         source = opened(given, lambda rows: in_types(with_every_column(rows), columns))
         names = [name for name in source.schema.names if name not in META_COLUMNS]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise ValueError(f"rows have the column {name!r} twice; rename one of them")
         for name in on or view.options.record_key:
             if name not in names:

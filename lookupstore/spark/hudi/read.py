@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -168,8 +169,8 @@ def spark_columns(schema: pa.Schema) -> StructType:
     """
     if not schema.names:
         raise ValueError("columns is empty; name at least one column")
-    for name in schema.names:
-        if schema.names.count(name) > 1:
+    for name, count in Counter(schema.names).items():
+        if count > 1:
             raise ValueError(f"columns names {name!r} twice")
     return StructType(
         [StructField(field.name, spark_type(field.type, field.name)[0]) for field in schema]

@@ -11,7 +11,7 @@ Source: org.apache.hudi.HoodieSparkSqlWriter (modes, and how a table comes to be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,11 @@ from lookupstore.hudi.keys import IncomingRows, read_keys
 from lookupstore.hudi.layout import optional
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write import (
+    COLUMNS,
+    WRITE_CHOICES,
     RowFile,
     StagedRows,
+    check_operation,
     combined_options,
     operation_in,
     told_apart,
@@ -39,26 +42,8 @@ _OVERWRITES = ("insert_overwrite_table", "insert_overwrite")
 _OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", *_OVERWRITES, "delete_partition")
 
 
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.lower() == "true"
-
-
-# Fields of `WriteOptions`, and what texts mean there.
-_WRITES: Mapping[str, Callable[[str], Any]] = {
-    "duplicates": str,
-    "combine": _flag,
-    "sort_mode": str,
-    "memory": str,
-    "evolve": _flag,
-    "missing": str,
-    "metadata": str,
-    "lock": str,
-    "index": str,
-    "update_partition_path": _flag,
-}
-WRITE_OPTIONS = ("path", "operation", "sort_by", *_WRITES, "storage_options")
+_CHOICES = tuple(name for name, choice in WRITE_CHOICES.items() if choice.in_spark)
+_KNOWN = ("path", "operation", *_CHOICES, "storage_options")
 
 
 @dataclass
@@ -155,9 +140,9 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
         FormatError: the table cannot be written to.
     """
     hudi, ours = told_apart(dict(options))
-    unknown = sorted(set(ours) - set(WRITE_OPTIONS))
+    unknown = sorted(set(ours) - set(_KNOWN))
     if unknown:
-        known = ", ".join(WRITE_OPTIONS)
+        known = ", ".join(_KNOWN)
         raise ValueError(
             f"no option {unknown[0]!r}; writing a Hudi table has {known}, and hoodie.*"
         )
@@ -165,7 +150,9 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
     operation = _operation(ours.get("operation") or operation_in(hudi), overwrite)
     columns = arrow_schema(schema)
     table = _table(location, columns, hudi, operation)
-    given = combined_options(hudi, _fields(ours), table.options, operation.upper())
+    chosen = _chosen(ours)
+    check_operation(chosen, operation)
+    given = combined_options(hudi, chosen, table.options, operation.upper())
     view = table.writable(given, dry_run=True)
     empty = columns.empty_table()
     if operation == "delete_partition":
@@ -214,15 +201,18 @@ def _table(
     return HudiTable.create(location, own, options=hudi)
 
 
-def _fields(ours: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of `WriteOptions` that options say."""
-    fields: dict[str, Any] = {}
-    for name, parse in _WRITES.items():
-        if name in ours:
-            try:
-                fields[name] = parse(ours[name])
-            except ValueError as error:
-                raise ValueError(f"{name} is {ours[name]!r}; give {error}") from None
-    if "sort_by" in ours:
-        fields["sort_by"] = tuple(given_names(ours, "sort_by") or ())
-    return fields
+def _chosen(ours: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the options that are choices about a write, by name."""
+    chosen: dict[str, Any] = {}
+    for name in _CHOICES:
+        if name not in ours:
+            continue
+        kind = WRITE_CHOICES[name].kind
+        if kind is COLUMNS:
+            chosen[name] = tuple(given_names(ours, name) or ())
+            continue
+        try:
+            chosen[name] = kind.parse(ours[name])
+        except ValueError:
+            raise ValueError(f"{name} is {ours[name]!r}; give {kind.words}") from None
+    return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
+from support.hudi.choice_texts import TEXTS
 
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions
+from lookupstore.hudi.write import WRITE_CHOICES
 from lookupstore.spark import cluster_table
 
 pytest.importorskip("pyspark.sql.datasource", reason="sources came with Spark 4.0")
@@ -119,6 +122,25 @@ def test_options_of_ours_beside_hudis(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             planned_write({**options, **simple, **ours}, rows, overwrite=False)
+
+
+def test_every_choice_of_a_write_is_an_option(tmp_path: Path) -> None:
+    rows = StructType([StructField("id", LongType()), StructField("ts", LongType())])
+    options = {"path": str(tmp_path / "t"), **NEW}
+    services = {one.name for one in dataclasses.fields(TableServices)}
+    beside = {"sort_by": {"sort_mode": "global_sort"}}
+    for name, choice in WRITE_CHOICES.items():
+        text, value = TEXTS[name]
+        given = {**options, "operation": choice.operation or "upsert", **beside.get(name, {})}
+        if not choice.in_spark:
+            with pytest.raises(ValueError, match=f"no option {name!r}"):
+                planned_write({**given, name: text}, rows, overwrite=False)
+            continue
+        writer = planned_write({**given, name: text}, rows, overwrite=False)
+        holder = writer._options.services if name in services else writer._options
+        assert getattr(holder, name) == value, name
+    with pytest.raises(ValueError, match="duplicates is for operation insert, but this is upsert"):
+        planned_write({**options, "duplicates": "drop"}, rows, overwrite=False)
 
 
 def test_options_of_a_stream(tmp_path: Path) -> None:

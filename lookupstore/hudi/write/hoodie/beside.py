@@ -9,8 +9,8 @@ from typing import Any
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.hoodie.given import Said, said_in
-from lookupstore.hudi.write.hoodie.meaning import RETAINED, given_options
-from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.hoodie.meaning import LAYOUT_FIELDS, RETAINED, given_options
+from lookupstore.hudi.write.hoodie.option import HudiOption, Part
 from lookupstore.hudi.write.options import WriteOptions
 
 _SERVICE_FIELDS = frozenset(one.name for one in fields(TableServices))
@@ -55,25 +55,43 @@ def combined_options(
     return replace(options, **own, services=replace(options.services, **services))
 
 
+def fields_said_by(option: HudiOption) -> tuple[str, ...]:
+    """Return the fields of `WriteOptions` and `TableServices` that an option may say.
+
+    >>> from lookupstore.hudi.write.hoodie.known import option_of
+    >>> fields_said_by(option_of("hoodie.clustering.inline"))
+    ('cluster_by',)
+    """
+    match option.part:
+        case Part.CLEAN | Part.ARCHIVE | Part.SERVICES:
+            return _TOGETHER[option.part]
+        case Part.INLINE:
+            return ("cluster_by" if option.field == "inline" else option.field,)
+        case Part.LAYOUT:
+            return (LAYOUT_FIELDS[option.field],)
+        case Part.COMBINE:
+            return ("combine",)
+        case Part.MOVES:
+            return ("update_partition_path",)
+        case Part.WRITE:
+            return (option.field,)
+        case _:
+            return ()
+
+
 def _said_fields(said: Sequence[Said], operation: str, options: WriteOptions) -> dict[str, str]:
     """Return the fields that options say, each with the name of the option."""
     found: dict[str, str] = {}
     for one in said:
-        part = one.option.part
-        names: tuple[str, ...] = (one.option.field,)
-        if part in _TOGETHER:
-            names = _TOGETHER[part]
-            if part is Part.SERVICES and one.value:
-                continue
-        elif part is Part.INLINE:
-            names = ("cluster_by" if one.option.field == "inline" else one.option.field,)
-        elif part is Part.COMBINE:
-            names = ("combine",) if operation in one.option.field.split() else ()
-        elif part is Part.MOVES:
-            names = ("update_partition_path",) if options.index == one.option.field else ()
-        elif part is not Part.WRITE:
+        part, field = one.option.part, one.option.field
+        if (
+            (part is Part.SERVICES and one.value)
+            or (part is Part.COMBINE and operation not in field.split())
+            or (part is Part.MOVES and options.index != field)
+            or (part is Part.LAYOUT and not options.services.cluster_by)
+        ):
             continue
-        for name in names:
+        for name in fields_said_by(one.option):
             found.setdefault(name, one.name)
     return found
 

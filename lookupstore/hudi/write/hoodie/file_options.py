@@ -5,17 +5,8 @@ Source: HoodieStorageConfig and HoodieCompactionConfig of Apache Hudi.
 
 from __future__ import annotations
 
-from lookupstore.hudi.write.hoodie.option import (
-    FLAG,
-    NUMBER,
-    RATE,
-    HudiOption,
-    Part,
-    choice,
-    done,
-    nothing,
-    only,
-)
+from lookupstore.hudi.write.hoodie.option import HudiOption, Part, choice, done, nothing, only
+from lookupstore.hudi.write.kinds import FLAG, NUMBER, RATE
 
 _CODECS = choice(
     {"uncompressed": "none", "lz4_raw": "lz4"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from lookupstore.hudi.options.names import AUXILIARY, LOCK, LOCK_FOLDER, LOCK_PROVIDER, META_FOLDER
 from lookupstore.hudi.write.hoodie.option import (
     HudiOption,
-    Kind,
     Part,
     done,
     nothing,
@@ -17,6 +16,7 @@ from lookupstore.hudi.write.hoodie.option import (
     only,
     refused,
 )
+from lookupstore.hudi.write.kinds import Kind
 
 _LOCKS = "org.apache.hudi.client.transaction.lock."
 _HOLD_IT = (
@@ -42,7 +42,7 @@ def _at_most(most: int) -> Kind:
             raise ValueError
         return number
 
-    return Kind(f"a whole number, at most {most}", parse, {})
+    return Kind(f"a whole number, at most {most}", parse)
 
 
 OPTIONS: tuple[HudiOption, ...] = (
@@ -55,7 +55,7 @@ OPTIONS: tuple[HudiOption, ...] = (
          "The locks of the first two are held, each where it can be; the others hold none in the "
          "table.", _HOLD_IT),
     refused(f"{LOCK}zookeeper. {LOCK}dynamodb. {LOCK}hivemetastore.", _NO_OTHER, _HOLD_IT),
-    done(LOCK_FOLDER, Kind("the folder .hoodie or .hoodie/.aux of the table", _folder, {}), "",
+    done(LOCK_FOLDER, Kind("the folder .hoodie or .hoodie/.aux of the table", _folder), "",
          "Both folders have the lock.", Part.CHECK, ""),
     done(f"{LOCK}storage.renew.interval.secs", _at_most(30), "30",
          "Writers that are silent for longer count as dead.", Part.CHECK, ""),

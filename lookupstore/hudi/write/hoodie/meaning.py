@@ -34,8 +34,8 @@ _INLINE_LAYOUT: Mapping[str, Any] = {
     "curve": "linear", "mapping": "value", "target_file_size": 1 << 30,
     "small_file_limit": 300 << 20,
 }  # fmt: skip
-# What `TableServices` calls them.
-_SERVICES = {
+#: What `TableServices` calls the arguments of `HudiTable.cluster`.
+LAYOUT_FIELDS = {
     "by": "cluster_by", "curve": "cluster_curve", "mapping": "cluster_mapping",
     "target_file_size": "cluster_file_size", "small_file_limit": "cluster_small_file_limit",
 }  # fmt: skip
@@ -229,6 +229,6 @@ def _services(said: Sequence[Said]) -> TableServices:
         if not layout.get("by"):
             by = next(one.name for one in said if one.option.field == "inline")
             raise ValueError(f"options: {by} is true; name the columns in {SORT_COLUMNS}")
-        found |= clustering | {_SERVICES[name]: value for name, value in layout.items()}
+        found |= clustering | {LAYOUT_FIELDS[name]: value for name, value in layout.items()}
     services = TableServices(**found)
     return services if fields_of(said, Part.SERVICES).get("enabled", True) else TableServices()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lookupstore.hudi.options.names import TIMES
+from lookupstore.hudi.write.kinds import FLAG, NUMBER, RATE, TEXT, Kind
 
 #: How most names of a write begin.
 WRITE = "hoodie.datasource.write."
@@ -45,38 +46,6 @@ class Part(enum.Enum):
     CHECK = "check"
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of values.
-
-    Attributes:
-        words: What to give.
-        parse: Function that returns the value of a text, or raises `ValueError`.
-        refused: Reasons why well-known values are refused, by value in lower case.
-    """
-
-    words: str
-    parse: Callable[[str], Any]
-    refused: Mapping[str, str]
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-FLAG = Kind("true or false", _flag, {})
-NUMBER = Kind("a whole number", int, {})
-RATE = Kind("a number", float, {})
-TEXT = Kind("a text", str, {})
-COLUMNS = Kind("columns with commas between", _columns, {})
-
-
 # Names of classes as they are written, by their names in lower case.
 _CLASSES: dict[str, str] = {}
 
@@ -105,7 +74,8 @@ def choice(known: Mapping[str, Any], refused: Mapping[str, str] | None = None) -
             raise ValueError
         return known[text.lower()]
 
-    return Kind(" or ".join(shown(one) for one in known), parse, refused or {})
+    words = " or ".join(shown(one) for one in known)
+    return Kind(words, parse, refused or {}, choices=tuple(known))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from functools import partial
 
 from lookupstore.hudi.options import READ_OPTIMIZED, SNAPSHOT
 from lookupstore.hudi.write.hoodie import option
-from lookupstore.hudi.write.hoodie.option import FLAG, TEXT, HudiOption, Part, choice
+from lookupstore.hudi.write.hoodie.option import HudiOption, Part, choice
+from lookupstore.hudi.write.kinds import FLAG, TEXT
 
 #: What reads changes: the rows of commits between two instants.
 INCREMENTAL = "incremental"

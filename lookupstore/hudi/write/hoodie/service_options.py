@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from lookupstore.hudi.options import SORT_COLUMNS
 from lookupstore.hudi.write.hoodie.option import (
-    COLUMNS,
-    FLAG,
-    NUMBER,
     HudiOption,
     Part,
     choice,
@@ -20,6 +17,7 @@ from lookupstore.hudi.write.hoodie.option import (
     only,
     refused,
 )
+from lookupstore.hudi.write.kinds import COLUMNS, FLAG, NUMBER
 
 _CLUSTERING = "org.apache.hudi.client.clustering."
 _PLAN = "hoodie.clustering.plan.strategy."

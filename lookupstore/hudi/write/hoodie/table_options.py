@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from lookupstore.hudi.options.names import COMMIT_TIME, EVENT_TIME, STRATEGIES
 from lookupstore.hudi.write.hoodie.option import (
-    COLUMNS,
-    FLAG,
-    NUMBER,
-    TEXT,
     TIME_FORMAT,
     WRITE,
     HudiOption,
@@ -23,6 +19,7 @@ from lookupstore.hudi.write.hoodie.option import (
     only,
     refused,
 )
+from lookupstore.hudi.write.kinds import COLUMNS, FLAG, NUMBER, TEXT
 
 _MODEL = "org.apache.hudi.common.model."
 _OWN_RULE = "rows would be merged by a rule that lookupstore does not have; leave it out"

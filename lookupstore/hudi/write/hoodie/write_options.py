@@ -7,10 +7,6 @@ Apache Hudi.
 from __future__ import annotations
 
 from lookupstore.hudi.write.hoodie.option import (
-    COLUMNS,
-    FLAG,
-    NUMBER,
-    TEXT,
     WRITE,
     HudiOption,
     Part,
@@ -21,6 +17,7 @@ from lookupstore.hudi.write.hoodie.option import (
     only,
     refused,
 )
+from lookupstore.hudi.write.kinds import COLUMNS, FLAG, NUMBER, TEXT
 
 _IN_METADATA = "an index in the metadata table is not kept; GLOBAL_BLOOM finds the same keys"
 _INDEXES = choice(

@@ -1,0 +1,201 @@
+"""``WRITE_CHOICES``: what a text can choose about a write, each described once.
+
+The flags of commands and the options of ``df.write`` are made of it, and so is the first table of
+`docs/reference/hudi-options.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from lookupstore.hudi.layout.choice import Curve, CurveMapping
+from lookupstore.hudi.options import METADATA_CHOICES, TABLE_LOCK
+from lookupstore.hudi.options.names import EXTERNAL_LOCK
+from lookupstore.hudi.services.inline import TableServices
+from lookupstore.hudi.write.kinds import (
+    COLUMNS,
+    FLAG,
+    RATE,
+    SIZE,
+    TEXT,
+    Kind,
+    at_least,
+    one_of,
+)
+from lookupstore.hudi.write.options import Duplicates, Missing, OnError, SortMode, WriteOptions
+
+
+@dataclass(frozen=True)
+class WriteChoice:
+    """A field of `WriteOptions` or `TableServices` that a text can give.
+
+    Attributes:
+        kind: Kind of its values.
+        help: What it does, for the help of a command.
+        metavar: What stands for a value in that help. Empty: the kind says it.
+        operation: The only operation that it is for. Empty: all.
+        in_spark: Whether `df.write` takes it.
+    """
+
+    kind: Kind
+    help: str
+    metavar: str = ""
+    operation: str = ""
+    in_spark: bool = True
+
+
+#: Choices by the names of their fields, in the order of the reference.
+WRITE_CHOICES: Mapping[str, WriteChoice] = {
+    "duplicates": WriteChoice(
+        one_of(*get_args(Duplicates)),
+        "What insert does with rows whose keys the table has: insert them too, leave them out, "
+        "or fail.",
+        operation="insert",
+    ),
+    "combine": WriteChoice(
+        FLAG,
+        "Whether only one of several rows with the same key is written. If not given: yes, except "
+        "by bulk_insert, and by insert with duplicates=allow.",
+    ),
+    "sort_mode": WriteChoice(
+        one_of(*get_args(SortMode)),
+        "How bulk_insert sorts rows within each partition: not at all, all of them, or as many at "
+        "a time as fit into memory.",
+        operation="bulk_insert",
+    ),
+    "sort_by": WriteChoice(
+        COLUMNS,
+        "Columns that bulk_insert sorts by. If not given, the record key.",
+        "A,B",
+        operation="bulk_insert",
+    ),
+    "on_error": WriteChoice(
+        one_of(*get_args(OnError)),
+        "What is done with rows that cannot be written, because of what is in them: raise writes "
+        "nothing, collect leaves them out and says what is wrong.",
+        in_spark=False,  # Nobody would be told of the rows that are left out.
+    ),
+    "memory": WriteChoice(
+        SIZE, "Bytes of rows to keep in memory. More are spilled to a disk.", "SIZE"
+    ),
+    "spill_folder": WriteChoice(
+        TEXT,
+        "Folder to spill to. If not given, the table's folder, or the temporary folder of this "
+        "machine if the table is remote.",
+        "FOLDER",
+    ),
+    "evolve": WriteChoice(FLAG, "Add columns that the table does not have, and widen types."),
+    "missing": WriteChoice(
+        one_of(*get_args(Missing)),
+        "What happens to columns of the table that the rows lack: keep leaves them as they are in "
+        "rows of the table, and null in new rows; null makes them null in all rows. If not given, "
+        "such rows are an error.",
+    ),
+    "metadata": WriteChoice(
+        one_of(*METADATA_CHOICES),
+        "What is done if the table has a metadata table: refuse is an error; maintain keeps its "
+        "list of files; reduce does so after it has removed other indexes; drop deletes the "
+        "metadata table first.",
+    ),
+    "lock": WriteChoice(
+        one_of(TABLE_LOCK, EXTERNAL_LOCK),
+        "external: you hold the lock that the table's properties name, such as ZooKeeper's.",
+    ),
+    "retries": WriteChoice(
+        at_least(0),
+        "How often to try again if another writer commits the same files first.",
+        "N",
+    ),
+    "index": WriteChoice(
+        TEXT,
+        "Index that finds keys, as for 'lookupstore hudi tag'. A global index, such as "
+        "global-bloom, finds a key in any partition.",
+        "NAME",
+    ),
+    "update_partition_path": WriteChoice(
+        FLAG,
+        "With a global index: whether a row whose key is in another partition moves "
+        "to its own, or changes the row there.",
+    ),
+    "threads": WriteChoice(
+        at_least(1),
+        "Files to write at the same time. If not given, as many as there are processors.",
+        "N",
+    ),
+    "retain_commits": WriteChoice(
+        at_least(1), "Clean after the write: keep the last N commits readable.", "N"
+    ),
+    "retain_hours": WriteChoice(
+        at_least(0, RATE), "Clean after the write: keep the last HOURS hours readable.", "HOURS"
+    ),
+    "retain_versions": WriteChoice(
+        at_least(1), "Clean after the write: keep N versions of each file group.", "N"
+    ),
+    "archive": WriteChoice(FLAG, "Archive old commits after the write."),
+    "min_commits": WriteChoice(
+        at_least(1), "Commits that an archival leaves in the timeline.", "N"
+    ),
+    "max_commits": WriteChoice(
+        at_least(1), "Commits up to which an archival does nothing.", "N"
+    ),
+    "cluster_by": WriteChoice(
+        COLUMNS, "Put rows in order by these columns after some writes.", "A,B"
+    ),
+    "cluster_curve": WriteChoice(
+        one_of(*get_args(Curve)), "How several columns become one order."
+    ),
+    "cluster_mapping": WriteChoice(
+        one_of(*get_args(CurveMapping)),
+        "How values become places in that order: by ranks in a sample, or by the values.",
+    ),
+    "cluster_file_size": WriteChoice(SIZE, "Size of a file that is put in order, about.", "SIZE"),
+    "cluster_small_file_limit": WriteChoice(
+        SIZE, "Leave files of at least this size as they are. If not given, none.", "SIZE"
+    ),
+    "cluster_incremental": WriteChoice(FLAG, "Go on with the order of the last time."),
+    "cluster_commits": WriteChoice(
+        at_least(1),
+        "Commits after which rows are put in order again.",
+        "N",
+    ),
+}  # fmt: skip
+
+
+def default_of(name: str) -> Any:
+    """Return the value of a choice that is not given.
+
+    >>> default_of("retries"), default_of("cluster_commits")
+    (10, 4)
+    """
+    return getattr(_SERVICES if hasattr(_SERVICES, name) else _WRITES, name)
+
+
+def check_operation(
+    given: Mapping[str, Any], operation: str, called: Callable[[str], str] = str
+) -> None:
+    """Check that choices are for the operation that is done.
+
+    Args:
+        given: Values by the names of choices.
+        operation: Name of the operation, in lower case.
+        called: Function that returns what the caller calls a choice.
+
+    Raises:
+        ValueError: if one is for another operation, and not as it is by default.
+
+    >>> check_operation({"duplicates": "drop"}, "upsert")
+    Traceback (most recent call last):
+    ValueError: duplicates is for operation insert, but this is upsert; leave it out
+    """
+    for name, value in given.items():
+        only = WRITE_CHOICES[name].operation
+        if only and only != operation and value != default_of(name):
+            raise ValueError(
+                f"{called(name)} is for {called('operation')} {only}, but this is {operation}; "
+                "leave it out"
+            )
+
+
+_WRITES, _SERVICES = WriteOptions(), TableServices()

@@ -128,6 +128,8 @@ def repeated(before: str, inner: str, after: str, count: int) -> str:
         ("id" + "[1]" * 101 + " = 1", "has more than 100 brackets"),
         ("list in (null)", "only `is null` is read of such columns"),
         ("{ : { : null", "is no condition in SQL"),
+        ("id = 1; id = 2", "is no condition in SQL: several statements"),
+        ("id = 1" + ";" * 5000, "is no condition in SQL: several statements"),
     ],
 )  # fmt: skip
 def test_texts_have_limits(text: str, said: str) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
 from sqlglot import TokenType, exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from lookupstore.errors import listed, printable
@@ -41,6 +41,7 @@ from lookupstore.hudi.layout.filters.sql_values import (
 _MOST_CHARACTERS, _SHOWN = 1 << 20, 80
 # Nodes of a part that an error shows.
 _MOST_SHOWN = 200
+_DIALECT = Dialect.get_or_raise("duckdb")
 # Functions in one another, and brackets: the parser tries each in several ways, so that the time is
 # exponential in their number.
 _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
@@ -136,9 +137,9 @@ def parsed_sql(text: str) -> Any:
         )
     try:
         text.encode()
-        tokens = sqlglot.tokenize(text, read="duckdb")
+        tokens = _DIALECT.tokenize(text)
         _check_levels(text, tokens)
-        return sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
+        found = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
     except UnicodeEncodeError:
         raise _error(text, "cannot be written in UTF-8", "leave out lone surrogates") from None
     except ParseError as error:
@@ -155,10 +156,15 @@ def parsed_sql(text: str) -> Any:
         raise
     except Exception as error:  # the parser fails at some texts by its own mistake
         raise _error(text, _NOT_SQL, _WRITE) from error
+    if not found or found[0] is None:
+        raise _error(text, _NOT_SQL, _WRITE)
+    return found[0]
 
 
 def _check_levels(text: str, tokens: Sequence[Any]) -> None:
-    """Refuse what takes the parser too much stack or time."""
+    """Refuse several statements, and what takes the parser too much stack or time."""
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
+        raise _error(text, "is no condition in SQL: several statements", "give one condition")
     brackets = run = opened = 0
     # Of each parenthesis that is open, whether it is of a function, or of what looks like one.
     functions: list[bool] = []

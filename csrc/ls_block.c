@@ -425,9 +425,10 @@ ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size
 ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
                         int64_t *key_offsets, uint8_t *keys, size_t keys_room,
                         int64_t *value_offsets, uint8_t *values, size_t values_room) {
-    size_t key_end = 0, value_end = 0;
+    size_t key_end = (size_t)key_offsets[0], value_end = (size_t)value_offsets[0];
     size_t count = to - from;
-    key_offsets[0] = value_offsets[0] = 0;
+    if (key_end > keys_room || value_end > values_room)
+        return LS_TRUNCATED;
     for (size_t n = 0; n < count; n++) {
         ls_slice key, value;
         uint32_t i = (uint32_t)(reverse ? to - 1 - n : from + n);

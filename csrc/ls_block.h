@@ -117,8 +117,8 @@ ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size
                          size_t *values);
 
 /* Copies records [from, to), backwards if `reverse`, to Arrow large_binary buffers: offsets have
- * to - from + 1 entries. LS_TRUNCATED: the data would pass its room, because the bytes of the block
- * are not what ls_block_sizes saw. */
+ * to - from + 1 entries, of which the caller sets the first to where the data begins. LS_TRUNCATED:
+ * the data would pass its room, because the bytes of the block are not what ls_block_sizes saw. */
 ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
                         int64_t *key_offsets, uint8_t *keys, size_t keys_room,
                         int64_t *value_offsets, uint8_t *values, size_t values_room);

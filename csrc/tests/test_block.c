@@ -213,6 +213,11 @@ void test_blocks(void) {
             size_t rows = to - from;
             int64_t *key_offsets = room(8 * (rows + 1)), *value_offsets = room(8 * (rows + 1));
             uint8_t *key_bytes = room(key_size), *value_bytes = room(value_size);
+            key_offsets[0] = (int64_t)key_size + 1;
+            value_offsets[0] = 0;
+            CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, key_size,
+                                value_offsets, value_bytes, value_size) == LS_TRUNCATED);
+            key_offsets[0] = 0;
             CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, key_size,
                                 value_offsets, value_bytes, value_size) == LS_OK);
             if (key_size > 0)

@@ -58,4 +58,8 @@ class Block:
         self, start: int, end: int, reverse: bool = False
     ) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]: ...
 
+def records_of(
+    parts: list[tuple[Block, int, int]], reverse: bool = False
+) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]: ...
+
 __test__: dict[str, Any]

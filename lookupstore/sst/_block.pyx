@@ -500,27 +500,49 @@ cdef class Block:
 
     def to_arrow(self, uint32_t start, uint32_t end, bint reverse=False):
         """Return keys and values of records [start, end) as two large_binary arrays."""
-        cdef size_t keys_size, values_size, count
-        cdef ls_status status
-        if start > end or end > self.block.count:
-            raise IndexError(f"records {start} to {end} of {self.block.count}")
-        count = end - start
+        return records_of([(self, start, end)], reverse)
+
+
+def records_of(list parts, bint reverse=False):
+    """Return keys and values of records of several blocks as two large_binary arrays.
+
+    Args:
+        parts: A block, start and end for each: records [start, end) of the block.
+        reverse: Whether each part begins with its last record.
+
+    Raises:
+        CorruptionError: if a block is damaged.
+        IndexError: if a block does not have these records.
+    """
+    cdef Block block
+    cdef uint32_t start, end
+    cdef size_t keys_size = 0, values_size = 0, count = 0, done = 0, part_keys, part_values
+    cdef ls_status status
+    for block, start, end in parts:
+        if start > end or end > block.block.count:
+            raise IndexError(f"records {start} to {end} of {block.block.count}")
         with nogil:
-            status = ls_block_sizes(&self.block, start, end, &keys_size, &values_size)
-        self.fail(status, "records of the block")
-        key_offsets = pa.allocate_buffer(8 * (count + 1))
-        value_offsets = pa.allocate_buffer(8 * (count + 1))
-        keys = pa.allocate_buffer(keys_size)
-        values = pa.allocate_buffer(values_size)
-        cdef int64_t *key_ends = <int64_t *>buffer_data(key_offsets)
-        cdef int64_t *value_ends = <int64_t *>buffer_data(value_offsets)
-        cdef uint8_t *key_bytes = <uint8_t *>buffer_data(keys)
-        cdef uint8_t *value_bytes = <uint8_t *>buffer_data(values)
+            status = ls_block_sizes(&block.block, start, end, &part_keys, &part_values)
+        block.fail(status, "records of the block")
+        keys_size += part_keys
+        values_size += part_values
+        count += end - start
+    key_offsets = pa.allocate_buffer(8 * (count + 1))
+    value_offsets = pa.allocate_buffer(8 * (count + 1))
+    keys = pa.allocate_buffer(keys_size)
+    values = pa.allocate_buffer(values_size)
+    cdef int64_t *key_ends = <int64_t *>buffer_data(key_offsets)
+    cdef int64_t *value_ends = <int64_t *>buffer_data(value_offsets)
+    cdef uint8_t *key_bytes = <uint8_t *>buffer_data(keys)
+    cdef uint8_t *value_bytes = <uint8_t *>buffer_data(values)
+    key_ends[0] = value_ends[0] = 0
+    for block, start, end in parts:
         with nogil:
-            status = ls_block_copy(&self.block, start, end, reverse, key_ends, key_bytes, keys_size,
-                                   value_ends, value_bytes, values_size)
-        self.fail(status, "records of the block")
-        return (
-            pa.Array.from_buffers(pa.large_binary(), count, [None, key_offsets, keys]),
-            pa.Array.from_buffers(pa.large_binary(), count, [None, value_offsets, values]),
-        )
+            status = ls_block_copy(&block.block, start, end, reverse, key_ends + done, key_bytes,
+                                   keys_size, value_ends + done, value_bytes, values_size)
+        block.fail(status, "records of the block")
+        done += end - start
+    return (
+        pa.Array.from_buffers(pa.large_binary(), count, [None, key_offsets, keys]),
+        pa.Array.from_buffers(pa.large_binary(), count, [None, value_offsets, values]),
+    )

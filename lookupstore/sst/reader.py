@@ -19,7 +19,7 @@ from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._batch import contains, values_at
-from lookupstore.sst._block import Block, check_order
+from lookupstore.sst._block import Block, check_order, records_of
 from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._lookup import Lookup
@@ -47,6 +47,9 @@ shared_cache: BlockCache = BlockCache()
 
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+# Bytes of blocks whose records are one batch of a scan: what is done once a batch, in Python, costs
+# little beside them, and they stay in the processor's cache.
+_BATCH = 256 << 10
 
 
 class Reads(NamedTuple):
@@ -405,12 +408,12 @@ class Reader(Mapping[bytes, bytes]):
     def _scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        return (batch for _, batch in self._scan_blocks(start, stop, reverse))
+        return (batch for _, batch in self._scan_parts(start, stop, reverse))
 
-    def _scan_blocks(
+    def _scan_parts(
         self, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the records of each block with the block's offset in the file."""
+    ) -> Iterator[tuple[list[tuple[Block, int, int]], pa.RecordBatch]]:
+        """Yield the records of some blocks, and which records of which blocks they are."""
         # What the bytes of a file that was cut say is not believed, not even that they are damaged.
         file = self._check_open()
         try:
@@ -421,6 +424,8 @@ class Reader(Mapping[bytes, bytes]):
         finally:
             file.check_whole()
         numbers = range(first, last)[::-1] if reverse else range(first, last)
+        parts: list[tuple[Block, int, int]] = []
+        nbytes = 0
         for number in file.filled(self._handles, numbers):
             # A scan passes every block once: it uses what is ready but leaves the cache to lookups.
             file = self._check_open()
@@ -428,12 +433,25 @@ class Reader(Mapping[bytes, bytes]):
                 block = self._block(file, number)
                 low = 0 if start is None else block.lower_bound(start)
                 high = len(block) if stop is None else block.lower_bound(stop)
-                keys, values = block.to_arrow(low, max(low, high), reverse)
             finally:
                 file.check_whole()
             if low < high:
-                batch = pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
-                yield self._handles[number][0], batch
+                parts.append((block, low, high))
+                nbytes += block.nbytes
+            if nbytes >= _BATCH:
+                yield parts, self._records(file, parts, reverse)
+                parts, nbytes = [], 0
+        if parts:
+            yield parts, self._records(self._check_open(), parts, reverse)
+
+    def _records(
+        self, file: StoredFile, parts: list[tuple[Block, int, int]], reverse: bool
+    ) -> pa.RecordBatch:
+        try:
+            keys, values = records_of(parts, reverse)
+            return pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
+        finally:
+            file.check_whole()
 
     @keyword_only
     def items(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from lookupstore.compacted.schema import Types
 from lookupstore.errors import CorruptionError
 from lookupstore.keywords import keyword_only
 from lookupstore.sst._batch import contains
+from lookupstore.sst._block import Block
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import Reader
 from lookupstore.sst.stored import Fill
@@ -104,11 +106,13 @@ class TypedReader(Reader):
         first = None if start is None else self._types.key(start)
         last = None if stop is None else self._types.key(stop)
         return pa.RecordBatchReader.from_batches(
-            self.schema, self._typed(self._scan_blocks(first, last, reverse))
+            self.schema, self._typed(self._scan_parts(first, last, reverse))
         )
 
-    def _typed(self, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        for offset, batch in blocks:
+    def _typed(
+        self, found: Iterator[tuple[list[tuple[Block, int, int]], pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        for parts, batch in found:
             keys, values = batch.columns
             what = "key"
             try:
@@ -116,7 +120,10 @@ class TypedReader(Reader):
                 what = "value"
                 columns = columns + self._types.values_of(values)
             except BadRowError as error:
-                raise self._damage(offset, what, keys[error.args[0]].as_py()) from None
+                row = error.args[0]
+                ends = accumulate(high - low for _, low, high in parts)
+                block = next(part[0] for part, end in zip(parts, ends, strict=True) if row < end)
+                raise self._damage(block.offset, what, keys[row].as_py()) from None
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _pairs(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:

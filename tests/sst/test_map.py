@@ -384,8 +384,12 @@ EVEN = [(b"%08d" % i, b"%032d" % i) for i in range(4500)]
 @pytest.mark.parametrize("records", [RECORDS, EVEN], ids=["uneven", "even"])
 @pytest.mark.parametrize("bounds", [(None, None), (0, None), (None, -1), (0, -1)])
 def test_a_file_cut_between_two_batches_of_a_scan(
-    tmp_path: Path, records: list[tuple[bytes, bytes]], bounds: tuple[int | None, int | None]
+    tmp_path: Path,
+    records: list[tuple[bytes, bytes]],
+    bounds: tuple[int | None, int | None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
     path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
     reader = fresh(path)
     warm(reader, records)

@@ -200,7 +200,8 @@ def test_use_after_close(path: Path) -> None:
     assert repr(reader).startswith("<closed lookupstore.sst.Reader ")
 
 
-def test_close_during_iteration(path: Path) -> None:
+def test_close_during_iteration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
     reader = fresh(path)
     items = iter(reader.items())
     first = next(items)

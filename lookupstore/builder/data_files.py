@@ -36,7 +36,7 @@ def file_options(
 
     >>> options = file_options(Location("users"))
     >>> options.compression, options.block_size
-    ('none', 65536)
+    ('none', 8192)
     """
     if compression is None:
         compression = location.default_compression

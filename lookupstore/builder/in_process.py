@@ -105,8 +105,8 @@ def build(
             `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
             elsewhere.
         level: level of the compression; None is its default.
-        block_size: size of a block of a data file before compression, in bytes or as a text such as
-            `"64KiB"`, which None is for plain files; for compressed ones it is 4.5 KiB.
+        block_size: Size of a block of a data file before compression, in bytes or as a text such as
+            `"8KiB"`. None: 8 KiB for plain files, 4.5 KiB for compressed ones.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers. A reader stays on the version it opened.

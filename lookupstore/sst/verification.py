@@ -8,7 +8,7 @@ from dataclasses import replace
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
 from lookupstore.sst._batch import contains
-from lookupstore.sst._block import Block
+from lookupstore.sst._block import Block, records_of
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
@@ -17,6 +17,8 @@ from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
 from lookupstore.sst.stored import StoredFile
 
 Handle = tuple[int, int]
+# Bytes of blocks whose keys are looked up at once.
+_BYTES_AT_ONCE = 256 << 10
 
 
 def measure(
@@ -49,25 +51,31 @@ def verify(
     """
     repeats = file.dialect is not NATIVE
     first_key: bytes | None = None
-    current: tuple[int, Block] | None = None
+    # Blocks whose keys have not been looked up yet, by number.
+    waiting: dict[int, Block] = {}
+    nbytes = 0
 
     def load(number: int) -> Block:
-        if current is not None and current[0] == number:
-            return current[1]
-        return file.data_block(handles[number], number, info.order)
+        block = waiting.get(number)
+        return file.data_block(handles[number], number, info.order) if block is None else block
 
     # Without a cache, a table would keep every block that it has looked into.
     lookup = Lookup(index, filter, FileTable(len(handles), BlockCache(0)), load)
 
     def check(number: int, block: Block) -> None:
-        nonlocal first_key, current
-        current = number, block
+        nonlocal first_key, nbytes
         check_block(file, index, number, block, repeats)
-        check_keys(file, lookup, block)
         if number == 0:
             first_key = block.record(0)[0]
+        waiting[number] = block
+        nbytes += block.nbytes
+        if nbytes >= _BYTES_AT_ONCE:
+            check_keys(file, lookup, list(waiting.values()))
+            waiting.clear()
+            nbytes = 0
 
     found = measure(file, handles, info, check)
+    check_keys(file, lookup, list(waiting.values()))
     check_tiling(file, info.data_bytes)
     if file.footer.properties is None:
         return found
@@ -102,14 +110,19 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
             )
 
 
-def check_keys(file: StoredFile, lookup: Lookup, block: Block) -> None:
-    """Check that a lookup finds every key of a block: filter, index and search agree."""
-    keys, _ = block.to_arrow(0, len(block))
-    found = contains(lookup, BinaryColumn(keys)).true_count
-    if found != len(block):
-        raise CorruptionError(
-            file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{found}"
-        )
+def check_keys(file: StoredFile, lookup: Lookup, blocks: Sequence[Block]) -> None:
+    """Check that a lookup finds every key of some blocks: filter, index and search agree."""
+    keys, _ = records_of([(block, 0, len(block)) for block in blocks])
+    if (found := contains(lookup, BinaryColumn(keys))).false_count == 0:
+        return
+    row = 0
+    for block in blocks:
+        count = found[row : row + len(block)].true_count
+        if count < len(block):
+            raise CorruptionError(
+                file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{count}"
+            )
+        row += len(block)
 
 
 def check_tiling(file: StoredFile, data_bytes: int) -> None:

@@ -52,8 +52,8 @@ class Writer:
     Args:
         path: local file to make.
         dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
-        block_size: bytes after which a block is finished, before compression; None for 64 KiB, and
-            4.5 KiB where a native file is compressed.
+        block_size: Size of a block before compression, in bytes. None: 8 KiB, or 4.5 KiB if the file
+            is compressed, or 64 KiB in the Paimon dialect.
         compression: ``none`` lets readers use the blocks where they are; a codec such as ``zstd``
             or ``lz4`` makes the file smaller, and its blocks are decompressed into a cache. A block
             stays plain unless it shrinks by more than 12.5 %.

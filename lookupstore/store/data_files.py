@@ -12,7 +12,7 @@ import pyarrow as pa
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sst import Writer
-from lookupstore.sst.codec import USUAL_BLOCK
+from lookupstore.sst.codec import PLAIN_BLOCK
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
 
@@ -35,7 +35,7 @@ class FileOptions:
 
     compression: str = "none"
     level: int | None = None
-    block_size: int = USUAL_BLOCK
+    block_size: int = PLAIN_BLOCK
     bloom_fpp: float = 0.05
 
 

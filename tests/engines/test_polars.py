@@ -440,7 +440,7 @@ def test_first_rows_are_taken_before_a_filter(planes: tuple[Lookups, pl.DataFram
 
 @SCANNED
 def test_few_rows_and_columns_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 50_000
+    count = 80_000
     table = pa.table({"id": range(count), "x": range(count), "y": range(count)})
     with lookupstore.build(table, tmp_path / "store", key="id") as store:
         read: list[tuple[list[str], int]] = []

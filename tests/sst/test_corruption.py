@@ -36,6 +36,7 @@ from support.sst_files import (
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Reader, Writer
+from lookupstore.sst.dump import layout
 from lookupstore.sst.format import NATIVE, PAIMON, Footer, pack_footer, unpack_footer
 
 RECORDS: list[Record] = [(b"k%02d" % i, b"%d=" % i + b"v" * 14) for i in range(14)]
@@ -777,3 +778,28 @@ def test_a_file_is_checked_one_block_at_a_time(tmp_path: Path) -> None:
     assert info.plain_bytes is not None
     assert info.plain_bytes > 4 << 20
     assert most < 1 << 20
+
+
+@pytest.mark.parametrize("at_once", [1, 256 << 10], ids=["block by block", "all at once"])
+def test_verify_names_the_block_of_a_key_that_the_filter_hides(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter is that of a file with another key in its third block, and whole in itself."""
+    monkeypatch.setattr("lookupstore.sst.verification._BYTES_AT_ONCE", at_once)
+    options = {"compression": "none", "block_size": 300, "bloom_fpp": 0.0001}
+    keys = [b"%05d" % (2 * number) for number in range(100)]
+    path = written(tmp_path / "a.sst", [(key, b"v" * 20) for key in keys], **options)
+    regions = layout(path).regions
+    third = [one for one in regions if one.kind == "data block"][2]
+    assert third.first_key is not None
+    hidden = keys.index(third.first_key) + 1
+    keys[hidden] = b"%05d" % (2 * hidden + 1)
+    other = written(tmp_path / "b.sst", [(key, b"v" * 20) for key in keys], **options)
+    (place,) = (one for one in regions if one.kind == "filter")
+    content, theirs = bytearray(path.read_bytes()), other.read_bytes()
+    span = slice(place.offset, place.offset + place.size)
+    content[span] = theirs[span]
+    path.write_bytes(content)
+    with Reader(path) as reader, pytest.raises(CorruptionError, match="a lookup finds") as error:
+        reader.verify()
+    assert error.value.offset == third.offset

@@ -160,7 +160,7 @@ def test_other_files_have_none(tmp_path: Path, options: dict[str, str], seed: in
 
 @pytest.mark.parametrize(
     ("options", "most"),
-    [({"compression": "none"}, 65536), ({}, 4608), ({"dialect": "paimon"}, 65536)],
+    [({"compression": "none"}, 8192), ({}, 4608), ({"dialect": "paimon"}, 65536)],
     ids=str,
 )
 def test_usual_sizes_of_blocks(tmp_path: Path, options: dict[str, str], most: int) -> None:

@@ -109,8 +109,8 @@ def build_store(
             `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
             elsewhere.
         level: level of the compression; None is its default.
-        block_size: size of a block of a data file before compression; None is 64 KiB for plain
-            files, and 4.5 KiB for compressed ones.
+        block_size: Size of a block of a data file before compression. None: 8 KiB for plain files,
+            4.5 KiB for compressed ones.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers. Files of buckets that have not changed stay.

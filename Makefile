@@ -6,9 +6,11 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
 BENCH_LEVELS_ARGS ?=
+BENCH_MICRO_ARGS ?=
 BENCH_PAIMON_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
+COMPARE ?=
 SOAK_ARGS ?=
 HUDI_SOAK_ARGS ?=
 FUZZ_SECONDS ?= 300
@@ -369,6 +371,10 @@ bench-imports: $(VENV)/.built  ## Time `import lookupstore` and `lookupstore --v
 .PHONY: bench-core
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
+
+.PHONY: bench-micro
+bench-micro: $(VENV)/.built  ## Time the functions of the core one by one; COMPARE=commit: beside that commit
+	$(BIN)/python bench/micro/run.py $(if $(COMPARE),--compare $(COMPARE)) $(BENCH_MICRO_ARGS)
 
 .PHONY: bench-changes
 bench-changes: java $(VENV)/.built  ## Time stores and levels that change by batches: 20,000,000 rows

@@ -562,6 +562,68 @@ def test_every_bar_of_compressed_files_is_measured(tmp_path: Path, bench_modules
     }  # fmt: skip
 
 
+#: One round of each microbenchmark, without calibration.
+ONE_ROUND = (
+    *("--records", "100", "--queries", "50", "--quiet"),
+    *("--benchmark-min-rounds=1", "--benchmark-min-time=0", "--benchmark-max-time=0"),
+)
+
+
+def test_every_microbenchmark_runs(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    shown = python(tmp_path, str(BENCH / "micro" / "run.py"), "--folder", "here", *ONE_ROUND)
+    (result,) = tmp_path.glob("here/*/now.json")
+    found = json.loads(result.read_text())["benchmarks"]
+    assert f"{len(found)} passed" in shown
+    files = {path.name for path in BENCH.glob("micro/test_*.py")}
+    assert {one["fullname"].partition("::")[0] for one in found} == files
+    names = {one["name"] for one in found}
+    assert {"test_block_search[random-aligned]", "test_block_search[random-unaligned]"} <= names
+    assert all(one["stats"]["rounds"] == 1 for one in found)
+
+
+@pytest.fixture
+def micro(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Give the module that runs microbenchmarks."""
+    pytest.importorskip("pytest_benchmark")
+    monkeypatch.syspath_prepend(str(BENCH / "micro"))
+    yield importlib.import_module("run")
+    sys.modules.pop("run")
+
+
+def test_microbenchmarks_of_two_commits_are_compared(
+    tmp_path: Path,
+    micro: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Both sides are this environment; the first of them lacks a benchmark."""
+    measure = micro.measure
+
+    def lacking(
+        python: Path, tree: Path, paths: list[Path], result: Path, options: list[str]
+    ) -> int:
+        lacks = ("-k", "native") if result.name.startswith("before") else ()
+        status: int = measure(python, tree, paths, result, (*options, *lacks))
+        return status
+
+    monkeypatch.setattr(micro, "measure", lacking)
+    side = Path(sys.executable), tmp_path
+    paths = [BENCH / "micro" / "test_trailer.py"]
+    assert micro.compare({"before": side, "now": side}, paths, tmp_path, ONE_ROUND) == 0
+    shown = capfd.readouterr().out
+    assert "did not run at the other commit: test_trailer.py::test_trailer_check[paimon]" in shown
+    assert re.search(r"before Min +now Min +ΔMin +before Median +now Median", shown), shown
+    assert re.search(
+        r"^test_trailer_check\[native\]( +[\d.]+ +[\d.]+ +[-+][\d.]+%){2}$", shown, re.M
+    )
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["before.json", "now.json"]
+    for options in (["--compare", "no-such-commit"], ["--only", "nothing"]):
+        with pytest.raises(SystemExit, match="2"):
+            micro.main([*options, "--folder", str(tmp_path)])
+    assert "'no-such-commit' is not a commit; give one" in capfd.readouterr().err
+
+
 def test_every_bar_of_builds_is_measured(tmp_path: Path, bench_modules: None) -> None:
     lines = tmp_path / "builds.jsonl"
     sizes = ("--records", "500", "--rounds", "1")

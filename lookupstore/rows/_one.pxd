@@ -24,6 +24,16 @@ cdef enum Cell:
     CELL_DATE64
     CELL_TIMESTAMP
     CELL_DECIMAL
+    CELL_HALF
+    CELL_TIME
+    CELL_DURATION
+    CELL_INTERVAL
+    CELL_UUID
+    CELL_BOOL8
+    CELL_STRUCT
+    CELL_LIST
+    CELL_FIXED_LIST
+    CELL_MAP
 
 
 cdef struct Place:
@@ -36,19 +46,25 @@ cdef struct Place:
     bint may_be_null
     size_t bit
     int64_t ticks     # in a second
+    size_t count      # elements of a list of fixed size
 
 
 cdef class RowDecoder:
     cdef Place *places
     cdef size_t count
     cdef tuple names
-    cdef list helpers           # of each column: a time zone, or the scale of decimals as text
+    # Of each column: a time zone, the scale of decimals as text, or the decoder of what is inside.
+    cdef list helpers
     cdef size_t fixed_size
     cdef bint varies
     cdef size_t last
     #: Columns whose values are None until `RowSchema.unpack` has decoded them.
     cdef readonly list others
 
+    cdef bint fits(self, const uint8_t *row, size_t size) noexcept nogil
     cdef dict decode_from(self, const uint8_t *row, size_t size)
+    cdef object column(self, size_t i, const uint8_t *row, size_t size)
     cdef object value(self, const Place *place, size_t i, const uint8_t *data, size_t size)
+    cdef object elements(self, const Place *place, const uint8_t *data, size_t size)
+    cdef object element(self, const uint8_t *row, size_t size, bint pair)
     cpdef dict decode(self, bytes row)

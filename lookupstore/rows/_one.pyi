@@ -11,6 +11,7 @@ class RowDecoder:
         cls,
         fields: Sequence[pa.Field],
         places: Sequence[tuple[int, int | None, int | None, int | None, bool]],
+        inside: Sequence[RowDecoder | None],
         fixed_size: int,
         last: int | None,
     ) -> Self: ...

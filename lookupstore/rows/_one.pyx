@@ -1,14 +1,20 @@
 """One row to a dict of Python values, without Arrow."""
 
-from cpython.datetime cimport date_new, datetime_new, import_datetime
+from cpython.datetime cimport (
+    date_new, datetime_new, import_datetime, time_new, timedelta_new,
+)
 from cpython.dict cimport PyDict_SetItem
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.math cimport HUGE_VAL, NAN, ldexp
 from libc.stdint cimport int8_t, int16_t, int32_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 import datetime
 import decimal
+import uuid
 
 import pyarrow as pa
 
@@ -22,10 +28,14 @@ import_datetime()
 
 cdef object UTC = datetime.timezone.utc
 cdef object DECIMAL = decimal.Decimal
+cdef object UUID = uuid.UUID
+cdef object INTERVAL = pa.MonthDayNano
 cdef int64_t DAY = 86_400
 # Days from 1970 to the first and the last date of Python.
 cdef int64_t FIRST_DAY = -719_162
 cdef int64_t LAST_DAY = 2_932_896
+# Days of the longest timedelta.
+cdef int64_t MOST_DAYS = 999_999_999
 
 cdef dict CELLS = {
     pa.null(): CELL_NULL,
@@ -49,34 +59,87 @@ cdef dict CELLS = {
 }
 # What is finer is for pandas, if that is there.
 cdef dict TICKS = {"s": 1, "ms": 10**3, "us": 10**6}
+# Older pyarrow gives NumPy's float16. (`pa.scalar` would import pandas.)
+if type(pa.Array.from_buffers(pa.float16(), 1, [None, pa.py_buffer(bytes(2))])[0].as_py()) is float:
+    CELLS[pa.float16()] = CELL_HALF
+# Extension types whose values are not those of their storage.
+cdef dict EXTENSIONS = {
+    getattr(pa, "UuidType", None): CELL_UUID,
+    getattr(pa, "Bool8Type", None): CELL_BOOL8,
+}
 
 
-cdef Cell cell_of(object kind):
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+cdef bint has_values_of_storage(object kind):
+    """Return whether an extension type leaves it to its storage what values are in Python."""
+    scalar, array = kind.__arrow_ext_scalar_class__(), kind.__arrow_ext_class__()
+    return all(
+        getattr(scalar, name) is getattr(pa.ExtensionScalar, name) for name in ("as_py", "value")
+    ) and all(
+        getattr(array, name) is getattr(pa.ExtensionArray, name)
+        for name in ("to_pylist", "__getitem__", "__iter__")
+    )
+
+
+cdef object type_of_values(object kind):
+    """Return the type without dictionary, view and extension types that do not change values."""
+    while True:
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        elif not isinstance(kind, pa.BaseExtensionType):
+            return plain_type(kind)
+        elif has_values_of_storage(kind):
+            kind = kind.storage_type
+        else:
+            return kind
+
+
+cdef Cell cell_of(object kind, RowDecoder inside):
+    """Return how bytes become values of a type; those inside a list or struct have a decoder."""
+    types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return CELL_OTHER  # it knows what its values are in Python
-    kind = plain_type(kind)
+        return EXTENSIONS.get(type(kind), CELL_OTHER)
+    if types.is_nested(kind):
+        if inside is None or inside.others:
+            return CELL_OTHER
+        if types.is_struct(kind):
+            return CELL_STRUCT if len(set(inside.names)) == inside.count else CELL_OTHER
+        if types.is_map(kind):
+            return CELL_MAP if len(set(inside.names)) == 2 else CELL_OTHER
+        return CELL_FIXED_LIST if types.is_fixed_size_list(kind) else CELL_LIST
     found = CELLS.get(kind)
     if found is not None:
         return found
-    if pa.types.is_fixed_size_binary(kind):
+    if types.is_fixed_size_binary(kind):
         return CELL_FIXED
-    if pa.types.is_timestamp(kind) and kind.unit in TICKS:
-        return CELL_TIMESTAMP
-    if pa.types.is_decimal(kind):
+    if types.is_decimal(kind):
         return CELL_DECIMAL
+    if types.is_interval(kind):
+        return CELL_INTERVAL
+    if types.is_temporal(kind) and kind.unit in TICKS:
+        if types.is_time(kind):
+            return CELL_TIME
+        return CELL_DURATION if types.is_duration(kind) else CELL_TIMESTAMP
     return CELL_OTHER
+
+
+cdef object zone_of(str name):
+    """Return a time zone as `as_py` finds it, or None."""
+    try:
+        return pa.lib.string_to_tzinfo(name)
+    except (ValueError, KeyError, OSError):  # Arrow says what is wrong once there is a value
+        return None
 
 
 cdef class RowDecoder:
     """A decoder of some columns of single rows.
 
-    `fields` are these columns, `places` where they are, as `rows._codec.Columns` takes them;
+    `fields` are these columns, `places` where they are, as `rows._codec.Columns` takes them, and
+    `inside` decoders of what is in structs and of elements of lists, where they can be decoded;
     `fixed_size` and `last` are those of the row.
     """
 
-    def __cinit__(self, fields not None, places not None, size_t fixed_size, last):
+    def __cinit__(
+            self, fields not None, places not None, inside not None, size_t fixed_size, last):
         cdef Place *place
         cdef size_t i
         self.count = len(fields)
@@ -88,10 +151,11 @@ cdef class RowDecoder:
         self.varies = last is not None
         self.last = 0 if last is None else last
         self.helpers, self.others = [], []
-        for i, (field, (offset, width, before, bit, _)) in enumerate(
-                zip(fields, places, strict=True)):
+        for i, (field, (offset, width, before, bit, _), inner) in enumerate(
+                zip(fields, places, inside, strict=True)):
+            kind = type_of_values(field.type)
             place = &self.places[i]
-            place.cell = cell_of(field.type)
+            place.cell = cell_of(kind, inner)
             place.offset = offset
             place.variable = width is None
             place.width = 0 if width is None else width
@@ -99,16 +163,21 @@ cdef class RowDecoder:
             place.before = 0 if before is None else before
             place.may_be_null = bit is not None
             place.bit = 0 if bit is None else bit
-            kind = plain_type(field.type)
             helper = None
-            if place.cell == CELL_OTHER:
-                self.others.append(field.name)
-            elif place.cell == CELL_TIMESTAMP:
+            if place.cell in (CELL_TIMESTAMP, CELL_TIME, CELL_DURATION):
                 place.ticks = TICKS[kind.unit]
-                if kind.tz is not None:
-                    helper = pa.lib.string_to_tzinfo(kind.tz)
+                if place.cell == CELL_TIMESTAMP and kind.tz is not None:
+                    helper = zone_of(kind.tz)
+                    if helper is None:
+                        place.cell = CELL_OTHER
             elif place.cell == CELL_DECIMAL:
                 helper = f"E{-kind.scale}"
+            elif place.cell in (CELL_STRUCT, CELL_LIST, CELL_FIXED_LIST, CELL_MAP):
+                helper = inner
+                if place.cell == CELL_FIXED_LIST:
+                    place.count = kind.list_size
+            if place.cell == CELL_OTHER:
+                self.others.append(field.name)
             self.helpers.append(helper)
 
     def __dealloc__(self):
@@ -119,42 +188,46 @@ cdef class RowDecoder:
 
         It says what is wrong with a row that does not fit, and knows values beyond Python's.
         """
-        return self.decode_from(<const uint8_t *>row, len(row))
+        try:
+            return self.decode_from(<const uint8_t *>row, len(row))
+        except (UnicodeDecodeError, OverflowError):
+            return None
+
+    cdef bint fits(self, const uint8_t *row, size_t size) noexcept nogil:
+        """Return whether a row has its fixed section and ends with its last variable column."""
+        if size < self.fixed_size:
+            return False
+        return (load32(row + self.last) if self.varies else 0) == size - self.fixed_size
 
     cdef dict decode_from(self, const uint8_t *row, size_t size):
-        cdef const Place *place
-        cdef size_t i, start, end, limit
-        cdef const uint8_t *data
+        cdef size_t i
         cdef dict found
         cdef object value
-        if size < self.fixed_size:
-            return None
-        limit = load32(row + self.last) if self.varies else 0
-        if limit != size - self.fixed_size:
+        if not self.fits(row, size):
             return None
         found = {}
         for i in range(self.count):
-            place = &self.places[i]
-            data = row + place.offset
-            end = place.width
-            if place.variable:
-                start = load32(row + place.before) if place.follows else 0
-                end = load32(data)
-                if start > end or end > limit:
-                    return None
-                data = row + self.fixed_size + start
-                end -= start
-            if place.may_be_null and row[place.bit >> 3] >> (place.bit & 7) & 1:
-                value = None
-            else:
-                try:
-                    value = self.value(place, i, data, end)
-                except (UnicodeDecodeError, OverflowError):
-                    return None
-                if value is NotImplemented:
-                    return None
+            value = self.column(i, row, size)
+            if value is NotImplemented:
+                return None
             PyDict_SetItem(found, <object>PyTuple_GET_ITEM(self.names, i), value)
         return found
+
+    cdef inline object column(self, size_t i, const uint8_t *row, size_t size):
+        """Return the value of a column of a row that fits; NotImplemented: none is decoded here."""
+        cdef const Place *place = &self.places[i]
+        cdef const uint8_t *data = row + place.offset
+        cdef size_t start, end = place.width
+        if place.variable:
+            start = load32(row + place.before) if place.follows else 0
+            end = load32(data)
+            if start > end or end > size - self.fixed_size:
+                return NotImplemented
+            data = row + self.fixed_size + start
+            end -= start
+        if place.may_be_null and row[place.bit >> 3] >> (place.bit & 7) & 1:
+            return None
+        return self.value(place, i, data, end)
 
     cdef object value(self, const Place *place, size_t i, const uint8_t *data, size_t size):
         """Return the value of a cell; NotImplemented: one that is not decoded here."""
@@ -203,14 +276,91 @@ cdef class RowDecoder:
             whole = int.from_bytes(
                 PyBytes_FromStringAndSize(<const char *>data, size), "little", signed=True)
             return DECIMAL(str(whole) + <str>self.helpers[i])
+        elif cell == CELL_STRUCT:
+            inside = (<RowDecoder>self.helpers[i]).decode_from(data, size)
+            return NotImplemented if inside is None else inside
+        elif cell == CELL_LIST or cell == CELL_MAP or cell == CELL_FIXED_LIST:
+            return (<RowDecoder>self.helpers[i]).elements(place, data, size)
+        elif cell == CELL_HALF:
+            return half_at(load16(data))
+        elif cell == CELL_TIME:
+            if place.width == 4:
+                return time_at((<const int32_t *>load(data, 4, &number))[0], place.ticks)
+            memcpy(&number, data, 8)
+            return time_at(number, place.ticks)
+        elif cell == CELL_DURATION:
+            memcpy(&number, data, 8)
+            return duration_at(number, place.ticks)
+        elif cell == CELL_UUID:
+            return UUID(bytes=PyBytes_FromStringAndSize(<const char *>data, size))
+        elif cell == CELL_BOOL8:
+            return data[0] != 0
+        elif cell == CELL_INTERVAL:
+            memcpy(&number, data + 8, 8)
+            return INTERVAL((<int32_t>load32(data), <int32_t>load32(data + 4), number))
         elif cell == CELL_NULL or cell == CELL_OTHER:
             return None
         return NotImplemented
+
+    cdef object elements(self, const Place *place, const uint8_t *data, size_t size):
+        """Return the list in a cell, whose elements are rows of this decoder; or NotImplemented.
+
+        It checks what `open_list` of `csrc/ls_rows.c` does.
+        """
+        cdef size_t count = place.count, i, start = 0, end = 0
+        cdef const uint8_t *ends = data
+        cdef bint pair = place.cell == CELL_MAP
+        cdef list found
+        cdef object one
+        if place.cell != CELL_FIXED_LIST:
+            if size < 4:
+                return NotImplemented
+            count = load32(data)
+            ends = data = data + 4
+            size -= 4
+        if self.varies:
+            if count > size // 4:
+                return NotImplemented
+            data += 4 * count
+            size -= 4 * count
+            if (load32(data - 4) if count > 0 else 0) != size:
+                return NotImplemented
+        elif size // self.fixed_size != count or size % self.fixed_size != 0:
+            return NotImplemented  # no element has a width of 0
+        found = PyList_New(<Py_ssize_t>count)
+        for i in range(count):
+            end = load32(ends + 4 * i) if self.varies else start + self.fixed_size
+            if start > end or end > size:
+                return NotImplemented
+            one = self.element(data + start, end - start, pair)
+            if one is NotImplemented:
+                return NotImplemented
+            Py_INCREF(one)
+            PyList_SET_ITEM(found, <Py_ssize_t>i, one)
+            start = end
+        return found
+
+    cdef inline object element(self, const uint8_t *row, size_t size, bint pair):
+        """Return the one column of a row, or both of an entry of a map; or NotImplemented."""
+        cdef object first, second
+        if not self.fits(row, size):
+            return NotImplemented
+        first = self.column(0, row, size)
+        if not pair or first is NotImplemented:
+            return first
+        second = self.column(1, row, size)
+        return NotImplemented if second is NotImplemented else (first, second)
 
 
 cdef inline size_t load32(const uint8_t *data) noexcept nogil:
     cdef uint32_t number
     memcpy(&number, data, 4)
+    return number
+
+
+cdef inline size_t load16(const uint8_t *data) noexcept nogil:
+    cdef uint16_t number
+    memcpy(&number, data, 2)
     return number
 
 
@@ -227,6 +377,43 @@ cdef object date_at(int64_t day):
         return NotImplemented
     civil(day, &year, &month, &day_of_month)
     return date_new(<int>year, month, day_of_month)
+
+
+cdef object time_at(int64_t number, int64_t ticks):
+    cdef int64_t seconds = number // ticks
+    if number < 0 or seconds >= DAY:  # `as_py` leaves the days out
+        return NotImplemented
+    return time_new(
+        <int>(seconds // 3600), <int>(seconds // 60 % 60), <int>(seconds % 60),
+        <int>(number % ticks * (1_000_000 // ticks)), None)
+
+
+cdef object duration_at(int64_t number, int64_t ticks):
+    cdef int64_t seconds = number // ticks, rest = number % ticks, days
+    if rest < 0:  # C divides towards zero
+        rest += ticks
+        seconds -= 1
+    days = seconds // DAY
+    seconds %= DAY
+    if seconds < 0:
+        seconds += DAY
+        days -= 1
+    if days < -MOST_DAYS or days > MOST_DAYS:
+        return NotImplemented
+    return timedelta_new(<int>days, <int>seconds, <int>(rest * (1_000_000 // ticks)))
+
+
+cdef double half_at(size_t bits) noexcept nogil:
+    """The number of 16 bits: a sign, 5 of the exponent, 10 of the fraction."""
+    cdef int exponent = bits >> 10 & 31, fraction = bits & 1023
+    cdef double size
+    if exponent == 31:
+        size = NAN if fraction else HUGE_VAL
+    elif exponent == 0:
+        size = ldexp(fraction, -24)
+    else:
+        size = ldexp(1024 + fraction, exponent - 25)
+    return -size if bits >> 15 else size
 
 
 cdef object moment_at(int64_t number, int64_t ticks, zone):

@@ -22,6 +22,7 @@ from lookupstore.arrow.types import (
     validity,
 )
 from lookupstore.rows import _codec as _rows
+from lookupstore.rows._one import RowDecoder
 
 
 class BadValueError(Exception):
@@ -55,6 +56,9 @@ class _Codec(Protocol):
         """Return the array; without its nulls (they become zeros) if `nulls` is false."""
 
 
+# No row has as many bytes.
+_TOO_LARGE = 2**32
+
 # Offset, width, offset of the variable column before, bit, whether 32-bit offsets are wanted.
 _Place: TypeAlias = "tuple[int, int | None, int | None, int | None, bool]"
 
@@ -73,6 +77,7 @@ class RowLayout:
     """Where the columns of a row are."""
 
     def __init__(self, fields: Sequence[pa.Field], element: bool = False) -> None:
+        self._fields = fields
         codecs = [_codec(field.type, field.name) for field in fields]
         has_nulls = any(field.nullable for field in fields)
         # An element of a list takes at least a byte, so that no count can exceed the bytes of its
@@ -116,6 +121,17 @@ class RowLayout:
             cells.append(packed)
         places = [(column.offset, column.bit) for column in self.columns]
         return _rows.pack(cells, places, length, self.fixed_size)
+
+    def decoder(self, numbers: Sequence[int]) -> RowDecoder:
+        """Return a decoder of some columns of single rows."""
+        columns = [self.columns[i] for i in numbers]
+        return RowDecoder(
+            [self._fields[i] for i in numbers],
+            [column.place for column in columns],
+            [_decoder_inside(column.codec) for column in columns],
+            self.fixed_size,
+            self.last,
+        )
 
     def unpack(self, rows: pa.Array) -> list[pa.Array]:
         """Return the columns of packed rows; where a row is null, those that are nullable are."""
@@ -415,6 +431,18 @@ class _FixedList:
         except BadValueError as bad:
             raise BadValueError(bad.row // self.size, bad.path, bad.reason) from None
         return pa.Array.from_buffers(self.type, length, [_kept(cells, nulls)], children=children)
+
+
+def _decoder_inside(codec: _Codec) -> RowDecoder | None:
+    """Return a decoder of what is in a struct, or of elements of a list; None: of other types."""
+    while isinstance(codec, (_Extension, _Dictionary)):
+        codec = codec.storage if isinstance(codec, _Extension) else codec.values
+    if not isinstance(codec, (_Struct, _List, _FixedList)):
+        return None
+    layout = codec.layout
+    if layout.fixed_size >= _TOO_LARGE or (codec.width or 0) >= _TOO_LARGE:
+        return None
+    return layout.decoder(range(len(layout.columns)))
 
 
 def _shell(array: pa.Array) -> pa.Array:

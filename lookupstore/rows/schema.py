@@ -201,10 +201,7 @@ class RowSchema:
         >>> rows.decoder(["year"]).decode(rows.pack(batch)[0].as_py())
         {'year': 87}
         """
-        numbers, layout = self._chosen(columns)[0], self._layout
-        fields = [self._schema.field(i) for i in numbers]
-        places = [layout.columns[i].place for i in numbers]
-        return RowDecoder(fields, places, layout.fixed_size, layout.last)
+        return self._layout.decoder(self._chosen(columns)[0])
 
     def small_plan(self, columns: Sequence[str]) -> SmallPlan | None:
         """Return how a few rows are read into some columns; None: only `read` can do that."""

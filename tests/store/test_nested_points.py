@@ -1,0 +1,105 @@
+"""Single rows with lists, structs and maps: what a store gives, whole and damaged.
+
+Values change each day; LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from lookupstore.builder.in_process import build
+from lookupstore.errors import CorruptionError
+from lookupstore.rows.schema import RowSchema
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("tags", pa.list_(pa.string())),
+        ("place", pa.struct([("city", pa.string()), ("x", pa.float64())])),
+        ("counts", pa.map_(pa.string(), pa.list_(pa.int32()))),
+        ("at", pa.timestamp("ns")),
+        ("number", pa.int32()),
+    ]
+)
+NESTED = ["tags", "place", "counts"]
+
+
+def random_table(rng, count):
+    """Return rows of the schema; texts are beyond ASCII, so that damage shows in them."""
+
+    def some(make):
+        return None if rng.random() < 0.1 else make()
+
+    def text():
+        return "é" * rng.randrange(4)
+
+    def numbers():
+        return [some(lambda: rng.randrange(9)) for _ in range(rng.randrange(4))]
+
+    rows = [
+        {
+            "id": key,
+            "tags": some(lambda: [some(text) for _ in range(rng.randrange(4))]),
+            "place": some(lambda: {"city": some(text), "x": some(rng.random)}),
+            "counts": some(lambda: [(f"{i}", some(numbers)) for i in range(rng.randrange(3))]),
+            "at": key * 10**6,
+            "number": key,
+        }
+        for key in range(count)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def refuse(*_):
+    """Fail where Arrow reads rows."""
+    raise AssertionError("Arrow has been asked")
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_single_rows_are_read_without_arrow(tmp_path, monkeypatch, buckets, seed_of_the_day):
+    table = random_table(random.Random(seed_of_the_day), 100)
+    with build(table, tmp_path / "s", key="id", buckets=buckets) as store:
+        whole = table.drop_columns("id").to_pylist()
+        assert [store.get(key) for key in range(100)] == whole
+        monkeypatch.setattr(RowSchema, "read", refuse)
+        for key, row in enumerate(table.select(NESTED).to_pylist()):
+            assert store.get(key, columns=NESTED) == row
+            assert store.get(key, columns=["number"]) == {"number": key}
+        with pytest.raises(AssertionError, match="Arrow has been asked"):
+            store.get(7, columns=["at"])
+
+
+def test_damaged_rows_are_errors_that_name_the_file(tmp_path, monkeypatch, seed_of_the_day):
+    rng = random.Random(seed_of_the_day)
+    table = random_table(rng, 300).drop_columns("at")
+    pack = RowSchema.pack
+
+    def pack_badly(self, batch):
+        rows = [bytearray(row) for row in pack(self, batch).to_pylist()]
+        for row in rows:
+            if rng.random() < 0.7:
+                row[rng.randrange(len(row))] ^= 1 << rng.randrange(8)
+            else:
+                del row[rng.randrange(len(row)) :]
+        return pa.array([bytes(row) for row in rows], pa.large_binary())
+
+    monkeypatch.setattr(RowSchema, "pack", pack_badly)
+    refused = read = 0
+    with build(table, tmp_path / "s", key="id", buckets=1) as store:
+        (file,) = (tmp_path / "s").glob("**/*.sst")
+        for key in range(300):
+            try:
+                row = store.get(key)
+            except CorruptionError as error:
+                refused += 1
+                found = error.path, error.offset, "row 0" in error.found
+            else:
+                read += 1
+                assert list(row) == [*NESTED, "number"]
+                found = str(file), 0, True
+            assert found == (str(file), 0, True)
+    assert refused > 100
+    assert read > 20

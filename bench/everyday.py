@@ -2,18 +2,22 @@
 
 get          a Python loop of single keys, all stored, in random order: a row of Python values
 get column   the same, one column of three
+get nested   single keys of rows with a list and a struct; and `nested number`, one flat column
 in           a Python loop: is this key there?
 call of N    `lookup` of N keys in an Arrow array, calls a second; of the stages, what each takes
 list of N    the same keys as a list of Python's
 lookup of N  a large call, keys a second; and `contains of N`, which are there
 typed        `lookup` of many keys in a call, of stores of the same rows under keys of other types
 
-Rows are an int64 key, an int64, a double and a text. Ours are the lines of the README:
+Rows are an int64 key, an int64, a double and a text; nested ones a number, a list of up to five
+texts, and a struct of a text and two doubles. Ours are the lines of the README:
 `lookupstore.build(...)`, `store.get`, `in` and `store.lookup`. README.md says how to read it.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -43,6 +47,9 @@ INT64, TEXT = "int64 key", "text key"
 SQLITE = "sqlite in memory"
 SQLITE_FILE = "sqlite, mapped file"
 READER = "Reader.get"
+PICKLED, JSON = "lmdb with pickle", "sqlite with JSON"
+#: Most rows with lists and structs, which take rivals long to write.
+MOST_NESTED = 200_000
 #: What fills a round of calls, in keys, and in calls at most.
 KEYS_A_ROUND, CALLS_A_ROUND = 20_000, 500
 QUERY = "SELECT a, b, c FROM records WHERE id = ?"
@@ -58,6 +65,8 @@ def _bars() -> tuple[Bar, ...]:
         Bar("get / sqlite in memory", ROWS, "get", OURS, 2, SQLITE),
         Bar("get / sqlite, mapped file", ROWS, "get", OURS, 2, SQLITE_FILE),
         Bar("in / Reader.get", ROWS, "in", OURS, 1, READER),
+        Bar("get nested / lmdb with pickle", ROWS, "get nested", OURS, 1, PICKLED),
+        Bar("get nested / sqlite with JSON", ROWS, "get nested", OURS, 1, JSON),
     ]
     for size in SIZES[:3]:
         most = 12e-6 + 0.1e-6 * size
@@ -124,6 +133,30 @@ def table_of(records: int) -> pa.Table:
     )
 
 
+def nested_table_of(records: int) -> pa.Table:
+    """Return rows under keys from 0 on, with a list and a struct in each."""
+    rng = np.random.default_rng(26)
+    sizes = rng.integers(0, 6, records)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    tags = pa.array([f"tag {i}" for i in range(100)])
+    cities = pa.array([f"city {i}" for i in range(1000)])
+    columns = [
+        cities.take(pa.array(rng.integers(0, 1000, records))),
+        pa.array(rng.random(records)),
+        pa.array(rng.random(records)),
+    ]
+    return pa.table(
+        {
+            "id": np.arange(records),
+            "number": rng.integers(0, 1 << 40, records),
+            "tags": pa.ListArray.from_arrays(
+                offsets, tags.take(pa.array(rng.integers(0, 100, int(sizes.sum()))))
+            ),
+            "place": pa.StructArray.from_arrays(columns, ["city", "x", "y"]),
+        }
+    )
+
+
 def loop(one: Callable[[Any], object], keys: Sequence[Any]) -> Callable[[], float]:
     """Return a round of single keys."""
 
@@ -159,6 +192,8 @@ class Rounds:
         places = np.random.default_rng(22).integers(0, len(table), queries)
         self.rows = table.take(pa.array(places)).to_pylist()
         self.keys = [row["id"] for row in self.rows]
+        self.nested_rows = nested_table_of(min(len(table), MOST_NESTED))
+        self.nested_keys = [key % len(self.nested_rows) for key in self.keys]
         self.runs: dict[tuple[str, str], tuple[Callable[[], float], int]] = {}
         self.stores = {
             buckets: stack.enter_context(
@@ -199,6 +234,59 @@ class Rounds:
                 assert store.lookup(parts[0]).equals(store.lookup(arrays[0]))
                 self.add(f"call of {size}", name, loop(store.lookup, arrays), count)
                 self.add(f"list of {size}", name, loop(store.lookup, parts), count)
+
+    def nested(self, name: str, get: Callable[[int], Any]) -> None:
+        """Check and add a contender that gives dicts of rows with a list and a struct."""
+        places = pa.array(self.nested_keys[:1000])
+        rows = self.nested_rows.drop_columns("id").take(places).to_pylist()
+        assert [get(key) for key in self.nested_keys[:1000]] == rows
+        self.single("get nested", name, get, self.nested_keys)
+
+    def nested_ours(self) -> None:
+        """Add a store of rows with a list and a struct, and one of its columns that is flat."""
+        store = self.stack.enter_context(
+            lookupstore.build(self.nested_rows, self.folder / "nested", key="id", buckets=1)
+        )
+        self.nested(OURS, store.get)
+        self.single(
+            "nested number", OURS, lambda key: store.get(key, None, ["number"]), self.nested_keys
+        )
+
+    def nested_sqlite(self) -> None:
+        """Add SQLite in memory, with lists and structs as JSON."""
+        connection = self.stack.enter_context(closing(sqlite3.connect(":memory:")))
+        connection.execute("CREATE TABLE records (id INTEGER PRIMARY KEY, number, tags, place)")
+        rows = (
+            (row["id"], row["number"], json.dumps(row["tags"]), json.dumps(row["place"]))
+            for row in self.nested_rows.to_pylist()
+        )
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+        execute = connection.execute
+
+        def get(key: int) -> dict[str, Any]:
+            asked = "SELECT number, tags, place FROM records WHERE id = ?"
+            number, tags, place = execute(asked, (key,)).fetchone()
+            return {"number": number, "tags": json.loads(tags), "place": json.loads(place)}
+
+        self.nested(JSON, get)
+
+    def nested_lmdb(self) -> None:
+        """Add LMDB, with rows as pickle writes them."""
+        import lmdb
+
+        environment = self.stack.enter_context(
+            lmdb.open(str(self.folder / "lmdb-nested"), map_size=4 << 30)
+        )
+        keys = self.nested_rows["id"].to_pylist()
+        rows = self.nested_rows.drop_columns("id").to_pylist()
+        with environment.begin(write=True) as transaction:
+            pairs = (
+                (key.to_bytes(8, "big"), pickle.dumps(row, pickle.HIGHEST_PROTOCOL))
+                for key, row in zip(keys, rows, strict=True)
+            )
+            transaction.cursor().putmulti(pairs, append=True)
+        find, loads = self.stack.enter_context(environment.begin()).get, pickle.loads
+        self.nested(PICKLED, lambda key: loads(find(key.to_bytes(8, "big"))))
 
     def large(self, queries: int) -> None:
         """Check and add large calls: Arrow in and out, and which keys there are."""
@@ -368,6 +456,12 @@ def main(given: Sequence[str] | None = None) -> None:
         rounds.sqlite(SQLITE, ":memory:")
         rounds.sqlite(SQLITE_FILE, str(Path(path, "table.sqlite")))
         rounds.python()
+        rounds.nested_ours()
+        rounds.nested_sqlite()
+        try:
+            rounds.nested_lmdb()
+        except ImportError as error:
+            absent[Subject(ROWS, "get nested", PICKLED)] = f"{error.name}: not installed"
         for rival in (rounds.lmdb, rounds.pandas, rounds.duckdb):
             try:
                 rival()

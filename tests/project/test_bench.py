@@ -542,7 +542,7 @@ def test_every_bar_of_everyday_questions_is_measured(tmp_path: Path, bench_modul
     assert [one["bar"] for one in outcomes] == [one.name for one in everyday.BARS]
     assert all(one["verdict"] in ("met", "NOT MET") for one in outcomes)
     assert {one["verb"] for one in measured} == {
-        *("get", "get column", "in", "typed"),
+        *("get", "get column", "in", "typed", "get nested", "nested number"),
         *(f"{form} of {size}" for form in ("call", "list") for size in everyday.SIZES),
         *(f"{form} of {size}" for form in ("lookup", "contains") for size in everyday.LARGE),
     }

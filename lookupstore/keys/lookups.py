@@ -115,6 +115,12 @@ class Lookups(ArrowRows):
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows of a range of encoded keys: the key columns, then value columns."""
 
+    def _python_rows(self) -> Iterator[tuple[pa.RecordBatch, list[dict[str, Any]]]]:
+        """Yield the key columns of all rows in key order, and their value columns as dicts."""
+        names = self.value_schema.names
+        for batch in self.scan():
+            yield batch.drop_columns(names), batch.select(names).to_pylist()
+
     def lookup(
         self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
     ) -> pa.Table:
@@ -466,9 +472,8 @@ class _Rows(ValuesView[dict[str, Any]]):
     _mapping: Lookups
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        names = self._mapping.value_schema.names
-        for batch in self._mapping.scan():
-            yield from batch.select(names).to_pylist()
+        for _, rows in self._mapping._python_rows():
+            yield from rows
 
     def __contains__(self, row: object) -> bool:
         return any(one == row for one in self)
@@ -480,10 +485,8 @@ class _Pairs(ItemsView[Any, dict[str, Any]]):
     _mapping: Lookups
 
     def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        names = self._mapping.value_schema.names
-        for batch in self._mapping.scan():
-            rows = batch.select(names).to_pylist()
-            yield from zip(_keys_of(batch.drop_columns(names)), rows, strict=True)
+        for keys, rows in self._mapping._python_rows():
+            yield from zip(_keys_of(keys), rows, strict=True)
 
 
 def _keys_of(batch: pa.RecordBatch) -> Iterator[Any]:

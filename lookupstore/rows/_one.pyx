@@ -20,6 +20,10 @@ import pyarrow as pa
 
 from lookupstore.arrow.types import plain_type
 
+from lookupstore.arrow._binary cimport (
+    LS_OK, BinaryColumn, ls_column_get, ls_column_is_valid, ls_slice,
+)
+
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
     object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
@@ -192,6 +196,34 @@ cdef class RowDecoder:
             return self.decode_from(<const uint8_t *>row, len(row))
         except (UnicodeDecodeError, OverflowError):
             return None
+
+    def decode_all(self, rows not None):
+        """Return a list of what `decode` returns for each of many rows; None: if one of them is.
+
+        None, too, if there are `others`.
+        """
+        cdef BinaryColumn column = BinaryColumn(rows, "rows")
+        cdef size_t length = column.column.length, i
+        cdef ls_slice row
+        cdef list found
+        cdef object one
+        if self.others:
+            return None
+        found = PyList_New(<Py_ssize_t>length)
+        try:
+            for i in range(length):
+                if not ls_column_is_valid(&column.column, i):
+                    return None
+                if ls_column_get(&column.column, i, &row) != LS_OK:
+                    return None
+                one = self.decode_from(row.data, row.size)
+                if one is None:
+                    return None
+                Py_INCREF(one)
+                PyList_SET_ITEM(found, <Py_ssize_t>i, one)
+        except (UnicodeDecodeError, OverflowError):
+            return None
+        return found
 
     cdef bint fits(self, const uint8_t *row, size_t size) noexcept nogil:
         """Return whether a row has its fixed section and ends with its last variable column."""

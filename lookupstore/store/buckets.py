@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -241,6 +241,33 @@ class BucketReads:
             CorruptionError: the stored bytes are wrong, or a key is in two buckets.
         """
         schema = self.schema(names)
+        for batch in self._stored(start, stop, reverse):
+            yield self._decoded(batch, schema, names)
+
+    def python_rows(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[pa.RecordBatch, list[dict[str, Any]]]]:
+        """Yield key columns and, as dicts, value columns of all rows in key order, as `scan` does.
+
+        Raises: what `scan` does.
+        """
+        keys, decoder = self.schema([]), self._manifest.row_schema.decoder(names)
+        for batch in self._stored(None, None, False):
+            rows = decoder.decode_all(batch.column("value"))
+            if rows is None:  # not all are decoded without Arrow, or one is damaged
+                columns = self._decoded(batch, self.schema(names), names)
+                yield columns.drop_columns(names), columns.select(names).to_pylist()
+            else:
+                yield self._decoded(batch, keys, []), rows
+
+    def _stored(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a range of rows of all buckets in key order as they are stored.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong, or a key is in two buckets.
+        """
         records = partial(scan_after, start=start, stop=stop, reverse=reverse)
         buckets = [self._rows_of(bucket, records, reverse) for bucket in self._files]
         batches = buckets[0] if len(buckets) == 1 else merge(buckets, "error", reverse=reverse)
@@ -254,7 +281,7 @@ class BucketReads:
                 ) from None
             if batch is None:
                 return
-            yield self._decoded(batch, schema, names)
+            yield batch
 
     def sorted_rows(self, bucket: int, newest: Reader | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket in key order as they are stored: `key` and `value`.

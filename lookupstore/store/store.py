@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -59,6 +59,8 @@ from lookupstore.store.version_files import (
     standing,
     version_at,
 )
+
+B = TypeVar("B")
 
 #: Keys of a call up to which the columns of its answer are made in one piece.
 FEW = 4096
@@ -709,6 +711,10 @@ class LookupStore(PointLookups, LocalLookups):
         self._check_open()
         return self._while_open(self._buckets.scan(names, start, stop, reverse))
 
+    def _python_rows(self) -> Iterator[tuple[pa.RecordBatch, list[dict[str, Any]]]]:
+        self._check_open()
+        return self._while_open(self._buckets.python_rows(self.value_schema.names))
+
     def info(self) -> StoreInfo:
         """Describe the store."""
         manifest = self._manifest
@@ -790,7 +796,7 @@ class LookupStore(PointLookups, LocalLookups):
         if self._closed:
             raise ClosedError(f"{self.path}: the store is closed; open it again")
 
-    def _while_open(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _while_open(self, batches: Iterator[B]) -> Iterator[B]:
         while True:
             self._check_open()
             batch = next(batches, None)

@@ -19,6 +19,8 @@ from support.lookups import KINDS
 import lookupstore
 from lookupstore.hudi import HudiTable
 from lookupstore.keys.lookups import Lookups
+from lookupstore.store.buckets import BucketReads
+from lookupstore.store.store import LookupStore
 
 KEY = pa.field("id", pa.int64(), nullable=False)
 
@@ -86,7 +88,20 @@ def test_iteration_reads_a_batch_at_a_time(
             read += 1
             yield batch.select(["id", *names])
 
-    monkeypatch.setattr(type(lookups), "_scan", lambda _, *args: scan(*args))
+    stored = BucketReads._stored
+
+    def in_pieces(self: BucketReads, *range_of_keys: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for batch in stored(self, *range_of_keys):
+            for row in range(0, len(batch), 10):
+                read += 1
+                yield batch.slice(row, 10)
+
+    # A store makes dicts of rows as they are stored, and scans these as well.
+    if isinstance(lookups, LookupStore):
+        monkeypatch.setattr(BucketReads, "_stored", in_pieces)
+    else:
+        monkeypatch.setattr(type(lookups), "_scan", lambda _, *args: scan(*args))
     for verb in ("keys", "values", "items", "__iter__"):
         read = 0
         one = iter(getattr(lookups, verb)())

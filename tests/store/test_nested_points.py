@@ -72,6 +72,37 @@ def test_single_rows_are_read_without_arrow(tmp_path, monkeypatch, buckets, seed
             store.get(7, columns=["at"])
 
 
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_iteration_reads_rows_without_arrow(tmp_path, monkeypatch, buckets, seed_of_the_day):
+    rng = random.Random(seed_of_the_day)
+    table = random_table(rng, 100).drop_columns("at")
+    with build(table, tmp_path / "s", key="id", buckets=buckets) as built:
+        changed = random_table(rng, 10).drop_columns("at")
+        store = built.upsert(changed, deletes=[50], max_run_share=9)
+    rows = dict(enumerate(table.drop_columns("id").to_pylist()))
+    rows |= enumerate(changed.drop_columns("id").to_pylist())
+    del rows[50]
+    with store:
+        monkeypatch.setattr(RowSchema, "read", refuse)
+        assert list(store.items()) == list(rows.items())
+        assert list(store.values()) == list(rows.values())
+        assert list(store) == list(rows)
+
+
+def test_iteration_leaves_what_python_cannot_hold_to_arrow(tmp_path):
+    table = random_table(random.Random(3), 20)
+    days = pa.array([3_000_000, 1], pa.int32()).view(pa.date32())
+    with (
+        build(table, tmp_path / "s", key="id") as store,
+        build(pa.table({"id": [1, 2], "day": days}), tmp_path / "d", key="id") as far,
+        build(pa.table({"id": [1, 2]}), tmp_path / "k", key="id") as keys,
+    ):
+        assert list(store.values()) == table.drop_columns("id").to_pylist()
+        assert list(keys.items()) == [(1, {}), (2, {})]
+        with pytest.raises(OverflowError):  # as `to_pylist` of the column raises
+            list(far.values())
+
+
 def test_damaged_rows_are_errors_that_name_the_file(tmp_path, monkeypatch, seed_of_the_day):
     rng = random.Random(seed_of_the_day)
     table = random_table(rng, 300).drop_columns("at")
@@ -101,5 +132,8 @@ def test_damaged_rows_are_errors_that_name_the_file(tmp_path, monkeypatch, seed_
                 assert list(row) == [*NESTED, "number"]
                 found = str(file), 0, True
             assert found == (str(file), 0, True)
+        with pytest.raises(CorruptionError) as caught:
+            list(store.items())
+        assert (caught.value.path, caught.value.offset) == (str(file), 0)
     assert refused > 100
     assert read > 20

@@ -12,10 +12,13 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from lookupstore.builder.bucket_count import check_buckets, worth_counting
+from lookupstore.builder.bucket_sorter import BucketSorter
 from lookupstore.builder.data_files import (
     check_file_options,
     file_options,
@@ -23,7 +26,6 @@ from lookupstore.builder.data_files import (
     new_manifest,
 )
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
-from lookupstore.keys._codec import bucket_of
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
@@ -35,7 +37,7 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.manifest import MAX_BUCKETS, WRITER, DataFile, Manifest
+from lookupstore.store.manifest import WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located
@@ -88,7 +90,9 @@ def build(
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key. Key columns named here
             are left out: a store holds them once.
-        buckets: number of data files over which keys are spread by hash; None is 1.
+        buckets: number of data files over which keys are spread by hash. Default: that of the
+            store that is overwritten; of a new one as many as the size of the source asks for, so
+            that files have less than about 1 GiB.
         on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
             `"last"` keep that row in source order; `("max", column)` keeps the row with the
             greatest value (null is least, NaN greatest, of equal ones the later row; if the source
@@ -144,9 +148,7 @@ def build(
     """
     path, source = paths_with_options(storage_options, path=path, source=source)
     location = located(path)
-    buckets = 1 if buckets is None else buckets
-    if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
-        raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
+    check_buckets(buckets)
     memory = bytes_of(memory, "memory", least=MIN_MEMORY)
     threads = threads_of(threads)
     if temp_dir is not None:
@@ -182,7 +184,9 @@ def build(
         ) as new:
             check_file_options(new.folder, new.id, options, threads)
             current = new.current()
-            kept = files_to_keep(current, plan, options, buckets)
+            if buckets is None and current is not None:
+                buckets = current.buckets
+            kept = {} if buckets is None else files_to_keep(current, plan, options, buckets)
             if current is not None and _nothing_changed(location, opened, current, kept):
                 _log.info(
                     "%s: no change in %s since version %d; its data files are reused",
@@ -191,6 +195,7 @@ def build(
                     current.version,
                 )
                 files: list[DataFile | None] = [*current.files]
+                buckets = current.buckets
             else:
                 files = _sort_and_write(
                     opened,
@@ -204,6 +209,7 @@ def build(
                     progress=progress,
                     spill=spill_folder(location, temp_dir),
                 )
+                buckets = len(files)
             manifest = new_manifest(
                 plan,
                 files,
@@ -240,22 +246,22 @@ def _sort_and_write(
     *,
     plan: BuildPlan,
     options: FileOptions,
-    buckets: int,
+    buckets: int | None,
     memory: int,
     threads: int,
     progress: bool | None,
     spill: str,
 ) -> list[DataFile | None]:
-    """Read the source, and give each bucket its file: a new one, or the one in `kept`."""
+    """Read the source, and give each bucket its file: a new one, or the one in `kept`.
+
+    Without a number of buckets it is chosen by the rows.
+    """
     with (
         progress_bars(progress) as bars,
-        RunSorter(
-            plan.keep,
-            memory=memory,
-            folder=spill,
-            partitions=buckets,
-            partition=lambda keys: bucket_of(keys, buckets),
-            threads=threads,
+        BucketSorter(
+            buckets,
+            partial(_estimated_bytes, opened),
+            partial(RunSorter, plan.keep, memory=memory, folder=spill, threads=threads),
         ) as sorter,
     ):
         total = opened.count_rows() if bars else None
@@ -271,7 +277,7 @@ def _sort_and_write(
                 advance(batch.num_rows)
         advance = bars("Writing", rows) if bars else None
         files = []
-        for bucket in range(buckets):
+        for bucket in range(sorter.buckets):
             file = write_bucket(
                 new.folder,
                 f"{new.id}-{bucket:05d}",
@@ -289,11 +295,24 @@ def _sort_and_write(
             new.location.uri,
             opened.description,
             sum(file is not None and file in kept.values() for file in files),
-            buckets,
+            sorter.buckets,
             rows,
             sorter.spills,
         )
     return files
+
+
+def _estimated_bytes(opened: Source, first: pa.RecordBatch) -> int | None:
+    """Return about how many bytes the rows of a source have as they are stored.
+
+    Args:
+        opened: the source.
+        first: some of its rows, encoded, which stand for the others; not none.
+    """
+    if opened.nbytes is not None and not worth_counting(opened.nbytes):
+        return opened.nbytes
+    rows = opened.count_rows()
+    return opened.unpacked if rows is None else rows * first.nbytes // first.num_rows
 
 
 def _nothing_changed(

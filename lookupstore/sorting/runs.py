@@ -181,6 +181,7 @@ class RunSorter:
         self._folder = folder
         self._partitions = partitions
         self._partition = partition
+        self._memory = memory
         self._limit = int(memory * _FOR_ROWS)
         self._run_bytes = max(1, min(RUN_BYTES, memory // _RUNS))
         self._batch_bytes = max(1, min(BATCH_BYTES, memory // 64))
@@ -219,6 +220,50 @@ class RunSorter:
     def would_spill(self, batch: pa.RecordBatch) -> bool:
         """Return whether rows are in memory that would be spilled if these were added."""
         return self._held.nbytes > 0 and self._held.nbytes + batch.nbytes >= self._limit
+
+    def spread(self, partitions: int, partition: Partition) -> RunSorter:
+        """Return a sorter that has the rows of this one in other partitions, and end this one.
+
+        Args:
+            partitions: number of partitions; this sorter has one.
+            partition: says to which partition keys belong.
+
+        Raises:
+            RepeatedKeyError: rows in memory were sorted, and repeat a key.
+        """
+        if self._partitions > 1 or self._ended:
+            raise RuntimeError("rows are spread while they are added, and once")
+        # There is no room for two sorters with many rows.
+        if self.spills or 2 * self._held.nbytes > self._limit:
+            self._spill_rows()
+        self._ended = True
+        threads = self._helpers + 1
+        other = RunSorter(
+            self._keep,
+            memory=self._memory,
+            folder=self._folder,
+            partitions=partitions,
+            partition=partition,
+            threads=threads,
+        )
+        try:
+            for batch in self._stored():
+                other.add(batch)
+        except BaseException:
+            other.close()
+            raise
+        self.close()
+        return other
+
+    def _stored(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the only partition, run by run, which is their order in the source."""
+        if self._spill is None:
+            self._held.end()
+            yield from self._held.batches(0)
+            return
+        self._spill.end()
+        for run in self._runs:
+            yield from self._spill.read(run.batches[0])
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition in strictly ascending key order; may be called again.

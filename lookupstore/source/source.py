@@ -23,7 +23,7 @@ import xxhash
 
 from lookupstore.arrow.exact_casts import cast_exactly, has_all_fields, is_castable
 from lookupstore.arrow.fitting import UnfitValueError
-from lookupstore.arrow.frames import check_polars, is_lazy, is_polars
+from lookupstore.arrow.frames import check_polars, is_lazy, is_pandas, is_polars
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
@@ -71,6 +71,10 @@ KNOWN = (
 _BATCH_ROWS = 1 << 16
 # Footers that are read at one time.
 _THREADS = 16
+# Formats of datasets whose rows are counted by reading all of them.
+_UNCOUNTED = ("csv", "json")
+# Compressed text has about so many bytes for each of its own.
+_TEXT_RATIO = 4
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class Source:
             their order; None if nobody knows, or if a file is so new that it may change again under
             the same time.
         nbytes: size of the files; None if it is not files.
+        unpacked: about how many bytes the files have before compression, where their rows cannot be
+            counted; None: nobody knows.
         in_order: whether the order of its rows is the same each time they are read, so that it can
             decide between repeated keys.
         table: its rows, if they are in memory.
@@ -104,6 +110,7 @@ class Source:
     is_files: bool = False
     fingerprint: str | None = None
     nbytes: int | None = None
+    unpacked: int | None = None
     in_order: bool = True
     table: pa.Table | None = None
     in_types: Callable[[pa.Schema], Source] | None = None
@@ -185,7 +192,10 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
         batches = checked(reader, partly, "source") if partly else reader
         if known is not None and is_polars(source):
             return _table_source(reader.read_all(), "polars DataFrame")
-        return _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
+        rows = _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
+        # Other objects may have to run a query to know their length.
+        is_frame = is_polars(source) or is_pandas(source)
+        return replace(rows, count_rows=lambda: len(source)) if is_frame else rows
     if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source, limits)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
@@ -389,9 +399,7 @@ def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str, row: int) 
 
 
 def _is_table(value: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    is_frame = pandas is not None and isinstance(value, pandas.DataFrame)
-    return is_frame or hasattr(value, "__arrow_c_stream__")
+    return is_pandas(value) or hasattr(value, "__arrow_c_stream__")
 
 
 def _batches_source(
@@ -450,8 +458,13 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
         )
         return iter(batches)
 
-    schema = dataset.schema.remove_metadata()
-    return _checked(Source(schema, description, select, lambda: int(dataset.count_rows())))
+    def count_rows() -> int | None:
+        formats = [getattr(one, "format", None) for one in getattr(dataset, "children", [dataset])]
+        if any(getattr(one, "default_extname", None) in _UNCOUNTED for one in formats):
+            return None
+        return int(dataset.count_rows())
+
+    return _checked(Source(dataset.schema.remove_metadata(), description, select, count_rows))
 
 
 def _object_source(file: Any, limits: TextLimits) -> Source:
@@ -538,6 +551,11 @@ def _streams_source(
     address, identity = files[0]
     with address.reading(what), ExitStack() as stack:
         first = opened(stack, address, stack.enter_context(address.open()), identity)
+    unpacked = sum(
+        info.size * (_TEXT_RATIO if posixpath.splitext(info.path)[1].lower() in COMPRESSIONS else 1)
+        for one in found
+        for info in one.infos
+    )
     shown = shown_path(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
 
@@ -546,10 +564,11 @@ def _streams_source(
             first.schema,
             f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
             _selected(first.schema, read),
-            lambda: None,
+            lambda: None if first.is_text else _count(_ipc_rows, files),
             is_files=True,
             fingerprint=_fingerprint(found, [identity for _, identity in files]),
             nbytes=sum(info.size for one in found for info in one.infos),
+            unpacked=unpacked,
             in_order=in_order,
             every_column=every_column,
         )
@@ -630,14 +649,6 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
             constants = folders.values(address.path)
             yield from _read_file(address, identity, file_format, wanted, constants, known)
 
-    def count_rows() -> int | None:
-        count = partial(_rows, file_format=file_format)
-        try:
-            with ThreadPoolExecutor(min(_THREADS, len(identified)), "lookupstore-rows") as pool:
-                return sum(pool.map(count, (address for address, _ in identified)))
-        except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
-            return None
-
     first = shown_path(paths[0])
     what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
@@ -645,7 +656,7 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
         schema,
         f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
         select,
-        count_rows,
+        lambda: _count(partial(_rows, file_format=file_format), identified),
         is_files=True,
         fingerprint=_fingerprint(found, [known for _, known in identified]),
         nbytes=sum(info.size for one in found for info in one.infos),
@@ -653,6 +664,26 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
     )
     strict = partial(select, known=frozenset(schema.names))
     return replace(source, every_column=lambda: replace(source, batches=strict))
+
+
+def _count(
+    rows: Callable[[FileAddress], int], files: Sequence[tuple[FileAddress, FileIdentity]]
+) -> int | None:
+    """Return the rows of all files, several of which are asked at one time."""
+    try:
+        with ThreadPoolExecutor(min(_THREADS, len(files)), "lookupstore-rows") as pool:
+            return sum(pool.map(rows, (address for address, _ in files)))
+    except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
+        return None
+
+
+def _ipc_rows(address: FileAddress) -> int:
+    """Return the rows of a file of Arrow IPC; a stream, which has no footer, is an error."""
+    # Imported here: it takes longer than all else that is imported, and few sources need it.
+    from pyarrow.dataset import IpcFileFormat
+
+    with address.open() as file:
+        return int(IpcFileFormat().make_fragment(file).count_rows())
 
 
 def _rows(address: FileAddress, file_format: str) -> int:

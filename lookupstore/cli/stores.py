@@ -39,7 +39,8 @@ from lookupstore.store.store import open as open_store
 @click.option(
     "--buckets",
     type=click.IntRange(1, 1 << 16),
-    help="Number of data files to spread the keys over.",
+    help="Number of data files to spread the keys over (default: that of the store that is "
+    "overwritten, otherwise by the size of the source: files below 1 GiB).",
 )
 @click.option(
     "--on-duplicate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -131,8 +132,10 @@ def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks Spark would use: over Connect there is no context to ask."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    """Return how many tasks Spark can run at one time."""
+    context = _context(spark)
+    if context is not None:
+        return int(context.defaultParallelism)
+    # Over Connect there is no context to ask, but Spark splits a range into as many parts.
+    explained = spark.range(1)._explain_string(mode="simple")  # type: ignore[operator]
+    return max(1, *map(int, re.findall(r"splits=(\d+)", explained)))

@@ -37,6 +37,7 @@ from lookupstore.spark import (
     LookupJoin, build_store, explain_join, lookup_join, lookup_joins, register_lookup,
     update_store,
 )
+from lookupstore.spark.jobs import parallelism
 
 address, store, facts, built = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
@@ -75,6 +76,7 @@ try:
     update_store(count, built, batch=7)
 except ValueError as error:
     found["refused"] = str(error)
+found["parallelism"] = parallelism(spark)
 found["explained"] = explain_join(rows, store, {"k": "id"}).to_json()
 print(json.dumps(found))
 """
@@ -144,7 +146,8 @@ def server() -> Iterator[str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": 2,
+        # No number of buckets, nor of other tasks, comes from it.
+        "spark.sql.shuffle.partitions": 5,
     }
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     process = subprocess.Popen(
@@ -220,7 +223,8 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
     assert found["updated"] == [3, {"n": 2}]
     assert "cannot tell which streaming query" in found["refused"]
     with lookupstore.open(tmp_path / "built") as built:
-        assert built.info().buckets == 2
+        assert built.info().buckets == 1
+    assert found["parallelism"] == 2
 
 
 def test_hudi_tables_over_connect(server: str, tmp_path: Path) -> None:

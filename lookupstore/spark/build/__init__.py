@@ -2,5 +2,6 @@
 
 `build` is `build_store`: it spreads rows over buckets, runs the tasks and publishes the version;
 `task` is what runs in a worker. `update` and `update_task` are the same for `update_store`. `packs`
-sends rows in packs through the shuffle. `clocks` checks whose times those of ORC are.
+sends rows in packs through the shuffle. `plan_size` says how large the rows of a DataFrame are.
+`clocks` checks whose times those of ORC are.
 """

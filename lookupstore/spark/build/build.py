@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from lookupstore.builder.bucket_count import bucket_count, check_buckets
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
@@ -27,6 +28,7 @@ from lookupstore.source.search import FORMATS
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.clocks import check_clocks
+from lookupstore.spark.build.plan_size import COLUMNAR_RATIO, plan_bytes
 from lookupstore.spark.build.splits import Splits, check_no_others, plan_splits
 from lookupstore.spark.build.task import (
     ENTRY,
@@ -35,7 +37,7 @@ from lookupstore.spark.build.task import (
     encode_splits,
     write_batches,
 )
-from lookupstore.spark.jobs import parallelism, watched_jobs
+from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.paths import (
     PATTERN,
     Reading,
@@ -53,7 +55,7 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded
-from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
+from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.marks import is_mark
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.store import LookupStore
@@ -97,8 +99,9 @@ def build_store(
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key.
         buckets: number of data files over which keys are spread by hash, and of the tasks that
-            write them; None takes Spark's default parallelism, over Spark
-            Connect the setting `spark.sql.shuffle.partitions`.
+            write them. Default: that of the store that is overwritten; of a new one as many as the
+            size of the source asks for, by Spark's statistics, so that files have less than about
+            1 GiB.
         on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
             `("max", column)`. The order of rows is that of files by path (of a list: as listed)
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
@@ -138,6 +141,7 @@ def build_store(
     and leaves an older store as it was.
     """
     location = located(path, storage_options)
+    nbytes: int | None = None
     if isinstance(df_or_path, DataFrame):
         df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
         spark = df.sparkSession
@@ -147,16 +151,15 @@ def build_store(
         first = shown_uri(paths[0])
         told = plan_reading(paths)
         if told.table:
-            df, source, paths = _read_rows(spark, paths[0]), f"{first} (Hudi table)", []
+            df, nbytes = _read_rows(spark, paths[0])
+            source, paths = f"{first} (Hudi table)", []
         else:
             check_unseen(paths, spark)
             with naming_files():
                 df = _read(spark, paths, told)
             check_files(paths, df)
             source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
-    buckets = parallelism(spark) if buckets is None else buckets
-    if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
-        raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
+    check_buckets(buckets)
     schema = arrow_schema(df.schema)
     plan = plan_build(
         schema,
@@ -185,6 +188,13 @@ def build_store(
         ):
             size = sum(info.size for one in found for info in one.infos)
             known = f", {size} bytes" if found else ""
+            if buckets is None:
+                if (current := new.current()) is not None:
+                    buckets = current.buckets
+                else:
+                    if nbytes is None:
+                        nbytes = plan_bytes(df.select(*map(column_named, plan.columns)))
+                    buckets = bucket_count(nbytes)
             _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
             task = task_of(
                 new, plan, schema, buckets, options, files_in_order, written, bool(splits)
@@ -366,14 +376,16 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
             check_no_others(file.removeprefix("file://"), names, known)
 
 
-def _read_rows(spark: SparkSession, path: str) -> DataFrame:
-    """Read the current rows of a Hudi table, in its data columns."""
+def _read_rows(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
+    """Return the current rows of a Hudi table, in its data columns, and about how many bytes."""
     # Imported here: they need an extra.
     from lookupstore.hudi import HudiTable
     from lookupstore.spark.hudi.read import read_table
 
     table = HudiTable.open(path)
-    return read_table(spark, table, columns=table.view().table_schema.columns.names)
+    view = table.view()
+    nbytes = COLUMNAR_RATIO * sum(group.current.bytes for group in view.groups(None))
+    return read_table(spark, table, columns=view.table_schema.columns.names), nbytes
 
 
 def _not_for_spark_error(paths: Sequence[str]) -> TypeError:

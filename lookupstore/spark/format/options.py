@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lookupstore.builder.bucket_count import check_buckets
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
 from lookupstore.quantities import seconds_of
@@ -12,7 +13,6 @@ from lookupstore.spark.options import given_location, given_names, given_number
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.manifest import MAX_BUCKETS
 
 WRITE_OPTIONS = (
     "path",
@@ -38,7 +38,7 @@ class SinkOptions:
     location: Location
     key: list[str]
     columns: list[str] | None
-    buckets: int
+    buckets: int | None
     on_duplicate: OnDuplicate
     nullable_keys: list[str]
     files: FileOptions
@@ -66,9 +66,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if not key:
         raise ValueError("no key; give option('key', 'a,b'): the key columns, in order")
     buckets = given_number(options, "buckets")
-    buckets = 1 if buckets is None else buckets
-    if not 1 <= buckets <= MAX_BUCKETS:
-        raise ValueError(f"buckets is {buckets}; give a number from 1 to {MAX_BUCKETS}")
+    check_buckets(buckets)
     files = file_options(
         location,
         options.get("compression"),

@@ -4,7 +4,9 @@ Spark gives a data source the rows as its tasks have them, and no way to ask for
 task sorts its rows by bucket and key into a run, a file beside the data files that no version
 names, and tells the driver its name. The driver merges the runs that Spark counts, bucket by
 bucket, into the data files of a version. Runs of attempts that failed, or that were not needed, are
-not told and so not read.
+not told and so not read. A number of buckets that nobody has given is chosen by the driver, once
+all rows are there: tasks then sort by key alone, and the driver sorts what is too large for one
+file by bucket.
 
 The version begins in one Python process of the driver and is published in another; tasks work on
 executors between.
@@ -17,12 +19,13 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
+from lookupstore.builder.bucket_count import bucket_count
 from lookupstore.builder.data_files import check_file_options
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import plan_build
@@ -53,6 +56,7 @@ class RunPart:
     first_batch: int
     batches: int
     rows: int
+    nbytes: int
 
 
 @dataclass
@@ -70,9 +74,14 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         new: the version, which has begun.
         task: what executors have to know of it.
         positions: where the columns that are read are among those of the DataFrame.
+        chooses: whether the number of buckets is chosen when all rows are there. Then tasks have
+            one bucket.
     """
 
-    def __init__(self, new: NewVersion, task: BuildTask, positions: Sequence[int]) -> None:
+    def __init__(
+        self, new: NewVersion, task: BuildTask, positions: Sequence[int], *, chooses: bool
+    ) -> None:
+        self._chooses = chooses
         self._new = new
         self._task = task
         self._positions = positions
@@ -107,11 +116,16 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         try:
             with location.work_folder(DATA_FOLDER) as folder:
                 check_file_options(folder, new.id, parsed.files, 1)
-            task = task_of(new, plan, columns, parsed.buckets, parsed.files)
+            buckets = parsed.buckets
+            if buckets is None and (current := new.current()) is not None:
+                buckets = current.buckets
+            chooses = buckets is None
+            task = task_of(new, plan, columns, buckets or 1, parsed.files)
         except BaseException:
             new.abandon()
             raise
-        return cls(new, task, [columns.names.index(name) for name in task.schema.names])
+        positions = [columns.names.index(name) for name in task.schema.names]
+        return cls(new, task, positions, chooses=chooses)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRun:
         """Write the rows of one task as a sorted run, in a worker.
@@ -130,13 +144,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         try:
             with (
                 task.location.work_folder(DATA_FOLDER) as folder,
-                RunSorter(
-                    task.plan.keep,
-                    memory=TASK_MEMORY,
-                    folder=spill_folder(task.location),
-                    partitions=task.buckets,
-                    partition=functools.partial(bucket_of, buckets=task.buckets),
-                ) as sorter,
+                self._sorter(task.buckets) as sorter,
             ):
                 for batch in iterator:
                     sorter.add(task.encode([batch.column(i) for i in self._positions]))
@@ -168,11 +176,17 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         runs = [one for one in messages if isinstance(one, WrittenRun) and one.file is not None]
         task = self._task
         try:
-            with _modes_named(task.location), self._new as new:
+            with _modes_named(task.location), self._new as new, ExitStack() as stack:
                 self._fetch(new.folder, [str(run.file) for run in runs])
-                written = (
-                    self._write_bucket(new.folder, bucket, runs) for bucket in range(task.buckets)
-                )
+                if self._chooses:
+                    nbytes = sum(part.nbytes for run in runs for part in run.parts.values())
+                    task = replace(task, buckets=bucket_count(nbytes))
+                if task.buckets == self._task.buckets:
+                    write = functools.partial(self._write_bucket, new.folder, runs)
+                else:
+                    sorter = stack.enter_context(self._spread(new.folder, runs, task.buckets))
+                    write = functools.partial(self._write_sorted, new.folder, sorter)
+                written = map(write, range(task.buckets))
                 files = [
                     settle(task.location, new.folder, file, task.kept)
                     for file in written
@@ -207,7 +221,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         with ExitStack() as stack:
             writer: pa.ipc.RecordBatchFileWriter | None = None
             for bucket, batches in buckets:
-                first, rows = count, 0
+                first, rows, nbytes = count, 0, 0
                 for batch in batches:
                     if not batch.num_rows:
                         continue
@@ -220,12 +234,39 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                     writer.write_batch(batch)
                     count += 1
                     rows += batch.num_rows
+                    nbytes += batch.nbytes
                 if rows:
-                    parts[bucket] = RunPart(first, count - first, rows)
+                    parts[bucket] = RunPart(first, count - first, rows, nbytes)
         return WrittenRun(name if parts else None, parts)
 
+    def _spread(self, folder: str, runs: Sequence[WrittenRun], buckets: int) -> RunSorter:
+        """Return what sorts the rows of runs of one bucket by several."""
+        sorter = self._sorter(buckets)
+        try:
+            for run in runs:
+                with ExitStack() as stack:
+                    for batch in _read(folder, run, 0, stack):
+                        sorter.add(batch)
+        except BaseException:
+            sorter.close()
+            raise
+        return sorter
+
+    def _sorter(self, buckets: int) -> RunSorter:
+        return RunSorter(
+            self._task.plan.keep,
+            memory=TASK_MEMORY,
+            folder=spill_folder(self._task.location),
+            partitions=buckets,
+            partition=functools.partial(bucket_of, buckets=buckets),
+        )
+
+    def _write_sorted(self, folder: str, sorter: RunSorter, bucket: int) -> DataFile | None:
+        rows = sorter.sorted_batches(bucket)
+        return self._write_file(folder, bucket, rows, sorter.rows_at_most(bucket))
+
     def _write_bucket(
-        self, folder: str, bucket: int, runs: Sequence[WrittenRun]
+        self, folder: str, runs: Sequence[WrittenRun], bucket: int
     ) -> DataFile | None:
         task = self._task
         own = [run for run in runs if bucket in run.parts]
@@ -234,16 +275,24 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             groups = [own[i : i + FAN_IN] for i in range(0, len(own), FAN_IN)]
             own = [self._merged(folder, bucket, group) for group in groups]
         with ExitStack() as stack:
-            return write_bucket(
-                folder,
-                f"{task.store_id}-{bucket:05d}",
-                bucket,
-                merge([_read(folder, run, bucket, stack) for run in own], task.plan.keep),
-                schemas=task.plan,
-                options=task.options,
-                rows_at_most=sum(run.parts[bucket].rows for run in own) or None,
-                threads=min(4, processors()),
-            )
+            rows = merge([_read(folder, run, bucket, stack) for run in own], task.plan.keep)
+            count = sum(run.parts[bucket].rows for run in own)
+            return self._write_file(folder, bucket, rows, count)
+
+    def _write_file(
+        self, folder: str, bucket: int, rows: Iterator[pa.RecordBatch], rows_at_most: int
+    ) -> DataFile | None:
+        task = self._task
+        return write_bucket(
+            folder,
+            f"{task.store_id}-{bucket:05d}",
+            bucket,
+            rows,
+            schemas=task.plan,
+            options=task.options,
+            rows_at_most=rows_at_most or None,
+            threads=min(4, processors()),
+        )
 
     def _merged(self, folder: str, bucket: int, runs: Sequence[WrittenRun]) -> WrittenRun:
         with ExitStack() as stack:

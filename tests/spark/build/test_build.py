@@ -25,10 +25,13 @@ from support.object_store import BUCKET, pandas_names, writable_object_store
 
 import lookupstore
 from lookupstore import CorruptionError
+from lookupstore.builder import bucket_count
 from lookupstore.builder.plan import plan_build
+from lookupstore.hudi import HudiTable
 from lookupstore.spark import build_store, lookup_join
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.build.packs import unpack
+from lookupstore.spark.build.plan_size import plan_bytes
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
@@ -159,15 +162,67 @@ def test_a_file_that_was_not_there_when_planned():
         list(spark_build.encode_batches(task, iter([pa.record_batch(rows)])))
 
 
-def test_orc_unique_keys_and_default_buckets(spark, tmp_path, seed):
+def test_orc_unique_keys(spark, tmp_path, seed):
     table = rows_of(random.Random(seed), 400, 10).set_column(0, "id", pa.array(range(400)))
     table = table.drop_columns(["seen"])  # Spark 4.0 cannot read zoned timestamps of ORC
     source = tmp_path / "rows.orc"
     pyarrow.orc.write_table(table, str(source))
     store = build_store(source, tmp_path / "store", key="id")
     assert content(store)[1] == content(lookupstore.build(table, tmp_path / "a", key="id"))[1]
-    assert store.info().buckets == spark.sparkContext.defaultParallelism
     assert store.info().source == str(source)
+
+
+@pytest.mark.parametrize("kind", ["path", "DataFrame", "join"])
+def test_buckets_are_chosen_by_the_size_of_the_source(spark, tmp_path, monkeypatch, kind):
+    rows = {"id": range(4000), "text": [f"{i * 7919:040d}" for i in range(4000)]}
+    table = pa.table(rows)
+    pq.write_table(table, tmp_path / "rows.parquet", compression="none", use_dictionary=False)
+    df = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    if kind == "join":  # the statistics of which are the product of its sides
+        df = df.join(spark.range(4000), "id")
+    source = tmp_path / "rows.parquet" if kind == "path" else df
+    # The setting, which is 2 in this session, does not count.
+    monkeypatch.setattr(bucket_count, "FILE_BYTES", 150_000)
+    with build_store(source, tmp_path / "s", key="id") as store:
+        assert 3 <= store.info().buckets <= 6
+        assert store.to_arrow().to_pylist() == table.to_pylist()
+    with build_store(source, tmp_path / "s", key="id", overwrite=True, buckets=1) as store:
+        assert store.info().buckets == 1
+    with build_store(source, tmp_path / "s", key="id", overwrite=True) as store:
+        assert store.info().buckets == 1
+    monkeypatch.undo()
+    if kind == "DataFrame":
+        with build_store(source, tmp_path / "one", key="id") as store:
+            assert store.info().buckets == 1
+
+
+def test_buckets_of_a_hudi_table_are_chosen_by_its_files(spark, tmp_path, monkeypatch):
+    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["id"])
+    table.insert(pa.table({"id": range(900), "text": ["x"] * 900}, schema=schema))
+    monkeypatch.setattr(bucket_count, "FILE_BYTES", 20_000)
+    (size,) = (path.stat().st_size for path in (tmp_path / "t").glob("*.parquet"))
+    with build_store(tmp_path / "t", tmp_path / "s", key="id") as store:
+        assert store.info().buckets == -(-3 * size // 20_000) > 1
+        assert list(store) == list(range(900))
+
+
+def test_what_spark_knows_of_sizes(spark, tmp_path):
+    pq.write_table(pa.table({"id": range(1000), "v": range(1000)}), tmp_path / "a.parquet")
+    size = (tmp_path / "a.parquet").stat().st_size
+    files = spark.read.parquet(str(tmp_path / "a.parquet"))
+    assert plan_bytes(files) == pytest.approx(3 * size, rel=0.05)
+    assert plan_bytes(files.select("id")) < plan_bytes(files)
+    assert plan_bytes(files.union(files)) == pytest.approx(6 * size, rel=0.05)
+    assert plan_bytes(spark.range(1 << 20)) == 8 << 20
+    assert plan_bytes(spark.range(50).join(spark.range(60), "id")) <= (50 + 60) * 8
+    # It does not know what a function makes, nor the rows of Python's lists that it got as an RDD.
+    assert plan_bytes(spark.range(9).mapInArrow(lambda rows: rows, "id long")) is None
+    assert plan_bytes(spark.sparkContext.parallelize([(1,)]).toDF(["id"])) is None
+    with build_store(spark.range(9).mapInArrow(lambda rows: rows, "id long"), tmp_path / "s",
+                     key="id") as store:  # fmt: skip
+        assert store.info().buckets == 8
+        assert list(store) == list(range(9))
 
 
 def test_times_of_orc_are_those_of_its_clock(spark, tmp_path, monkeypatch):

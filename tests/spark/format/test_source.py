@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from support.object_store import (
 )
 
 import lookupstore
+from lookupstore.builder import bucket_count
 from lookupstore.hudi import HudiTable
 from lookupstore.spark import build_store, lookup_join, register
 from lookupstore.spark import session as any_session
@@ -861,6 +863,54 @@ def test_many_runs_are_merged_in_several_rounds(tmp_path, seed, monkeypatch, rul
         ]
         store.verify()
     assert os.listdir(tmp_path) == ["s"]
+
+
+@pytest.mark.parametrize("rule", ["first", "last", "max:v"])
+def test_the_driver_chooses_buckets_by_the_rows(tmp_path, seed, monkeypatch, rule) -> None:
+    """A source in Python knows nothing of the DataFrame before its tasks have written."""
+    monkeypatch.setattr(bucket_count, "FILE_BYTES", 30_000)
+    monkeypatch.setattr(sink, "TASK_MEMORY", 1 << 16)  # spills
+    rng = random.Random(seed)
+    tasks = [[rng.randrange(9000) for _ in range(1200)] for _ in range(6)]
+    expected: dict[int, str] = {}
+    for i, keys in enumerate(tasks):
+        for n, key in enumerate(keys):
+            new, old = f"{i}/{n}", expected.get(key)
+            if old is None or rule == "last" or (rule == "max:v" and new >= old):
+                expected[key] = new
+
+    def written(tasks: list[list[int]], **options: Any) -> int:
+        writer = writer_of(tmp_path, on_duplicate=rule, **options)
+        writer.commit([writer.write(task_rows(keys, i)) for i, keys in enumerate(tasks)])
+        with lookupstore.open(tmp_path / "s") as store:
+            assert store.verify().stray == ()
+            if tasks[0]:
+                assert store.scan().read_all().to_pylist() == [
+                    {"k": key, "v": expected[key]} for key in sorted(expected)
+                ]
+                assert store.lookup(list(expected))["v"].to_pylist() == list(expected.values())
+            return store.info().buckets
+
+    buckets = written(tasks)
+    sizes = [path.stat().st_size for path in (tmp_path / "s" / "data").glob("*.sst")]
+    assert buckets == len(sizes) > 2
+    assert 30_000 / 3 < min(sizes) <= max(sizes) < 2 * 30_000
+    assert written(tasks, overwrite=True, retain=0) == buckets
+    assert written(tasks, overwrite=True, retain=0, buckets=2) == 2
+    assert written(tasks, overwrite=True, retain=0) == 2
+    shutil.rmtree(tmp_path / "s")
+    assert written([[]]) == 1
+    assert os.listdir(tmp_path) == ["s"]
+
+
+def test_a_key_of_two_tasks_is_found_where_the_driver_chooses(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(bucket_count, "FILE_BYTES", 30_000)
+    writer = writer_of(tmp_path)
+    tasks = [range(2000), range(1999, 4000)]
+    messages: list[Any] = [writer.write(task_rows(list(keys), i)) for i, keys in enumerate(tasks)]
+    with pytest.raises(ValueError, match="the key k=1999 occurs more than once"):
+        writer.commit(messages)
+    assert left_over(tmp_path) == []
 
 
 def test_nothing_is_seen_before_the_commit_nor_after_an_abort(tmp_path) -> None:

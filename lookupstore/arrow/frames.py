@@ -55,12 +55,6 @@ def is_lazy(value: object) -> bool:
     return polars is not None and isinstance(value, polars.LazyFrame)
 
 
-def is_pandas(value: object) -> bool:
-    """Tell whether a value is a pandas DataFrame."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(value, pandas.DataFrame)
-
-
 def is_polars(value: object) -> bool:
     """Tell whether a value is a polars DataFrame."""
     polars = sys.modules.get("polars")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.builder.bucket_count import BUCKETS_OF_UNKNOWN, bucket_count, too_large_for_one
 from lookupstore.keys._codec import bucket_of
+from lookupstore.sorting.rows import Partition
 from lookupstore.sorting.runs import RunSorter
 
 
@@ -81,7 +80,7 @@ class BucketSorter:
         return self._spills + (0 if self._sorter is None else self._sorter.spills)
 
     @property
-    def _partition(self) -> partial[npt.NDArray[np.uint32]]:
+    def _partition(self) -> Partition:
         return partial(bucket_of, buckets=self.buckets)
 
     def _begun(self) -> RunSorter:

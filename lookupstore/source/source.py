@@ -23,7 +23,7 @@ import xxhash
 
 from lookupstore.arrow.exact_casts import cast_exactly, has_all_fields, is_castable
 from lookupstore.arrow.fitting import UnfitValueError
-from lookupstore.arrow.frames import check_polars, is_lazy, is_pandas, is_polars
+from lookupstore.arrow.frames import check_polars, is_lazy, is_polars
 from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.texts import check_texts
@@ -194,8 +194,7 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
             return _table_source(reader.read_all(), "polars DataFrame")
         rows = _batches_source(reader.schema, batches, f"Arrow stream of {_type_name(source)}")
         # Other objects may have to run a query to know their length.
-        is_frame = is_polars(source) or is_pandas(source)
-        return replace(rows, count_rows=lambda: len(source)) if is_frame else rows
+        return replace(rows, count_rows=lambda: len(source)) if is_polars(source) else rows
     if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source, limits)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
@@ -399,7 +398,9 @@ def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str, row: int) 
 
 
 def _is_table(value: Any) -> bool:
-    return is_pandas(value) or hasattr(value, "__arrow_c_stream__")
+    pandas = sys.modules.get("pandas")
+    is_frame = pandas is not None and isinstance(value, pandas.DataFrame)
+    return is_frame or hasattr(value, "__arrow_c_stream__")
 
 
 def _batches_source(

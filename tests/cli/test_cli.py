@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
+from lookupstore.builder import bucket_count
 from lookupstore.cli import main
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
@@ -139,6 +140,19 @@ def test_build_with_null_keys(tmp_path: Path) -> None:
     assert run(*words, "--nullable-keys", "name").exit_code == 0
     got = run("get", tmp_path / "store", r"\N", "--columns", "id", "--output", "json")
     assert json.loads(got.stdout) == {"name": None, "id": 2}
+
+
+def test_a_build_chooses_the_number_of_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_count, "FILE_BYTES", 8_000)
+    rows = "".join(f"{i},name of {i:020d}\n" for i in range(2000))
+    (tmp_path / "rows.csv").write_text("id,name\n" + rows)
+    words = ["build", tmp_path / "rows.csv", tmp_path / "s", "--key", "id", "--output", "json"]
+    assert 6 <= json.loads(run(*words).stdout)["buckets"] <= 20
+    again = json.loads(run(*words, "--overwrite", "--buckets", 3).stdout)
+    assert (again["buckets"], again["num_rows"]) == (3, 2000)
+    assert json.loads(run(*words, "--overwrite").stdout)["buckets"] == 3
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,11 @@ def too_large_for_one(nbytes: int) -> bool:
 
     This is asked while rows come whose number was unknown, or was estimated wrongly.
 
-    >>> too_large_for_one(900 << 20), too_large_for_one(2 << 30)
+    >>> too_large_for_one(700 << 20), too_large_for_one(1 << 30)
     (False, True)
     """
-    return nbytes > 2 * FILE_BYTES
+    # Before rows are spilled, with the default budget for them: there they are spread in place.
+    return nbytes > 3 * FILE_BYTES // 2
 
 
 def check_buckets(buckets: object) -> None:

@@ -42,7 +42,6 @@ class BucketSorter:
         self._make = make
         self._given = buckets
         self._nbytes = 0
-        self._spills = 0
         self._sorter: RunSorter | None = None
         #: Number of buckets, which is final when all rows are added.
         self.buckets: int = 1 if buckets is None else buckets
@@ -63,8 +62,7 @@ class BucketSorter:
         self._nbytes += rows.nbytes
         if self._given is None and self.buckets == 1 and too_large_for_one(self._nbytes):
             self.buckets = BUCKETS_OF_UNKNOWN
-            self._spills += sorter.spills
-            self._sorter = sorter.spread(self.buckets, self._partition)
+            sorter.spread(self.buckets, self._partition)
 
     def sorted_batches(self, bucket: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket; see `RunSorter.sorted_batches`."""
@@ -77,7 +75,7 @@ class BucketSorter:
     @property
     def spills(self) -> int:
         """Return how often rows were spilled."""
-        return self._spills + (0 if self._sorter is None else self._sorter.spills)
+        return 0 if self._sorter is None else self._sorter.spills
 
     @property
     def _partition(self) -> Partition:

@@ -218,8 +218,7 @@ class HeldRows:
         """
         if self._pending:
             self._sort_pending()
-        while self._sorting:
-            self._runs.append(self._sorting.popleft().result())
+        self._settle()
         if self._runs:
             names = self._names
             self._merged = SortedRuns([[run.rows.column(n) for n in names] for run in self._runs])
@@ -287,9 +286,39 @@ class HeldRows:
                     return False
         return True
 
+    def spread(self, partitions: int, partition: Partition) -> None:
+        """Put all rows into other partitions, run by run: more memory is not needed.
+
+        Args:
+            partitions: number of partitions; until now there is one, and `end` was not called.
+            partition: says to which partition keys belong.
+        """
+        self._settle()
+        self._partitions, self._partition = partitions, partition
+        self._starts = np.zeros((0, partitions + 1), np.int64)
+        runs, self._runs = deque(self._runs), []
+        while runs:
+            self._sort([runs.popleft().rows])
+
+    def taken(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, run by run, and keep none; `end` was not called."""
+        self._settle()
+        runs, self._runs = deque(self._runs), []
+        while runs:
+            yield runs.popleft().rows
+        yield from self._pending
+
+    def _settle(self) -> None:
+        """Wait for the runs that are being made."""
+        while self._sorting:
+            self._runs.append(self._sorting.popleft().result())
+
     def _sort_pending(self) -> None:
         """Let a run be made of what is pending."""
         batches, self._pending, self._pending_bytes = self._pending, [], 0
+        self._sort(batches)
+
+    def _sort(self, batches: Sequence[pa.RecordBatch]) -> None:
         if self._pool is None:
             self._runs.append(self._run(batches))
             return

@@ -181,7 +181,6 @@ class RunSorter:
         self._folder = folder
         self._partitions = partitions
         self._partition = partition
-        self._memory = memory
         self._limit = int(memory * _FOR_ROWS)
         self._run_bytes = max(1, min(RUN_BYTES, memory // _RUNS))
         self._batch_bytes = max(1, min(BATCH_BYTES, memory // 64))
@@ -221,11 +220,11 @@ class RunSorter:
         """Return whether rows are in memory that would be spilled if these were added."""
         return self._held.nbytes > 0 and self._held.nbytes + batch.nbytes >= self._limit
 
-    def spread(self, partitions: int, partition: Partition) -> RunSorter:
-        """Return a sorter that has the rows of this one in other partitions, and end this one.
+    def spread(self, partitions: int, partition: Partition) -> None:
+        """Put the rows that were added, and those that will be, into other partitions.
 
         Args:
-            partitions: number of partitions; this sorter has one.
+            partitions: number of partitions; until now there is one.
             partition: says to which partition keys belong.
 
         Raises:
@@ -233,37 +232,21 @@ class RunSorter:
         """
         if self._partitions > 1 or self._ended:
             raise RuntimeError("rows are spread while they are added, and once")
-        # There is no room for two sorters with many rows.
-        if self.spills or 2 * self._held.nbytes > self._limit:
-            self._spill_rows()
-        self._ended = True
-        threads = self._helpers + 1
-        other = RunSorter(
-            self._keep,
-            memory=self._memory,
-            folder=self._folder,
-            partitions=partitions,
-            partition=partition,
-            threads=threads,
-        )
-        try:
-            for batch in self._stored():
-                other.add(batch)
-        except BaseException:
-            other.close()
-            raise
-        self.close()
-        return other
-
-    def _stored(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the only partition, run by run, which is their order in the source."""
-        if self._spill is None:
-            self._held.end()
-            yield from self._held.batches(0)
+        self._partitions, self._partition = partitions, partition
+        spill, runs, held = self._spill, self._runs, self._held
+        if spill is None:
+            held.spread(partitions, partition)
             return
-        self._spill.end()
-        for run in self._runs:
-            yield from self._spill.read(run.batches[0])
+        self._spill, self._runs, self._held = None, [], self._no_rows()
+        try:
+            spill.end()
+            for run in runs:  # in the order of the source
+                for batch in spill.read(run.batches[0]):
+                    self.add(batch)
+        finally:
+            spill.close()
+        for batch in held.taken():
+            self.add(batch)
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition in strictly ascending key order; may be called again.

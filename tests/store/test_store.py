@@ -561,7 +561,9 @@ def test_verify_of_a_store_that_is_replaced_meanwhile(tmp_path, monkeypatch, ret
     def replace_before_the_second(location, name):
         if len(hashed) == 1:
             hashed.append("no more")
-            build(plain_table(), tmp_path / "s", key="id", overwrite=True, retain=retain).close()
+            build(
+                plain_table(), tmp_path / "s", key="id", overwrite=True, buckets=1, retain=retain
+            ).close()
         hashed.append(name)
         return real(location, name)
 

@@ -29,6 +29,7 @@ _COMMANDS = {
     "versions": ("lookupstore.cli.stores", "List the versions of a store, oldest first."),
     "expire": ("lookupstore.cli.stores", "Remove old versions and leftovers of killed builds."),
     "publish": ("lookupstore.cli.stores", "Copy a version of a store to another folder or URI."),
+    "warm": ("lookupstore.cli.stores", "Copy a store to this host, and read it into memory."),
     "publish-lookup-files": (
         "lookupstore.cli.columnar",
         "Build lookup files next to Parquet or ORC files.",

@@ -164,6 +164,30 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
 
 
 @click.command()
+@click.argument("path", type=PLACE, metavar="STORE")
+@click.option("--seconds", metavar="TIME", help="Stop after this time, such as 30s or 5m.")
+@click.option("--bytes", "size", metavar="SIZE",
+              help="Stop after so many bytes of data files, such as 10GB.")  # fmt: skip
+@output_option("table", "json")
+def warm(path: str, seconds: str | None, size: str | None, output: str) -> None:
+    """Copy a store to this host, and read it into memory.
+
+    Programs on this host then find its data files in memory, as long as the system keeps them
+    there. A program prepares its own lookups by LookupStore.warm().
+    """
+    time = None if seconds is None else seconds_of(seconds, "--seconds")
+    most = None if size is None else bytes_of(size, "--bytes")
+    with open_store(path) as store:
+        done = store.warm(seconds=time, bytes=most)
+        nbytes = store.info().bytes
+    if output == "json":
+        write_json({"path": shown_uri(path), "complete": done, "bytes": nbytes})
+        return
+    what = "all" if done else "a limit was reached: not all"
+    echo(f"{shown_uri(path)}: {what} of {counted(nbytes, 'byte')} read")
+
+
+@click.command()
 @click.argument("store", type=PLACE, metavar="STORE")
 @click.argument("path", type=PLACE, metavar="PATH")
 @version_option

@@ -170,6 +170,36 @@ cdef class Lookup:
             block = self.plain.block(number, self.index)
         return table.put(number, self.load(number) if block is None else block)
 
+    def prepare(self, size_t number):
+        """Make a block that is not ready so, and return whether there is room for it.
+
+        Raises:
+            CorruptionError: if the block is damaged.
+        """
+        cdef BlockTable table = self.file.blocks
+        cdef Block block
+        try:
+            if table.cache is None:
+                self.made_ready(table, number)
+                return True
+            self.blocks_read += 1
+            block = self.load(number)
+            if (not isinstance(block.source, memoryview)
+                    and table.account.nbytes + block.size > table.account.capacity):
+                return False
+            table.put(number, block)
+            return True
+        finally:
+            self.check_file()
+
+    def settle(self, size_t records):
+        """Move up to so many records of ready blocks to where all lookups find them fastest.
+
+        Returns:
+            Whether nothing is left to move.
+        """
+        return self.file.settle(records, self.map, self.index)
+
     def all_blocks(self):
         """Return all blocks, which are ready then; of a file whose blocks stay."""
         cdef BlockTable table = self.file.blocks  # another thread may put the next one in its place

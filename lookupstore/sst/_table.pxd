@@ -119,6 +119,7 @@ cdef class FileTable:
     cdef uint32_t next      # the block that is moved next
     cdef object __weakref__
     cdef int after(self, size_t keys, bint loaded, FileMap map, Block index) except -1
+    cdef bint may_move(self)
     cdef bint due(self, bint loaded)
     cdef int begin(self, FileMap map) except -1
     cdef int move(self, size_t records, Block index) except -1

@@ -378,13 +378,39 @@ cdef class FileTable:
             self.moving = False
         return 0
 
-    cdef bint due(self, bint loaded):
-        """Whether slots may move, and lookups have paid for it."""
+    def settle(self, size_t records, FileMap map, Block index):
+        """Move the slots of up to so many records, and return whether nothing is left to move.
+
+        Args:
+            records: Number of records.
+            map: Map of the file. None: it is not mapped, and nothing moves.
+            index: Index block of the file.
+        """
+        if map is None or self.settled or (self.next_blocks is None and not self.may_move()):
+            return True
+        if self.moving:  # by another thread
+            return False
+        self.moving = True
+        try:
+            if self.next_blocks is None:
+                self.begin(map)
+            if self.next_blocks is not None:
+                self.move(records, index)
+        finally:
+            self.moving = False
+        return self.settled
+
+    cdef bint may_move(self):
+        """Whether enough blocks are ready, and stay."""
         cdef BlockTable now = self.blocks
         cdef size_t wanted = now.count - now.count // 8 if self.cache is None else now.count
+        return not now.evictable and now.ready_blocks >= max(wanted, 1)
+
+    cdef bint due(self, bint loaded):
+        """Whether slots may move, and lookups have paid for it."""
         return (
-            not loaded and not now.evictable and now.ready_blocks >= max(wanted, 1)
-            and self.asked * BEFORE_MOVE >= now.ready_records)
+            not loaded and self.may_move()
+            and self.asked * BEFORE_MOVE >= self.blocks.ready_records)
 
     cdef int begin(self, FileMap map) except -1:
         """Begin to move slots, which may take many calls."""

@@ -50,6 +50,8 @@ SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()
 # Bytes of blocks whose records are one batch of a scan: what is done once a batch, in Python, costs
 # little beside them, and they stay in the processor's cache.
 _BATCH = 256 << 10
+# What a step of `warmed` does: bytes of blocks, or records that move; a few milliseconds each.
+_STEP, _MOVED = 1 << 20, 100_000
 
 
 class Reads(NamedTuple):
@@ -647,6 +649,36 @@ def reads_of(reader: Reader) -> Reads:
     """
     lookup = reader._search()
     return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.block_uses)
+
+
+def warmed(reader: Reader) -> Iterator[int]:
+    """Make the lookups of a reader as fast as they become, step by step.
+
+    Blocks for which the cache of decompressed blocks has no room are left out.
+
+    Yields:
+        Bytes of the blocks that a step has prepared; 0 while what they have in common is made.
+
+    Raises:
+        ClosedError: the reader is closed.
+        CorruptionError: a block is damaged.
+    """
+    lookup, handles = reader._search(), reader._handles
+    nbytes = 0
+    for number in reader._check_open().filled(handles, range(len(handles))):
+        reader._check_open()
+        if lookup.table.block(number) is not None:
+            continue  # it is ready
+        if not lookup.prepare(number):
+            break
+        nbytes += handles[number][1]
+        if nbytes >= _STEP:
+            yield nbytes
+            nbytes = 0
+    if nbytes:
+        yield nbytes
+    while not lookup.settle(_MOVED):
+        yield 0
 
 
 def lookup_of(reader: Reader) -> Lookup:

@@ -52,8 +52,8 @@ class Writer:
     Args:
         path: local file to make.
         dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
-        block_size: Size of a block before compression, in bytes. None: 8 KiB, or 4.5 KiB if the file
-            is compressed, or 64 KiB in the Paimon dialect.
+        block_size: Size of a block before compression, in bytes. None: 8 KiB, but 4.5 KiB if the
+            file is compressed, and 64 KiB in the Paimon dialect.
         compression: ``none`` lets readers use the blocks where they are; a codec such as ``zstd``
             or ``lz4`` makes the file smaller, and its blocks are decompressed into a cache. A block
             stays plain unless it shrinks by more than 12.5 %.

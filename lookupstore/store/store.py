@@ -20,7 +20,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
-from lookupstore.progress import progress_bars
+from lookupstore.progress import not_shown, progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
@@ -59,6 +59,7 @@ from lookupstore.store.version_files import (
     standing,
     version_at,
 )
+from lookupstore.store.warming import Limits, warm_files
 
 B = TypeVar("B")
 
@@ -739,6 +740,49 @@ class LookupStore(PointLookups, LocalLookups):
             rewritten_buckets=manifest.rewritten_buckets,
             options=dict(manifest.options),
         )
+
+    def warm(
+        self,
+        *,
+        seconds: Duration | None = None,
+        bytes: Size | None = None,
+        progress: bool | None = None,
+    ) -> bool:
+        """Read the data files and prepare lookups, so that already the first ones are fast.
+
+        What is prepared is this process's. Data files at a URI are copied to this host first. A
+        call that reached a limit can be repeated: it goes on where the last one stopped.
+
+        Args:
+            seconds: Time after which to stop, in seconds or as a text such as `"30s"`. None: no
+                limit.
+            bytes: Size of the data files after which to stop, in bytes or as a text such as
+                `"1GB"`. None: no limit.
+            progress: Whether to show a progress bar. None: after a second, on a terminal or in a
+                notebook.
+
+        Returns:
+            Whether all of the store is prepared. Of compressed files this is what fits into the
+            cache of decompressed blocks.
+
+        Raises:
+            ClosedError: the store is closed.
+            CorruptionError: a data file is damaged.
+            StaleStoreError: the version has been replaced, and its files are gone.
+            ValueError: a limit is negative, or not an amount.
+
+        >>> import tempfile, lookupstore
+        >>> store = lookupstore.build(pa.table({"id": [7]}), tempfile.mkdtemp(), key="id")
+        >>> store.warm(seconds=30)
+        True
+        """
+        self._check_open()
+        time = None if seconds is None else seconds_of(seconds, "seconds")
+        size = None if bytes is None else bytes_of(bytes, "bytes")
+        total = sum(file.bytes for file in self._manifest.named_files)
+        with progress_bars(progress, late=True) as bars:
+            advance = bars("Warming", total, "bytes") if bars else not_shown
+            return warm_files(self._files, Limits(time, size, advance))
 
     def verify(self, *, progress: bool | None = None) -> StoreCheck:
         """Read every byte of the store and check it: hashes, blocks, order, keys and rows.

@@ -147,6 +147,7 @@ LINES: dict[str, list[list[str]]] = {
     "versions": [["H/store"]],
     "expire": [["H/store", "--retain", "0"]],
     "publish": [["H/store", "H/published"]],
+    "warm": [["H/store"]],
     "publish-lookup-files": [["H/flat.parquet", "--key", NAME]],
     "paimon-lookup-files": [
         ["H/flat.parquet", "H/paimon", "--key", "n", "--sequence", "1", "--kind", "0"]

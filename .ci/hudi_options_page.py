@@ -10,6 +10,7 @@ from lookupstore.cli import main as cli
 from lookupstore.hudi.write.hoodie.beside import fields_said_by
 from lookupstore.hudi.write.hoodie.known import AREAS, all_options
 from lookupstore.hudi.write.hoodie.option import HudiOption, shown
+from lookupstore.hudi.write.kinds import SIZE
 from lookupstore.hudi.write.write_choices import WRITE_CHOICES, default_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "hudi-options.md"
@@ -44,9 +45,10 @@ _OWN = """## By lookupstore's names
 
 Each is a field of `WriteOptions`, or of `TableServices` in `WriteOptions(services=)`, an option of
 `df.write.format("lookupstore.hudi")` unless the table says otherwise, and a flag of the commands of
-`lookupstore hudi` in the last column. The flag of `sort_mode` is `--sort-mode`.
+`lookupstore hudi` in the last column. The flag of `sort_mode` is `--sort-mode`. `df.write` takes
+columns as JSON, too.
 
-| name | values | default | what it does | Hudi's names | commands |
+| name | values | default | what it does | Hudi's names | commands that write rows |
 |---|---|---|---|---|---|
 """
 
@@ -68,6 +70,8 @@ def page() -> str:
 def _own_line(name: str, commands: list[str]) -> str:
     choice, default = WRITE_CHOICES[name], default_of(name)
     text = str(default).lower() if isinstance(default, bool) else str(default)
+    if choice.kind is SIZE and default is not None:
+        text = f"{default >> 20}MiB"
     here = choice.help if choice.in_spark else f"{choice.help} Not in `df.write`."
     theirs = [one.names[0] for one in all_options() if name in fields_said_by(one)]
     cells = (

@@ -1,8 +1,8 @@
-"""How many buckets a store has, if a build is not told.
+"""Choose the number of buckets of a new store.
 
 `lookupstore.build`, `lookupstore.spark.build_store` and Spark's `df.write` follow this rule: they
-estimate the size of the data files, and `bucket_count` makes of it a number. A store that is
-overwritten keeps the number that it has.
+estimate the size of the data files, and `bucket_count` converts it to a number. A store that is
+overwritten keeps its number.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lookupstore.store.manifest import MAX_BUCKETS
 #: which is what makes lookups in a hot file fast.
 FILE_BYTES = 512 << 20
 
-#: Buckets of a store of which only is known that one may be too few: they are files of less than
-#: 1 GiB for 8 GiB of rows, and of less than 8 GiB for 64 GiB.
+#: Buckets of a store whose size is unknown, and may exceed one file. Files have less than 1 GiB for
+#: 8 GiB of rows, and less than 8 GiB for 64 GiB.
 BUCKETS_OF_UNKNOWN = 8
 
 
@@ -25,7 +25,7 @@ def bucket_count(nbytes: int | None) -> int:
     """Return the number of buckets for a store of about so many bytes.
 
     Args:
-        nbytes: estimate of the size of all data files before compression; None: nobody knows.
+        nbytes: Estimate of the size of all data files before compression. None: it is unknown.
 
     >>> [bucket_count(nbytes) for nbytes in (0, 100 << 20, 10 << 30, None)]
     [1, 1, 20, 8]

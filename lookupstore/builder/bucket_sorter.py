@@ -17,12 +17,13 @@ class BucketSorter:
     """A sorter of encoded rows by bucket and key.
 
     Without a number of buckets, an estimate that is made when the first rows come decides. If there
-    is none, all rows are in one bucket. If they become too many for that, for want of an estimate
-    or by a wrong one, they are spread over several.
+    is none, all rows are in one bucket. If they become too many for that, because the estimate was
+    missing or too small, they are spread over several.
 
     Args:
         buckets: number of buckets; None: it is chosen.
-        estimate: gives the bytes of all rows, of the first ones; None: nobody knows.
+        estimate: Function that returns about how many bytes all rows have, by the first batch, or
+            None.
         make: makes a sorter, by the keyword arguments `partitions` and `partition`.
 
     >>> make = partial(RunSorter, "error", memory=1 << 20, folder=".")

@@ -90,9 +90,9 @@ def build(
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key. Key columns named here
             are left out: a store holds them once.
-        buckets: number of data files over which keys are spread by hash. Default: that of the
-            store that is overwritten; of a new one as many as the size of the source asks for, so
-            that files have less than about 1 GiB.
+        buckets: Number of data files over which keys are spread by hash. Default: the number of
+            the store that is overwritten. Of a new store, one for each 512 MiB of rows before
+            compression; if the size is unknown 1, or 8 once rows exceed 768 MiB.
         on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
             `"last"` keep that row in source order; `("max", column)` keeps the row with the
             greatest value (null is least, NaN greatest, of equal ones the later row; if the source

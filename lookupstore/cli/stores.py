@@ -39,8 +39,8 @@ from lookupstore.store.store import open as open_store
 @click.option(
     "--buckets",
     type=click.IntRange(1, 1 << 16),
-    help="Number of data files to spread the keys over (default: that of the store that is "
-    "overwritten, otherwise by the size of the source: files below 1 GiB).",
+    help="Number of data files to spread the keys over (default: that of the overwritten store, "
+    "otherwise one for each 512 MiB; 1 or 8 if the size is unknown).",
 )
 @click.option(
     "--on-duplicate",
@@ -167,13 +167,13 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
 @click.argument("path", type=PLACE, metavar="STORE")
 @click.option("--seconds", metavar="TIME", help="Stop after this time, such as 30s or 5m.")
 @click.option("--bytes", "size", metavar="SIZE",
-              help="Stop after so many bytes of data files, such as 10GB.")  # fmt: skip
+              help="Stop after so many bytes of blocks, such as 10GB.")  # fmt: skip
 @output_option("table", "json")
 def warm(path: str, seconds: str | None, size: str | None, output: str) -> None:
     """Copy a store to this host, and read it into memory.
 
-    Programs on this host then find its data files in memory, as long as the system keeps them
-    there. A program prepares its own lookups by LookupStore.warm().
+    All programs of this host use the memory and the copies. They stay as long as the system and
+    the quota of the copies allow. A program prepares its own lookups with LookupStore.warm().
     """
     time = None if seconds is None else seconds_of(seconds, "--seconds")
     most = None if size is None else bytes_of(size, "--bytes")

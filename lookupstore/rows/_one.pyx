@@ -188,9 +188,9 @@ cdef class RowDecoder:
         free(self.places)
 
     cpdef dict decode(self, bytes row):
-        """Return the values by name, None for `others`; None: `RowSchema.unpack` has to do it.
+        """Return the values by name, None for `others`; None: the row is not decoded here.
 
-        It says what is wrong with a row that does not fit, and knows values beyond Python's.
+        Then `RowSchema.unpack` decodes it, or raises the error of a row that does not fit.
         """
         try:
             return self.decode_from(<const uint8_t *>row, len(row))

@@ -123,12 +123,11 @@ def codec_name(codec: int) -> str | None:
     return CODECS[codec].name if codec in CODECS else None
 
 
-#: Bytes of a block before compression, where nobody says them. A plain block is in three pages of a
-#: disk: a key reads 12 KiB.
+#: Default size of a plain block. It is in three pages of a disk: a key reads 12 KiB.
 PLAIN_BLOCK = 8 << 10
-#: Of compressed ones, all of which is decompressed for each key that is looked up.
+#: Default size of a compressed block before compression: a key decompresses all of its block.
 COMPRESSED_BLOCK = 4608
-#: As Paimon writes them.
+#: Default size of a block in the Paimon dialect, as Paimon writes them.
 PAIMON_BLOCK = 64 << 10
 
 

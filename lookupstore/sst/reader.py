@@ -652,25 +652,24 @@ def reads_of(reader: Reader) -> Reads:
 
 
 def warmed(reader: Reader) -> Iterator[int]:
-    """Make the lookups of a reader as fast as they become, step by step.
+    """Prepare all blocks of a reader for lookups, step by step.
 
-    Blocks for which the cache of decompressed blocks has no room are left out.
+    Blocks for which the cache of decompressed blocks has no room are only asked for from the disk.
 
     Yields:
-        Bytes of the blocks that a step has prepared; 0 while what they have in common is made.
+        Bytes of the blocks that a step has read; 0 for a step that fills the table of places.
 
     Raises:
         ClosedError: the reader is closed.
         CorruptionError: a block is damaged.
     """
     lookup, handles = reader._search(), reader._handles
-    nbytes = 0
+    nbytes, has_room = 0, True
     for number in reader._check_open().filled(handles, range(len(handles))):
         reader._check_open()
         if lookup.table.block(number) is not None:
             continue  # it is ready
-        if not lookup.prepare(number):
-            break
+        has_room = has_room and lookup.prepare(number)
         nbytes += handles[number][1]
         if nbytes >= _STEP:
             yield nbytes

@@ -748,28 +748,31 @@ class LookupStore(PointLookups, LocalLookups):
         bytes: Size | None = None,
         progress: bool | None = None,
     ) -> bool:
-        """Read the data files and prepare lookups, so that already the first ones are fast.
+        """Read the data files and prepare lookups, so that the first lookups are fast.
 
-        What is prepared is this process's. Data files at a URI are copied to this host first. A
-        call that reached a limit can be repeated: it goes on where the last one stopped.
+        Only this process uses what is prepared. Data files at a URI are copied to this host first.
+        A call that reached a limit can be repeated: it continues where the last one stopped.
 
         Args:
-            seconds: Time after which to stop, in seconds or as a text such as `"30s"`. None: no
+            seconds: Time after which to stop, in seconds or as a text such as `"30s"`. Default: no
                 limit.
-            bytes: Size of the data files after which to stop, in bytes or as a text such as
-                `"1GB"`. None: no limit.
+            bytes: Size of the blocks after which to stop, in bytes or as a text such as `"1GB"`. A
+                bucket at a URI is copied whole before its blocks count. Default: no limit.
             progress: Whether to show a progress bar. None: after a second, on a terminal or in a
                 notebook.
 
         Returns:
-            Whether all of the store is prepared. Of compressed files this is what fits into the
-            cache of decompressed blocks.
+            True if the end was reached, False if a limit came first. Compressed blocks are
+            prepared as far as the cache of decompressed blocks has room.
 
         Raises:
-            ClosedError: the store is closed.
-            CorruptionError: a data file is damaged.
-            StaleStoreError: the version has been replaced, and its files are gone.
-            ValueError: a limit is negative, or not an amount.
+            ClosedError: if the store is closed.
+            CorruptionError: if a data file is damaged.
+            DiskQuotaError: if there is no room for the local copy of a file.
+            OSError: if the object store does not answer.
+            StaleStoreError: if the version has been replaced, and its files are gone.
+            TypeError: if a limit is neither a number nor a text.
+            ValueError: if a limit is negative, or not an amount.
 
         >>> import tempfile, lookupstore
         >>> store = lookupstore.build(pa.table({"id": [7]}), tempfile.mkdtemp(), key="id")

@@ -11,11 +11,11 @@ from lookupstore.store.files import BucketFiles
 
 
 class Limits(threading.Event):
-    """What ends a warm-up: time, or bytes of data files. It is set once one of them is reached.
+    """What ends a warm-up: time, or bytes of blocks. It is set once one of them is reached.
 
     Args:
         seconds: Seconds from now on. None: any number.
-        nbytes: Bytes of data files. None: any number.
+        nbytes: Bytes of blocks. None: any number.
         advance: Function that is called with the bytes of each step.
     """
 
@@ -39,7 +39,7 @@ class Limits(threading.Event):
 
 
 def warm_files(files: BucketFiles, limits: Limits) -> bool:
-    """Prepare the lookups in all files; return whether no limit was reached before the end.
+    """Prepare the lookups in all files, and return whether the end was reached before a limit.
 
     Files at a URI are copied to this host first.
 

@@ -164,3 +164,10 @@ def test_threads_look_up_meanwhile(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert wrong == []
+
+
+def test_a_warm_compressed_store_has_not_paid_for_a_plain_copy(tmp_path: Path) -> None:
+    with build(tmp_path / "s", compression="zstd") as store:
+        assert store.warm()
+        assert blocks_read(store) == 0
+        check(store)

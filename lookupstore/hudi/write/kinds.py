@@ -1,4 +1,4 @@
-"""``Kind``: what a text may say, as an option of Java, a flag or an option of Spark has it."""
+"""``Kind``: the values that an option or flag accepts as text."""
 
 from __future__ import annotations
 

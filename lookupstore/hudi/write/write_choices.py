@@ -101,7 +101,8 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
     ),
     "lock": WriteChoice(
         one_of(TABLE_LOCK, EXTERNAL_LOCK),
-        "external: you hold the lock that the table's properties name, such as ZooKeeper's.",
+        "Who holds the lock that the table's properties name, such as ZooKeeper's: table refuses "
+        "to write to a table that names one, external means that you hold it.",
     ),
     "retries": WriteChoice(
         at_least(0),
@@ -117,7 +118,7 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
     "update_partition_path": WriteChoice(
         FLAG,
         "With a global index: whether a row whose key is in another partition moves "
-        "to its own, or changes the row there.",
+        "to its own, or replaces the old row where it is.",
     ),
     "threads": WriteChoice(
         at_least(1),
@@ -141,7 +142,9 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
         at_least(1), "Commits up to which an archival does nothing.", "N"
     ),
     "cluster_by": WriteChoice(
-        COLUMNS, "Put rows in order by these columns after some writes.", "A,B"
+        COLUMNS,
+        "Columns to sort rows by, whenever cluster_commits commits have followed the last sort.",
+        "A,B",
     ),
     "cluster_curve": WriteChoice(
         one_of(*get_args(Curve)), "How several columns become one order."
@@ -150,14 +153,15 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
         one_of(*get_args(CurveMapping)),
         "How values become places in that order: by ranks in a sample, or by the values.",
     ),
-    "cluster_file_size": WriteChoice(SIZE, "Size of a file that is put in order, about.", "SIZE"),
+    "cluster_file_size": WriteChoice(SIZE, "Size of a sorted file, about.", "SIZE"),
     "cluster_small_file_limit": WriteChoice(
-        SIZE, "Leave files of at least this size as they are. If not given, none.", "SIZE"
+        SIZE, "Leave files of at least this size as they are. If not given, files of any size are "
+        "rewritten.", "SIZE"
     ),
-    "cluster_incremental": WriteChoice(FLAG, "Go on with the order of the last time."),
+    "cluster_incremental": WriteChoice(FLAG, "Continue the order of the previous clustering."),
     "cluster_commits": WriteChoice(
         at_least(1),
-        "Commits after which rows are put in order again.",
+        "Commits after which rows are sorted again.",
         "N",
     ),
 }  # fmt: skip

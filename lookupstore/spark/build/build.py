@@ -99,9 +99,9 @@ def build_store(
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key.
         buckets: number of data files over which keys are spread by hash, and of the tasks that
-            write them. Default: that of the store that is overwritten; of a new one as many as the
-            size of the source asks for, by Spark's statistics, so that files have less than about
-            1 GiB.
+            write them. Default: the number of the store that is overwritten. Of a new store, one
+            for each 512 MiB of rows before compression, by Spark's statistics; 8 if the size is
+            unknown.
         on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
             `("max", column)`. The order of rows is that of files by path (of a list: as listed)
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as

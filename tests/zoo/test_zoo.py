@@ -6,19 +6,16 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import zipfile
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from zoo import examination, finding, make, run, workers
+from zoo import faulty_workers, finding, make, run, workers
 from zoo.comparing import difference
 from zoo.examination import Examination
 from zoo.finding import Specimen, specimens
@@ -202,39 +199,16 @@ def test_lookups_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert outcome["says"].startswith("ColumnarFiles(build='never'): column 'name', row ")
 
 
-def crash(specimen: Specimen, *given: Any) -> Any:
-    class One:
-        def run(self) -> dict[str, Any]:
-            if "abort" in specimen.name:
-                os.kill(os.getpid(), signal.SIGABRT)
-            time.sleep(1000 if "hang" in specimen.name else 0)
-            return {"name": specimen.name, "verdict": "same"}
-
-    given[1]("build")
-    return One()
-
-
-# Workers with mistakes. Each is the whole work of a new process: a child of fork can wait forever
-# for a lock that a thread of this process held.
-def work_of_crashes(pipe: Connection, scratch: str) -> None:
-    examination.Examination = crash
-    workers.work(pipe, scratch)
-
-
-def work_that_reads_wrong(pipe: Connection, scratch: str) -> None:
-    build, fine = lookupstore.build, pa.table({"id": [1, 2], "name": ["a", "b"]})
-    lookupstore.build = lambda source, *a, **k: build(fine, *a, **k)
-    workers.work(pipe, scratch)
-
-
+# A child of fork can wait for ever for a lock that a thread of this process held: workers are new
+# processes, as they are in `make zoo`.
 def test_aborts_and_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "work", work_of_crashes)
+    monkeypatch.setattr(workers, "work", faulty_workers.work_of_crashes)
     names = ["abort", "fine", "hang", "fine"]
     found = [Specimen(name, name, finding.CSV) for name in names]
-    outcomes = workers.examine_all(found, 1, 10, lambda _: None)
+    outcomes = workers.examine_all(found, 1, 3, lambda _: None)
     assert [one["verdict"] for one in outcomes] == ["crash", "same", "crash", "same"]
     assert outcomes[0]["says"] == "build: the process ended with SIGABRT"
-    assert outcomes[2]["says"] == "build: 10 s and no end"
+    assert outcomes[2]["says"] == "build: 3 s and no end"
 
 
 def test_the_report(
@@ -246,7 +220,7 @@ def test_the_report(
     arguments = [str(folder), "--json", str(report), "--processes", "1"]
     assert run.main(arguments) == 0
     (folder / "wrong.csv").write_text("id,name\n1,a\n2,c\n")
-    monkeypatch.setattr(workers, "work", work_that_reads_wrong)
+    monkeypatch.setattr(workers, "work", faulty_workers.work_that_reads_wrong)
     assert run.main(arguments) == 1
     printed = capsys.readouterr().out
     assert "wrong.csv" in printed

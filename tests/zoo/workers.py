@@ -18,6 +18,10 @@ from typing import Any
 from zoo.finding import Specimen
 
 READER = "reader "
+#: The first stage, which a process tells when it is ready for files.
+BEGUN = "start"
+# Seconds that a process may take to begin; the patience is for files alone.
+_BEGINNING = 120
 
 
 def work(pipe: Connection, scratch: str) -> None:
@@ -28,6 +32,7 @@ def work(pipe: Connection, scratch: str) -> None:
     faulthandler.disable()  # the parent tells of a signal
     from zoo.examination import Examination
 
+    pipe.send((BEGUN, None))
     while True:
         try:
             specimen, skipped = pipe.recv()
@@ -84,7 +89,7 @@ class Worker:
         if self._process is None:
             self._start()
         self._pipe.send((specimen, skipped))
-        stage, over = "start", time.monotonic() + self._patience
+        stage, over = BEGUN, time.monotonic() + self._patience
         try:
             while self._pipe.poll(max(0.0, over - time.monotonic())):
                 stage_now, outcome = self._pipe.recv()
@@ -105,6 +110,7 @@ class Worker:
         self._process = self._context.Process(target=work, args=(theirs, str(self._scratch)))
         self._process.start()
         theirs.close()
+        self._pipe.poll(_BEGINNING)
 
     def stop(self) -> None:
         """End the process, whatever it does."""

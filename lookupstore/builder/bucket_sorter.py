@@ -16,9 +16,8 @@ from lookupstore.sorting.runs import RunSorter
 class BucketSorter:
     """A sorter of encoded rows by bucket and key.
 
-    Without a number of buckets, an estimate that is made when the first rows come decides. If there
-    is none, all rows are in one bucket. If they become too many for that, because the estimate was
-    missing or too small, they are spread over several.
+    Without a number of buckets, an estimate by the first rows decides. Without an estimate there is
+    one bucket. If rows become too many for one, they are spread over several.
 
     Args:
         buckets: number of buckets; None: it is chosen.

@@ -92,8 +92,8 @@ class Source:
             their order; None if nobody knows, or if a file is so new that it may change again under
             the same time.
         nbytes: size of the files; None if it is not files.
-        unpacked: about how many bytes the files have before compression, where their rows cannot be
-            counted; None: nobody knows.
+        unpacked: Estimate of the bytes of the files before compression, where rows cannot be
+            counted. None: it is unknown.
         in_order: whether the order of its rows is the same each time they are read, so that it can
             decide between repeated keys.
         table: its rows, if they are in memory.

@@ -51,7 +51,7 @@ def verify(
     """
     repeats = file.dialect is not NATIVE
     first_key: bytes | None = None
-    # Blocks whose keys have not been looked up yet, by number.
+    # Blocks by number. Their keys have not been looked up yet.
     waiting: dict[int, Block] = {}
     nbytes = 0
 

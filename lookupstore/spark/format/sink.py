@@ -4,9 +4,8 @@ Spark gives a data source the rows as its tasks have them, and no way to ask for
 task sorts its rows by bucket and key into a run, a file beside the data files that no version
 names, and tells the driver its name. The driver merges the runs that Spark counts, bucket by
 bucket, into the data files of a version. Runs of attempts that failed, or that were not needed, are
-not told and so not read. A number of buckets that nobody has given is chosen by the driver, once
-all rows are there: tasks then sort by key alone, and the driver sorts what is too large for one
-file by bucket.
+not told and so not read. Without `buckets`, the driver chooses the number once all rows are there:
+tasks then sort by key alone, and the driver sorts by bucket what is too large for one file.
 
 The version begins in one Python process of the driver and is published in another; tasks work on
 executors between.

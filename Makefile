@@ -21,6 +21,8 @@ FUZZ = tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --patience $(FUZZ_PATIENCE) \
     $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 SEEDS ?= 3000
 MUTANTS ?= 300
+# 300 take more than an hour: each night draws some others.
+NIGHTLY_MUTANTS := 20
 MUTANTS_SEED ?=
 MUTANTS_ONLY ?=
 MUTANTS_ARGS ?=
@@ -163,9 +165,10 @@ test-long: java build/spark.jsa  ## Run what `make test` leaves out, in hours; W
 	failed=; \
 	$(LONG) -n 2 --dist worksteal -m "(long or sampled) and not spark" || failed="$$failed tests"; \
 	$(LONG) -m "(long or sampled) and spark" || failed="$$failed spark"; \
-	for step in soak hudi-soak hudi-sim store-sim fuzz mutants; do \
+	for step in soak hudi-soak hudi-sim store-sim fuzz; do \
 	    $(MAKE) $$step || failed="$$failed $$step"; \
 	done; \
+	$(MAKE) mutants MUTANTS=$(NIGHTLY_MUTANTS) || failed="$$failed mutants"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 endif
 
@@ -340,6 +343,18 @@ bench-cold: $(VENV)/.built  ## Count and time what a store at a URI fetches for 
 .PHONY: bench-cold-disk
 bench-cold-disk: $(VENV)/.built  ## Count and time random keys of a file that is on the disk only, beside LMDB and the disk
 	$(BIN)/python bench/cold_disk.py $(BENCH_ARGS)
+
+.PHONY: bench-growth
+bench-growth: $(VENV)/.built  ## Time builds, first keys and further processes of 10, 100 and 300 million rows
+	$(BIN)/python bench/growth.py $(BENCH_GROWTH_ARGS)
+
+.PHONY: bench-workers
+bench-workers: java $(VENV)/.built  ## Measure the memory of 1 to 8 workers of a web service and of Spark
+	$(BIN)/python bench/workers.py $(BENCH_WORKERS_ARGS)
+
+.PHONY: bench-limited
+bench-limited: $(VENV)/.built  ## Count and time random keys of a file three times as large as the memory, beside LMDB
+	$(BIN)/python bench/limited.py $(BENCH_LIMITED_ARGS)
 
 .PHONY: bench-compressed
 bench-compressed: $(VENV)/.built  ## Time compressed files larger than the cache beside RocksDB with zstd

@@ -1,4 +1,7 @@
-"""What mkdocs does with our pages: links that leave the documents, and examples in docstrings."""
+"""What mkdocs does with our pages: links that leave the documents, and examples in docstrings.
+
+It refuses pages with a list that does not render, and guides that are too long.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,17 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # A relative link, and its anchor.
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+# Code is neither a list nor counted.
+_CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"([-*]|\d+\.) ")
+_GUIDES = ("start/", "how-to/", "explain/")
+_MOST_WORDS = 1400
 _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n.+)*", flags=re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return a page whose links to code, benches and folders are those of the repository."""
+    check_page(page.file.src_uri, markdown)
     folder = (DOCS / page.file.src_uri).parent
 
     def checked(link: re.Match[str]) -> str:
@@ -29,6 +38,27 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({config.repo_url}/blob/main/{path}{link[2] or ''})"
 
     return _LINK.sub(checked, markdown)
+
+
+def check_page(name: str, markdown: str) -> None:
+    """Check that the lists of a page render, and that a guide is not too long.
+
+    Args:
+        name: Path of the page below `docs`.
+        markdown: Text of the page.
+
+    Raises:
+        ValueError: If a list does not follow a blank line, or a guide has too many words.
+    """
+    text = _CODE.sub(lambda code: "\n" * code[0].count("\n"), markdown)
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if _ITEM.match(line) and before.strip() and not _ITEM.match(before) and before[0] != " ":
+            raise ValueError(f"docs/{name}:{number}: a list needs a blank line before it")
+        before = line
+    words = sum(any(letter.isalnum() for letter in word) for word in text.split())
+    if name.startswith(_GUIDES) and words > _MOST_WORDS:
+        raise ValueError(f"docs/{name}: {words} words; split it: a guide may have {_MOST_WORDS}")
 
 
 class Examples(griffe.Extension):

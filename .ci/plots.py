@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "speed.jsonl"
-PAGE = ROOT / "docs" / "speed.md"
+PAGE = ROOT / "docs" / "explain" / "speed.md"
 
 _MARKER = re.compile(r"<!-- plot: (\w+) -->")
 #: A marker, and the table and the line that were written for it.

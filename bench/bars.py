@@ -68,6 +68,13 @@ UNITS = {
     "skip int64": "s",
     "skip text": "s",
     "wide open": "s",
+    "cold 1,000": "s",
+    "KiB of 1,000": "KiB",
+    "cold 10,000": "s",
+    "KiB of 10,000": "KiB",
+    "warm seconds": "s",
+    "calls until hot": "call",
+    "private memory": "B",
 }
 
 

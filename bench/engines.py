@@ -5,10 +5,10 @@ flights       left joins of 336,776 flights with two columns of their planes, wh
 1,000 facts   left joins of few facts with two columns of a large dimension on disk: in a Parquet
               file, which the engine reads for its own join, in a store, which is opened for ours
 
-Ours are the lines of docs/joins.md, docs/polars.md and docs/duckdb.md: `store.join` for pandas and
-Arrow, `lookup` for polars, the function of `register` for DuckDB, all of the same store. What these
-pages say of many facts and a small store is measured for flights: `rows of a store`, which polars
-(`scan_store`) and DuckDB (the table of `register`) join themselves.
+Ours are the lines of three pages in docs/how-to (join-pandas-and-arrow.md, polars.md, duckdb.md):
+`store.join` for pandas and Arrow, `lookup` for polars, the function of `register` for DuckDB, all
+of the same store. What these pages say of many facts and a small store is measured for flights:
+`rows of a store`, which polars (`scan_store`) and DuckDB (the table of `register`) join themselves.
 """
 
 from __future__ import annotations

@@ -336,11 +336,14 @@ class Rounds:
     def sqlite(self, name: str, path: str) -> None:
         """Add SQLite, with the same columns out."""
         connection = self.stack.enter_context(closing(sqlite3.connect(path)))
-        connection.execute("PRAGMA mmap_size = 4000000000")
         connection.execute("CREATE TABLE records (id INTEGER PRIMARY KEY, a, b, c)")
         rows = zip(*(column.to_pylist() for column in self.table.columns), strict=True)
         connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
         connection.commit()
+        if path != ":memory:":  # nothing writes to it any more: no locks are needed
+            connection = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
+            self.stack.enter_context(closing(connection))
+            connection.execute("PRAGMA mmap_size = 4000000000")
         execute = connection.execute
         self.single("get", name, lambda key: execute(QUERY, (key,)).fetchone())
         exists = "SELECT 1 FROM records WHERE id = ?"

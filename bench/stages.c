@@ -74,7 +74,8 @@ static void open_file(const char *path, file *opened) {
     opened->data = mmap(NULL, opened->size, PROT_READ, MAP_SHARED, descriptor, 0);
     if (opened->data == MAP_FAILED)
         fail("cannot map");
-    const uint8_t *footer = opened->data + opened->size - 64; /* docs/format.md, "Footer" */
+    const uint8_t *footer =
+        opened->data + opened->size - 64; /* docs/reference/format.md, "Footer" */
     uint64_t filter = ls_load64(footer), filter_size = ls_load64(footer + 8);
     uint64_t index = ls_load64(footer + 16), index_size = ls_load64(footer + 24);
     if (ls_load32(footer + 60) != 0x4b4f4f4c || filter + filter_size > opened->size ||
@@ -125,21 +126,24 @@ static void open_file(const char *path, file *opened) {
 /* Makes the table of all records, and says what that takes for each. */
 static void make_places(file *opened) {
     ls_places *places = &opened->places;
-    ls_ready *moved = room(opened->index.count * sizeof *moved);
-    uint32_t next = 0;
+    uint64_t added = 0;
+    ls_slice before = {NULL, 0}, handle;
     double start = now();
     places->count = ls_places_buckets(opened->records);
     places->buckets = room(places->count * sizeof *places->buckets);
     places->data = opened->data;
     places->size = opened->size;
     places->record = opened->ready[0].record;
-    places->complete = 1;
-    if (ls_places_move(places, &opened->index, opened->ready, moved, &next, UINT64_MAX) != LS_OK)
-        fail("no table of its records");
+    for (uint32_t i = 0; i < opened->index.count; i++) {
+        const ls_ready *block = &opened->ready[i];
+        uint64_t offset = (uint64_t)(block->data - opened->data);
+        if (ls_places_add(places, before, offset, block->size, &added) != LS_OK ||
+            ls_block_record(&opened->index, i, &before, &handle) != LS_OK)
+            fail("no table of its records");
+    }
     printf("%.1f MB of places, made in %.1f ns a record; ",
            (double)(places->count * sizeof *places->buckets) / 1e6,
            (now() - start) / (double)opened->records);
-    free(moved);
 }
 
 static int compare(const void *a, const void *b) {

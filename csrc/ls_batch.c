@@ -1,21 +1,22 @@
 #include "ls_batch.h"
 
-/* Keys that one pass takes before the next one follows: enough to hide what memory takes, few
- * enough for what was asked for to be in the first two caches when it is touched. */
+/* Number of keys that one pass processes before the next one follows: enough to hide the latency of
+ * memory, few enough for prefetched data to be in the first two caches when it is read. */
 #define PASS 128
 
-/* Bytes of a record that are asked for ahead: for more the hardware sees a sequence. */
+/* Number of bytes of a record that are prefetched: for more, the hardware detects a sequence. */
 #define MOST_AHEAD 256
 
-/* Answers that are asked for before one is copied: they are where their blocks were found. */
+/* Number of answers that are prefetched before one is copied: they are in the blocks where they
+ * were found. */
 #define GATHER_AHEAD 16
 
-/* Which key of its column the i-th one of a batch is. */
+/* Returns the index in its column of the i-th key of a batch. */
 static inline size_t index_at(const uint32_t *places, size_t i) {
     return places == NULL ? i : places[i];
 }
 
-/* The file that may have a key of that hash. */
+/* Returns the file that may have a key with a hash. */
 static inline uint32_t file_of(uint32_t files, uint64_t hash) {
     /* Mostly their number is a power of two, which saves a division. */
     return (uint32_t)((files & (files - 1)) == 0 ? hash & (files - 1) : hash % files);
@@ -39,7 +40,7 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
     *count = 0;
     for (size_t start = from; start < to; start += PASS) {
         size_t end = start + PASS < to ? start + PASS : to;
-        const uint64_t *some = made; /* of these keys */
+        const uint64_t *some = made; /* hashes of these keys */
         if (places != NULL) {
             for (size_t i = start; i < end; i++)
                 made[i - start] = keys->hashes[places[i]];
@@ -50,7 +51,7 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
             if (status != LS_OK)
                 return status;
         }
-        if (order != LS_ORDER_BYTES) { /* a key of a wrong size is refused whatever its hash says */
+        if (order != LS_ORDER_BYTES) { /* a key of a wrong size is refused regardless of its hash */
             for (size_t i = start; i < end; i++) {
                 size_t index = index_at(places, i);
                 ls_slice key = {NULL, 0};
@@ -79,7 +80,7 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
             uint64_t any = 1;
             if (stop - i == sizeof any)
                 memcpy(&any, maybe + (i - start), sizeof any);
-            if (any == 0) /* the filter of a run of changes rules nearly all keys out */
+            if (any == 0) /* the filter of a run of changes excludes nearly all keys */
                 i = stop;
             for (; i < stop; i++) {
                 items[kept].hash = some[i - start];
@@ -151,7 +152,7 @@ size_t ls_batch_put_answers(const uint32_t *origins, const ls_slice *found, size
         if (found[i].data == NULL)
             continue;
         answers[origins[i] - first] = found[i];
-        if (found[i].size > 0) { /* it was found long before it is taken */
+        if (found[i].size > 0) { /* it was found long before it is copied */
             LS_PREFETCH(found[i].data);
             LS_PREFETCH(found[i].data + found[i].size - 1);
         }
@@ -251,8 +252,8 @@ void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, siz
 size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
                              uint32_t *starts, size_t blocks, ls_batch_item *taken) {
     size_t kept = 0, missing = 0;
-    /* Pins are given back here: each waits until all that was written has come to the cache, which
-     * takes long where items are moved. */
+    /* Pins are released in this loop: each release waits until all earlier writes have reached the
+     * cache, which takes long where items are moved. */
     for (size_t i = 0; i < *count; i++)
         if (!(items[i].block & LS_SEARCHED)) {
             starts[files->files[items[i].file].first + items[i].block + 1]++;
@@ -273,7 +274,7 @@ size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, 
     return missing;
 }
 
-/* Asks for a record of that size, or about that. */
+/* Prefetches a record of about that size. */
 static inline void prefetch_record(const uint8_t *record, size_t size) {
     if (size > MOST_AHEAD)
         size = MOST_AHEAD;
@@ -301,7 +302,7 @@ void ls_batch_forget_deleted(const uint32_t *places, size_t from, size_t to, siz
     }
 }
 
-/* Turns a value of a run of changes, which has been found, into the answer. */
+/* Converts a value of a run of changes that was found to the answer. */
 static inline ls_status of_kind(ls_slice *answer, const uint8_t *deleted) {
     if (answer->data == NULL)
         return LS_OK;
@@ -319,17 +320,17 @@ static inline ls_status of_kind(ls_slice *answer, const uint8_t *deleted) {
     return LS_OK;
 }
 
-/* What is known of the items of a pass before their records are looked at. */
+/* State of the items of a pass before their records are read. */
 typedef struct {
-    const uint8_t *records[PASS]; /* where each may be in its file; NULL: nothing tells */
-    uint32_t plain[PASS]; /* the items that are looked for in their file alone, */
+    const uint8_t *records[PASS]; /* where each may be in its file; NULL: unknown */
+    uint32_t plain[PASS]; /* the items that are looked up only in their file, */
     uint32_t changed[PASS]; /* and those that may be in a run of changes */
     size_t plain_count, changed_count;
 } ls_batch_pass;
 
-/* Asks for where the items of a pass are noted, and looks there; then for what lies behind that: the
- * record, or, of a key that may have changed, its bucket of changes. Whoever comes to be looked at
- * twice is so when all have been looked at once, so that nobody waits for one of them: the few keys
+/* Prefetches the buckets of the items of a pass, and reads them; then prefetches what they refer
+ * to: the record or, for a key that may have changed, its bucket of changes. Items that need a
+ * second look get it after all items had the first, so that no item waits for another: the few keys
  * with no place of their mark in their bucket, or with several, and those that may have changed. */
 static inline void find_records(const ls_batch_files *files, const ls_batch_item *items,
                                 size_t count, ls_batch_pass *pass) {
@@ -403,7 +404,7 @@ static inline void find_records(const ls_batch_files *files, const ls_batch_item
     pass->changed_count = changes;
 }
 
-/* Finds an item in the places of its file. `record`: where it may be, or NULL. */
+/* Looks up an item in the places of its file. `record`: where it may be, or NULL. */
 static inline ls_status find_in_places(const ls_batch_file *file, ls_slice key, uint64_t hash,
                                        const uint8_t *record, const uint8_t *deleted,
                                        ls_slice *answer, uint64_t *at) {
@@ -421,12 +422,38 @@ static inline ls_status find_in_places(const ls_batch_file *file, ls_slice key, 
     return status;
 }
 
-/* Finds an item in the changes above its file; *done: whether one of them has its key. */
+/* Looks up an item in the changes above its file; *done: whether one of them has its key. */
 static inline ls_status find_in_changes(const ls_changes *changes, ls_slice key, uint64_t hash,
                                         ls_slice *answer, int *done, uint32_t *run, uint64_t *at) {
     ls_status status = ls_changes_get(changes, key, hash, answer, run, at);
     *done = answer->data != NULL;
     return status == LS_OK ? of_kind(answer, NULL) : status;
+}
+
+size_t ls_batch_buckets_at(const ls_batch_files *files, const ls_batch_item *items, size_t count,
+                           size_t step, const uint8_t **at) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i += step) {
+        const ls_places *places = files->files[items[i].file].places;
+        if (places != NULL)
+            at[found++] = (const uint8_t *)ls_places_bucket_of(places, items[i].hash);
+    }
+    return found;
+}
+
+size_t ls_batch_records_at(const ls_batch_files *files, const ls_batch_item *items, size_t count,
+                           size_t step, const uint8_t **at) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i += step) {
+        const ls_places *places = files->files[items[i].file].places;
+        if (places == NULL)
+            continue;
+        const ls_places_bucket *bucket = ls_places_bucket_of(places, items[i].hash);
+        uint32_t match = ls_places_match(bucket, ls_places_mark(items[i].hash));
+        if (match != 0 && ls_places_at(bucket, match) < places->size)
+            at[found++] = ls_places_record(places, bucket, match);
+    }
+    return found;
 }
 
 ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_batch_item *items,
@@ -458,8 +485,14 @@ ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_b
                     *run = LS_CHANGES_RUNS;
                     status =
                         find_in_places(file, key, item.hash, pass.records[i], deleted, answer, at);
-                    done = answer->data != NULL || file->places->complete;
+                    done = 1; /* all records of the file have places */
                     counts[item.file].routed += (uint64_t)(answer->data != NULL);
+                    if ((status != LS_OK || answer->data == NULL) &&
+                        ls_places_unchecked(file->places)) {
+                        *answer = (ls_slice){NULL, 0};
+                        status = LS_OK;
+                        done = 0;
+                    }
                 }
                 if (status != LS_OK) {
                     *bad = start + i;
@@ -478,7 +511,7 @@ ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_b
     return LS_OK;
 }
 
-/* Asks for a key, or for where it is, of items that are in another order than their keys. */
+/* Prefetches a key, or its address, of items in another order than their keys. */
 static inline void prefetch_key(const ls_column *keys, size_t index) {
     if (keys->offset_width == 0)
         LS_PREFETCH(keys->data + index * keys->width);
@@ -486,7 +519,7 @@ static inline void prefetch_key(const ls_column *keys, size_t index) {
         LS_PREFETCH((const uint8_t *)keys->offsets + index * (size_t)keys->offset_width);
 }
 
-/* Asks for a key when it has come where it is. */
+/* Prefetches a key once its address is in the cache. */
 static inline void prefetch_key_bytes(const ls_column *keys, size_t index) {
     ls_slice key;
     if (ls_column_get(keys, index, &key) == LS_OK)
@@ -496,8 +529,8 @@ static inline void prefetch_key_bytes(const ls_column *keys, size_t index) {
 ls_status ls_batch_search(const ls_batch_files *files, const ls_column *keys, ls_batch_item *items,
                           size_t count, size_t first, const uint8_t *deleted, ls_slice *answers,
                           size_t *left, size_t *bad) {
-    ls_ready blocks[PASS]; /* of items to look for; data NULL: done, or not ready */
-    uint32_t slots[PASS]; /* LS_NO_SLOT: look again, with care */
+    ls_ready blocks[PASS]; /* of the items to search; data NULL: done, or not ready */
+    uint32_t slots[PASS]; /* LS_NO_SLOT: search again, with the slow method */
     *left = 0;
     for (size_t start = 0; start < count; start += PASS) {
         size_t size = count - start < PASS ? count - start : PASS;

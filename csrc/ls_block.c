@@ -46,7 +46,8 @@ ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value) 
     return LS_OK;
 }
 
-/* Small values are copied in steps of this size, and so may be read and written beyond their end. */
+/* Small values are copied in steps of this size, so bytes after their end may be read and
+ * written. */
 #define STEP 32
 
 /* REQUIRES: size rounded up to a whole STEP, and at least one, can be read and written. */
@@ -58,7 +59,7 @@ static inline void copy_steps(uint8_t *to, const uint8_t *from, size_t size) {
     } while (done < size);
 }
 
-/* As ls_compare_bytes, without a call where both have 8 bytes or more. */
+/* Does the same as ls_compare_bytes, without a call if both have 8 bytes or more. */
 static inline int compare_neighbours(ls_slice a, ls_slice b) {
     size_t shared = a.size < b.size ? a.size : b.size;
     if (shared < 8)
@@ -73,14 +74,15 @@ static inline int compare_neighbours(ls_slice a, ls_slice b) {
 }
 
 /* Adds rows of columns without nulls, in the order of bytes or of keys that are rows, as long as
- * nothing about them needs care: ample space in the buffers, no row that ls_block_add_column refuses,
- * and of keys that are rows a greater prefix than that of the row before. Inlined once for fixed
- * widths, and once for keys that are rows, which the compiler then takes out of the loop. */
+ * they need no special treatment: ample room in the buffers, no row that ls_block_add_column
+ * refuses, and for keys that are rows a greater prefix than that of the row before. It is inlined
+ * once for fixed widths, and once for keys that are rows, a case that the compiler then moves out
+ * of the loop. */
 static inline __attribute__((always_inline)) ls_status
 add_plain_rows(ls_block_builder *builder, ls_order order, int repeats, const ls_column *keys,
                const ls_column *values, size_t *row, size_t end, ls_slice *previous,
                uint64_t *prefix, size_t block_size) {
-    /* In locals: the compiler must take every byte stored for a change of *builder. */
+    /* Local variables are used, because to the compiler every stored byte may change *builder. */
     uint8_t *data = builder->data;
     uint32_t *positions = builder->positions;
     size_t size = builder->size, count = builder->count, record_size = builder->record_size;
@@ -324,8 +326,8 @@ ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, 
     return LS_OK;
 }
 
-/* Compares record i with a key. `prefix` is ls_key_prefix of the key: it decides nearly always, so
- * that a search does not go back to the bytes of the key. */
+/* Compares record i with a key. `prefix` is ls_key_prefix of the key: it nearly always decides, so
+ * a search does not read the bytes of the key again. */
 static inline ls_status compare_at(const ls_block *block, ls_order order, uint32_t i, ls_slice key,
                                    uint64_t prefix, int *compared) {
     ls_slice stored;

@@ -1,5 +1,5 @@
 /* A block: records in key order, then the positions of the records unless all have one size, then
- * that size or their number, then a flag. docs/format.md, "Block".
+ * that size or their number, then a flag. docs/reference/format.md, "Block".
  *
  *   record 0 .. record n-1    each: varint key size, key, varint value size, value
  *   positions                 only if unaligned: n times i32
@@ -16,7 +16,7 @@
 #define LS_BLOCK_TAIL 5
 
 typedef struct {
-    uint8_t *data; /* the caller's, as is positions */
+    uint8_t *data; /* owned by the caller, like positions */
     size_t capacity;
     size_t size;
     uint32_t *positions;
@@ -24,28 +24,30 @@ typedef struct {
     uint32_t count;
     size_t record_size; /* of the first record */
     int aligned;        /* all records so far have that size */
-    size_t last_key;    /* where in data the key of the last record is */
+    size_t last_key;    /* offset in data of the key of the last record */
     size_t last_key_size;
 } ls_block_builder;
 
-/* Forgets the records and keeps the buffers. */
+/* Removes the records and keeps the buffers. */
 void ls_block_reset(ls_block_builder *builder);
 
-/* Bytes that the block would have if it were finished now. */
+/* Returns the size of the block if it were finished now. */
 size_t ls_block_memory(const ls_block_builder *builder);
 
-/* Adds one record after the others, without a look at its order.
- * LS_NO_SPACE: needs ls_block_room(key, value) more bytes of data, one more position and a tail.
- * LS_TOO_LARGE: the block would pass 2^31 - 1 bytes. */
+/* Adds one record after the others, without checking its order.
+ * LS_NO_SPACE: ls_block_room(key, value) more bytes of data, one more position and a tail are
+ * needed.
+ * LS_TOO_LARGE: the block would exceed 2^31 - 1 bytes. */
 ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value);
 
-/* Bytes of one record. */
+/* Returns the size of one record. */
 size_t ls_block_room(ls_slice key, ls_slice value);
 
-/* Adds records from *row to end, and leaves in *row the first that is not added.
- * `previous`: the key before *row (data NULL: none); afterwards the last one added, in the column.
+/* Adds records from *row to end, and sets *row to the first record that was not added.
+ * `previous`: the key before *row (data NULL: none); afterwards the last key added, in the column.
  * LS_BLOCK_FULL: the block now has more than block_size bytes. LS_OUT_OF_ORDER, LS_REPEATED (unless
- * `repeats`), LS_BAD_KEY, LS_NULL, LS_BAD_COLUMN: of row *row. LS_NO_SPACE, LS_TOO_LARGE as above. */
+ * `repeats`), LS_BAD_KEY, LS_NULL, LS_BAD_COLUMN: of row *row. LS_NO_SPACE, LS_TOO_LARGE as
+ * above. */
 ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int repeats,
                               const ls_column *keys, const ls_column *values, size_t *row,
                               size_t end, ls_slice *previous, size_t block_size);
@@ -68,14 +70,14 @@ ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size);
 /* REQUIRES: i < block->count. */
 ls_status ls_block_record(const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value);
 
-/* Where record i of a block starts that has been checked. REQUIRES: i < block->count. */
+/* Returns the offset of record i of a checked block. REQUIRES: i < block->count. */
 static inline uint32_t ls_block_at(const ls_block *block, uint32_t i) {
     return block->positions == NULL ? i * block->record_size
                                     : ls_load32(block->positions + 4 * (size_t)i);
 }
 
-/* Reads the record at p: *value is set if its key is the one, with *same = 1. Stored lengths are
- * checked whenever they are read, because the bytes of a mapped file are not ours. */
+/* Reads the record at p: *value is set if its key is `key`, with *same = 1. Stored lengths are
+ * checked whenever they are read, because other processes may change the bytes of a mapped file. */
 static inline ls_status ls_record_at(const uint8_t *p, const uint8_t *end, ls_slice key, int *same,
                                      ls_slice *value) {
     uint32_t length;
@@ -99,26 +101,28 @@ static inline ls_status ls_record_at(const uint8_t *p, const uint8_t *end, ls_sl
     return LS_OK;
 }
 
-/* Reads every record: they tile the block and their keys are in order. *bad: the first wrong one. */
+/* Reads every record, and checks that records are contiguous and keys in order. *bad: the first
+ * wrong record. */
 ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, uint32_t *bad);
 
-/* Finds as Java does: halving from both ends, done at the first equal key that it meets. *position:
- * that record, or the first one with a greater key (count: none). */
+/* Searches in the same way as Java: by halving, ending at the first equal key that is read.
+ * *position: that record, or the first one with a greater key (count: none). */
 ls_status ls_block_seek(const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
                         int *found);
 
-/* Finds the first record from `from` on whose key is not smaller, by doubling steps: cheap when it is
- * near. *found: whether its key equals. */
+/* Finds the first record from `from` on whose key is not smaller, by doubling steps: fast if the
+ * record is near. *found: whether its key is equal. */
 ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice key, uint32_t from,
                                uint32_t *position, int *found);
 
-/* Bytes of all keys and all values of records [from, to). */
+/* Computes the number of bytes of all keys and all values of records [from, to). */
 ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size_t *keys,
                          size_t *values);
 
-/* Copies records [from, to), backwards if `reverse`, to Arrow large_binary buffers: offsets have
- * to - from + 1 entries, of which the caller sets the first to where the data begins. LS_TRUNCATED:
- * the data would pass its room, because the bytes of the block are not what ls_block_sizes saw. */
+/* Copies records [from, to), backwards if `reverse`, to Arrow large_binary buffers: offsets have to
+ * - from + 1 entries, of which the caller sets the first to the beginning of the data.
+ * LS_TRUNCATED: the data would exceed its room, because the block has changed since
+ * ls_block_sizes. */
 ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
                         int64_t *key_offsets, uint8_t *keys, size_t keys_room,
                         int64_t *value_offsets, uint8_t *values, size_t values_room);

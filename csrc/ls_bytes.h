@@ -8,7 +8,7 @@
 
 #include "ls_status.h"
 
-/* Asks for memory as far as the second cache: more of that can be on its way than into the first. */
+/* Prefetches memory into the second-level cache, which can hold more of it than the first. */
 #define LS_PREFETCH(address) __builtin_prefetch(address, 0, 2)
 
 typedef struct {
@@ -16,8 +16,8 @@ typedef struct {
     size_t size;
 } ls_slice;
 
-/* Copies bytes that are not many: sizes that the compiler knows become a few moves. `from` may be
- * NULL where there are none. */
+/* Copies a few bytes: sizes known to the compiler become a few moves. `from` may be NULL if size is
+ * 0. */
 static inline void ls_copy(uint8_t *to, const uint8_t *from, size_t size) {
     if (size == 8)
         memcpy(to, from, 8);
@@ -27,7 +27,7 @@ static inline void ls_copy(uint8_t *to, const uint8_t *from, size_t size) {
         memcpy(to, from, size);
 }
 
-/* Whether bytes are the same: few of them by loads and compares, not by a call. */
+/* Returns whether bytes are equal, comparing few bytes with loads instead of a call. */
 static inline int ls_same_bytes(const uint8_t *a, const uint8_t *b, size_t size) {
     if (size == 8)
         return memcmp(a, b, 8) == 0;
@@ -68,7 +68,7 @@ static inline void ls_store64(uint8_t *p, uint64_t value) {
     ls_store32(p + 4, (uint32_t)(value >> 32));
 }
 
-/* A number that orders as bytes do, as far as 8 of them reach: if prefix(a) < prefix(b) then a < b. */
+/* Returns a number with the order of the first 8 bytes: if prefix(a) < prefix(b) then a < b. */
 static inline uint64_t ls_bytes_prefix(const uint8_t *p, size_t size) {
     if (size >= 8)
         return ls_load64_big(p);
@@ -101,7 +101,7 @@ static inline size_t ls_varint_size(uint64_t value) {
     return size;
 }
 
-/* Writes at most 10 bytes; the caller has made room for ls_varint_size(value). */
+/* Writes at most 10 bytes; the caller must have made room for ls_varint_size(value). */
 static inline uint8_t *ls_put_varint(uint8_t *p, uint64_t value) {
     while (value >= 0x80) {
         *p++ = (uint8_t)(value | 0x80);
@@ -111,7 +111,7 @@ static inline uint8_t *ls_put_varint(uint8_t *p, uint64_t value) {
     return p;
 }
 
-/* Reads a length or count: at most 5 bytes, and never beyond what Java's int can hold. */
+/* Reads a length or count: at most 5 bytes, and at most the greatest int of Java. */
 static inline ls_status ls_get_varint32(const uint8_t **cursor, const uint8_t *end,
                                         uint32_t *value) {
     const uint8_t *p = *cursor;
@@ -137,7 +137,7 @@ static inline ls_status ls_get_varint32(const uint8_t **cursor, const uint8_t *e
     return LS_BAD_VARINT;
 }
 
-/* Reads an offset or row id: at most 10 bytes, and never beyond what Java's long can hold. */
+/* Reads an offset or row id: at most 10 bytes, and at most the greatest long of Java. */
 static inline ls_status ls_get_varint64(const uint8_t **cursor, const uint8_t *end,
                                         uint64_t *value) {
     const uint8_t *p = *cursor;

@@ -1,6 +1,6 @@
 #include "ls_changes.h"
 
-/* Records whose buckets are asked for before they are looked at. */
+/* Number of records whose buckets are prefetched before they are read. */
 #define AHEAD 64
 
 ls_status ls_changes_add(ls_changes *changes, uint32_t run, uint64_t offset, size_t size,

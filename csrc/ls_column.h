@@ -15,7 +15,7 @@ typedef struct {
     size_t length;        /* number of values */
     const uint8_t *validity; /* Arrow bitmap, or NULL: no nulls */
     size_t validity_offset;
-    const uint64_t *hashes; /* ls_hash of each value, or NULL: nobody keeps them */
+    const uint64_t *hashes; /* ls_hash of each value, or NULL: unknown */
 } ls_column;
 
 static inline int ls_bitmap_get(const uint8_t *bitmap, size_t i) {
@@ -26,7 +26,7 @@ static inline int ls_column_is_valid(const ls_column *column, size_t i) {
     return ls_bitmap_get(column->validity, column->validity_offset + i);
 }
 
-/* REQUIRES: i < column->length. The value of a null is whatever lies under it. */
+/* REQUIRES: i < column->length. The value of a null is any value stored for it. */
 static inline ls_status ls_column_get(const ls_column *column, size_t i, ls_slice *value) {
     uint64_t start, end;
     if (column->offset_width == 0) {

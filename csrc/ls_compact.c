@@ -14,7 +14,7 @@ static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int dep
         ls_status status = ls_compact_field(cursor, end, &id, &type);
         if (status != LS_OK || type == LS_COMPACT_STOP)
             return status;
-        /* Of a field that is a boolean the type is the value. */
+        /* The type of a boolean field is its value. */
         if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE)
             status = ls_compact_skip(cursor, end, type, depth);
         if (status != LS_OK)
@@ -31,7 +31,8 @@ static ls_status skip_list(const uint8_t **cursor, const uint8_t *end, int depth
     return status;
 }
 
-/* A map has the number of its pairs, the types of both in a byte unless there are none, the pairs. */
+/* A map has the number of its pairs, a byte with the types of both unless it is empty, and the
+ * pairs. */
 static ls_status skip_map(const uint8_t **cursor, const uint8_t *end, int depth) {
     uint64_t count;
     ls_status status = ls_compact_varint(cursor, end, &count);
@@ -41,7 +42,7 @@ static ls_status skip_map(const uint8_t **cursor, const uint8_t *end, int depth)
         return LS_TRUNCATED;
     int key = *(*cursor) >> 4, value = *(*cursor) & 0x0f;
     (*cursor)++;
-    /* Each pair has two bytes at least. */
+    /* Each pair has at least two bytes. */
     if (count > (size_t)(end - *cursor) / 2)
         return LS_TRUNCATED;
     for (uint64_t i = 0; status == LS_OK && i < count; i++) {

@@ -1,4 +1,4 @@
-/* The Thrift compact protocol: numbers, and where fields of a struct begin.
+/* The Thrift compact protocol: numbers, and headers of fields and lists.
  *
  * Source: thrift, doc/specs/thrift-compact-protocol.md. */
 #ifndef LS_COMPACT_H
@@ -6,7 +6,7 @@
 
 #include "ls_bytes.h"
 
-/* Types of fields, and of elements of lists. A field that is a boolean has its value as its type. */
+/* Types of fields, and of elements of lists. The type of a boolean field contains its value. */
 enum {
     LS_COMPACT_STOP,
     LS_COMPACT_TRUE,
@@ -41,7 +41,7 @@ static inline ls_status ls_compact_varint(const uint8_t **cursor, const uint8_t 
     return LS_BAD_VARINT;
 }
 
-/* Reads an integer, of which small ones, also below 0, are short. */
+/* Reads an integer; small ones, including negative ones, are short. */
 static inline ls_status ls_compact_integer(const uint8_t **cursor, const uint8_t *end,
                                            int64_t *value) {
     uint64_t coded;
@@ -56,8 +56,8 @@ static inline uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) {
     return ls_put_varint(out, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
 }
 
-/* Reads the type of the next field of a struct, STOP at its end, and its id by that of the one
- * before. Ids have 16 bits and may be below 0. */
+/* Reads the type of the next field of a struct, STOP at its end, and its id, which is stored
+ * relative to the id before. Ids have 16 bits and may be negative. */
 static inline ls_status ls_compact_field(const uint8_t **cursor, const uint8_t *end, int64_t *id,
                                          int *type) {
     if (*cursor >= end)
@@ -74,7 +74,7 @@ static inline ls_status ls_compact_field(const uint8_t **cursor, const uint8_t *
     return status == LS_OK && (*id < INT16_MIN || *id > INT16_MAX) ? LS_BAD_HEADER : status;
 }
 
-/* Reads the type and the number of the elements of a list; each has at least a byte. */
+/* Reads the type and the number of the elements of a list; each element has at least one byte. */
 static inline ls_status ls_compact_list(const uint8_t **cursor, const uint8_t *end, int *type,
                                         uint64_t *count) {
     if (*cursor >= end)
@@ -90,7 +90,7 @@ static inline ls_status ls_compact_list(const uint8_t **cursor, const uint8_t *e
     return *count > (size_t)(end - *cursor) ? LS_TRUNCATED : LS_OK;
 }
 
-/* Reads the number of a field of a type, which has 16, 32 or 64 bits. */
+/* Reads the number of a field of a type with 16, 32 or 64 bits. */
 static inline ls_status ls_compact_number(const uint8_t **cursor, const uint8_t *end, int type,
                                           int64_t *value) {
     ls_status status = ls_compact_integer(cursor, end, value);
@@ -103,8 +103,8 @@ static inline ls_status ls_compact_number(const uint8_t **cursor, const uint8_t 
     return LS_OK;
 }
 
-/* Passes over a value, of any type that Thrift has. `depth`: how deep structs, lists and maps in it
- * may nest, itself included. A boolean here is an element of a list, which has a byte. */
+/* Skips a value of any Thrift type. `depth`: maximum depth of nested structs, lists and maps,
+ * including the value. A boolean here is an element of a list, which has a byte. */
 ls_status ls_compact_skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);
 
 #endif

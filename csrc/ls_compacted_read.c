@@ -7,8 +7,8 @@
 #define MILLI 1000000
 #define DAY 86400000
 
-/* Bytes of an array or of a row within one; pieces of the variable part come one after the other,
- * so that no byte is read twice, however deep arrays lie in arrays. */
+/* Bytes of an array or of a row within one. Pieces of the variable part are in sequence, so that no
+ * byte is read twice, even in deeply nested arrays. */
 typedef struct {
     const uint8_t *data;
     size_t size;
@@ -20,7 +20,7 @@ static ls_status read_map(ls_cell *cell, ls_slice map, int copy);
 static ls_status read_binary_row(ls_cell *cell, ls_slice row, int copy);
 static ls_status read_row(ls_cell *cell, ls_slice row, int copy, size_t *column);
 
-/* Takes a place for a value. LS_BAD_ROW: bytes have changed since they were counted. */
+/* Reserves a place for a value. LS_BAD_ROW: bytes have changed since they were counted. */
 static inline ls_status place(ls_cell *cell, int valid, int copy, size_t *at) {
     *at = cell->length;
     if (copy) {
@@ -52,12 +52,12 @@ static ls_status add_null(ls_cell *cell, int copy) {
     return status;
 }
 
-/* Adds a null that a row or an array has, not one of what lies in such a null. */
+/* Adds a null of a row or an array, not a value inside of such a null. */
 static ls_status add_field_null(ls_cell *cell, int copy) {
     return cell->required ? LS_BAD_ROW : add_null(cell, copy);
 }
 
-/* Adds a value of the width that its cell has. */
+/* Adds a value with the width of its cell. */
 static inline ls_status add_fixed(ls_cell *cell, const uint8_t *value, size_t width, int copy) {
     size_t at;
     ls_status status = place(cell, 1, copy, &at);
@@ -79,7 +79,7 @@ static inline ls_status add_number(ls_cell *cell, const uint8_t *value, int copy
     }
 }
 
-/* Whether bytes are UTF-8: no surrogates, nothing longer than need be, nothing beyond U+10FFFF. */
+/* Returns whether bytes are UTF-8: no surrogates, no overlong forms, nothing beyond U+10FFFF. */
 static int is_text(const uint8_t *p, size_t size) {
     const uint8_t *end = p + size;
     while (p < end) {
@@ -93,7 +93,7 @@ static int is_text(const uint8_t *p, size_t size) {
         size_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
         if (first < 0xc2 || first > 0xf4 || more > (size_t)(end - p))
             return 0;
-        /* The second byte has what rules out the rest. */
+        /* The second byte excludes all other invalid forms. */
         uint8_t least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
         uint8_t most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
         if (p[0] < least || p[0] > most)
@@ -133,7 +133,7 @@ static ls_status add_bool(ls_cell *cell, uint8_t value, int copy) {
     return status;
 }
 
-/* Adds a decimal of the 128 bits of two's complement. */
+/* Adds a decimal from the 128 bits of its two's complement. */
 static ls_status add_decimal(ls_cell *cell, uint64_t high, uint64_t low, int copy) {
     uint64_t sign = high >> 63 ? UINT64_MAX : 0;
     uint64_t size_low = (low ^ sign) + (sign & 1);
@@ -162,14 +162,14 @@ static ls_status add_big_decimal(ls_cell *cell, ls_slice number, int copy) {
     return add_decimal(cell, high, low, copy);
 }
 
-/* A timestamp in units of so many nanoseconds, a number that is known here: nothing is divided. */
+/* Computes a timestamp in units of a constant number of nanoseconds, without a division. */
 LS_INLINE ls_status in_units(int64_t millis, uint32_t nanos, uint32_t unit, int64_t *value) {
     if (nanos % unit != 0)
         return LS_TOO_LARGE;
     if (!__builtin_mul_overflow(millis, MILLI / unit, value) &&
         !__builtin_add_overflow(*value, nanos / unit, value))
         return LS_OK;
-    /* The least milliseconds of int64 nanoseconds may fit only with what comes on top. */
+    /* The least milliseconds of int64 nanoseconds may fit only together with the nanoseconds. */
     int64_t above = MILLI / unit - nanos / unit;
     if (millis < 0 && !__builtin_mul_overflow(millis + 1, MILLI / unit, value) &&
         !__builtin_sub_overflow(*value, above, value))
@@ -223,7 +223,7 @@ static ls_status add_map(ls_cell *cell, ls_slice map, int copy) {
     return status;
 }
 
-/* Reads the row kind of a row, and checks the null bits behind its fields. */
+/* Reads the row kind of a row, and checks the unused null bits after those of its fields. */
 static ls_status read_header(ls_cell *cell, const uint8_t *row, size_t header, int copy) {
     size_t bits = 8 + (size_t)cell->fields;
     if (row[0] > 3)
@@ -322,7 +322,7 @@ LS_INLINE ls_status read_field(ls_cell *cell, const uint8_t **cursor, const uint
     }
 }
 
-/* Reads the fields of a compacted row, which ends where its bytes end. */
+/* Reads the fields of a compacted row, which must end at the end of its bytes. */
 LS_INLINE ls_status read_fields(ls_cell *cell, ls_slice row, int copy, size_t *column) {
     size_t header = ls_row_header(cell->fields), field = 0;
     *column = 0;
@@ -357,7 +357,7 @@ static ls_status take_piece(region *in, const uint8_t *slot, size_t size, ls_sli
     return LS_OK;
 }
 
-/* Reads what a slot of an array, or of a row within one, holds. */
+/* Reads the value in a slot of an array, or of a row within one. */
 static ls_status read_slot(ls_cell *cell, region *in, const uint8_t *slot, int copy) {
     ls_slice piece;
     size_t at, size;
@@ -375,7 +375,7 @@ static ls_status read_slot(ls_cell *cell, region *in, const uint8_t *slot, int c
     case LS_CELL_BIG_DECIMAL:
         size = ls_load32(slot);
         status = take_piece(in, slot, 16, &piece);
-        piece.size = size; /* add_big_decimal looks at 16 bytes at most */
+        piece.size = size; /* add_big_decimal reads at most 16 bytes */
         return status == LS_OK ? add_big_decimal(cell, piece, copy) : status;
     case LS_CELL_TIMESTAMP:
     case LS_CELL_WIDE_TIMESTAMP:
@@ -385,7 +385,7 @@ static ls_status read_slot(ls_cell *cell, region *in, const uint8_t *slot, int c
         return add_timestamp(cell, (int64_t)ls_load64(piece.data), ls_load32(slot), copy);
     case LS_CELL_BYTES:
     case LS_CELL_TEXT:
-        if (slot[7] >= 0x80) { /* bytes that are short stand in the slot */
+        if (slot[7] >= 0x80) { /* short bytes are stored in the slot itself */
             piece = (ls_slice){slot, slot[7] & 0x7f};
             return piece.size > 7 ? LS_BAD_ROW : add_bytes(cell, piece, copy);
         }
@@ -454,7 +454,7 @@ static ls_status read_map(ls_cell *cell, ls_slice map, int copy) {
     if (size > map.size - 4)
         return LS_BAD_ROW;
     ls_status status = read_array(keys, (ls_slice){map.data + 4, size}, copy, &count);
-    if (status == LS_OK && keys->nulls != nulls) /* Arrow knows no key that is null */
+    if (status == LS_OK && keys->nulls != nulls) /* Arrow does not allow keys that are null */
         status = LS_BAD_ROW;
     if (status == LS_OK)
         status =
@@ -520,7 +520,8 @@ LS_INLINE ls_status read_rows(ls_cell *cells, const ls_column *rows, const ls_ta
     return LS_OK;
 }
 
-/* Whether there is one value a row in all cells, each as wide as any other of its cell. */
+/* Returns whether all cells have one value per row, each with the width of all values of its
+ * cell. */
 static int is_flat(const ls_cell *cells) {
     if (cells->size != cells->children + 1)
         return 0;
@@ -534,7 +535,7 @@ ls_status ls_compacted_read(ls_cell *cells, const ls_column *rows, const ls_tail
                             size_t tail_count, int copy, ls_compacted_fault *fault) {
     if (copy)
         return read_rows(cells, rows, tails, tail_count, 1, fault);
-    if (is_flat(cells) && rows->length <= INT32_MAX) { /* what is wrong is seen while copying */
+    if (is_flat(cells) && rows->length <= INT32_MAX) { /* errors are found while copying */
         for (uint32_t i = 0; i < cells->size; i++) {
             cells[i].length = rows->length;
             cells[i].bytes = cells[i].nulls = 0;

@@ -38,8 +38,8 @@ static inline size_t sized(size_t size) {
     return ls_varint_size(size) + size;
 }
 
-/* Milliseconds of a timestamp in units of `unit` nanoseconds, a number that is known here: nothing is
- * divided by what is not. */
+/* Computes the milliseconds of a timestamp in units of `unit` nanoseconds, a constant, so that the
+ * division is by a constant. */
 static inline int64_t millis_in(int64_t value, int64_t unit, uint32_t *nanos) {
     int64_t in_milli = MILLI / unit, millis = value / in_milli, rest = value % in_milli;
     if (rest < 0) {
@@ -50,7 +50,7 @@ static inline int64_t millis_in(int64_t value, int64_t unit, uint32_t *nanos) {
     return millis;
 }
 
-/* Splits a timestamp into milliseconds and the nanoseconds that come on top of them. */
+/* Splits a timestamp into milliseconds and the remaining nanoseconds. */
 static inline int64_t millis_of(const ls_cell *cell, size_t i, uint32_t *nanos) {
     if (cell->type == LS_CELL_WIDE_TIMESTAMP) {
         *nanos = ls_load32(fixed_at(cell + 2, i));
@@ -60,7 +60,7 @@ static inline int64_t millis_of(const ls_cell *cell, size_t i, uint32_t *nanos) 
     return cell->unit == 1 ? millis_in(value, 1, nanos) : millis_in(value, 1000, nanos);
 }
 
-/* The shortest big-endian two's complement of a decimal; returns its size. */
+/* Writes the shortest big-endian two's complement of a decimal; returns its size. */
 static size_t big_decimal(const uint8_t *value, uint8_t *out) {
     size_t size = 16;
     uint8_t sign = value[15] >> 7 ? 0xff : 0;
@@ -71,7 +71,7 @@ static size_t big_decimal(const uint8_t *value, uint8_t *out) {
     return size;
 }
 
-/* Whether the values of a cell, and of those that lie in it, can be written. */
+/* Checks that the values of a cell, and of its descendants, can be written. */
 static ls_status check_value(const ls_cell *cell, size_t i) {
     const ls_cell *child = cell + 1;
     if (!is_valid(cell, i))
@@ -122,7 +122,7 @@ static ls_status check_value(const ls_cell *cell, size_t i) {
     }
 }
 
-/* Bytes of a field of a compacted row that is not null. */
+/* Returns the size of a field of a compacted row that is not null. */
 static size_t field_size(const ls_cell *cell, size_t i) {
     uint8_t number[16];
     uint32_t nanos;
@@ -265,7 +265,8 @@ static inline size_t slot_width(const ls_cell *cell) {
     }
 }
 
-/* Bytes in the variable part of an array or of a row within one, for a value that is not null. */
+/* Returns the size in the variable part of an array or of a row within one, for a value that is not
+ * null. */
 static size_t piece_size(const ls_cell *cell, size_t i) {
     size_t size;
     switch ((ls_cell_type)cell->type) {
@@ -307,7 +308,7 @@ static size_t map_size(const ls_cell *cell, size_t i) {
     return 4 + array_size(keys, from, to) + array_size(values, from, to);
 }
 
-/* In a row a null keeps the room that Java might fill later, since Paimon 1.2. */
+/* In a row, a null keeps the room that Java might fill later, since Paimon 1.2. */
 static size_t kept_room(const ls_cell *cell) {
     return cell->type == LS_CELL_BIG_DECIMAL                                         ? 16
            : cell->type == LS_CELL_TIMESTAMP || cell->type == LS_CELL_WIDE_TIMESTAMP ? 8
@@ -323,8 +324,8 @@ static size_t binary_row_size(const ls_cell *cell, size_t i) {
     return size;
 }
 
-/* Writes a value that is not null into its slot, and its piece, if it has one, to `piece`, which is
- * so far behind `base`; slot and piece are zero. */
+/* Writes a value that is not null into its slot, and its piece, if it has one, to `piece`, which
+ * has that distance from `base`; slot and piece are zero. */
 static uint8_t *put_slot(const ls_cell *cell, size_t i, int in_array, const uint8_t *base,
                          uint8_t *slot, uint8_t *piece) {
     uint32_t nanos;
@@ -340,7 +341,7 @@ static uint8_t *put_slot(const ls_cell *cell, size_t i, int in_array, const uint
         return piece;
     case LS_CELL_FLOAT: {
         const uint8_t *p = fixed_at(cell, i);
-        /* Java has one NaN where it writes elements of an array. */
+        /* Java writes all NaNs in elements of an array as one. */
         if (in_array && cell->width == 4 && (ls_load32(p) & INT32_MAX) > 0x7f800000)
             ls_store32(slot, 0x7fc00000);
         else if (in_array && cell->width == 8 &&
@@ -435,14 +436,14 @@ static uint8_t *put_binary_row(const ls_cell *cell, size_t i, uint8_t *out) {
     return piece;
 }
 
-/* Adds the size of a field, after a look at whether it can be written. */
+/* Adds the size of a field, after a check that it can be written. */
 static inline ls_status add_size(const ls_cell *cell, size_t i, size_t *size) {
     ls_status status;
     if (!is_valid(cell, i))
         return cell->required ? LS_NULL : LS_OK;
     switch ((ls_cell_type)cell->type) {
     case LS_CELL_NUMBER:
-    case LS_CELL_FLOAT: /* all of them can */
+    case LS_CELL_FLOAT: /* All values can be written. */
         *size += cell->width;
         return LS_OK;
     case LS_CELL_TIMESTAMP:
@@ -458,10 +459,10 @@ static inline ls_status add_size(const ls_cell *cell, size_t i, size_t *size) {
     }
 }
 
-/* Rows that are written column by column: few enough to stay in the first cache. */
+/* Number of rows that are written column by column: few enough to stay in the first cache. */
 #define STRETCH 256
 
-/* Whether each value of a cell is there, can be written, and takes `width` bytes. */
+/* Returns whether each value of a cell is not null, can be written, and takes `width` bytes. */
 static inline int is_constant(const ls_cell *cell) {
     return cell->validity == NULL && (cell->type == LS_CELL_NUMBER || cell->type == LS_CELL_FLOAT);
 }
@@ -501,7 +502,7 @@ ls_status ls_compacted_sizes(const ls_cell *cells, size_t count, size_t tails, i
     return LS_OK;
 }
 
-/* Writes the values of one width of a cell behind what was written of their rows. */
+/* Writes the values of a cell with one width after the bytes written of their rows. */
 static inline __attribute__((always_inline)) void put_fixed(const uint8_t *values, size_t width,
                                                             uint8_t **rows, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -510,7 +511,7 @@ static inline __attribute__((always_inline)) void put_fixed(const uint8_t *value
     }
 }
 
-/* The same of any width that numbers have, which the compiler then knows. */
+/* Does the same for any width of numbers, which is then a constant to the compiler. */
 static void put_numbers(const uint8_t *values, size_t width, uint8_t **rows, size_t count) {
     switch (width) {
     case 1:
@@ -527,7 +528,7 @@ static void put_numbers(const uint8_t *values, size_t width, uint8_t **rows, siz
     }
 }
 
-/* Writes the rows of [from, from + count) to where `rows` point, and moves these behind them. */
+/* Writes the rows of [from, from + count) to the addresses in `rows`, and advances these. */
 static void put_stretch(const ls_cell *cells, size_t from, size_t count, int plain,
                         uint8_t **rows) {
     size_t header = ls_row_header(cells->fields);

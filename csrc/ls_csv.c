@@ -6,7 +6,7 @@ static int ends_row(uint8_t byte) {
     return byte == '\n' || byte == '\r';
 }
 
-/* The next quote that opens a field, or `end`. */
+/* Returns the next quote that opens a field, or `end`. */
 static const uint8_t *find_opening(const ls_csv *csv, const uint8_t *at, const uint8_t *end) {
     const uint8_t *from = at;
     while (from < end) {
@@ -21,7 +21,8 @@ static const uint8_t *find_opening(const ls_csv *csv, const uint8_t *at, const u
     return end;
 }
 
-/* Where the last field begins of a piece without quotes that open one; NULL: before the piece. */
+/* Returns the beginning of the last field of a piece without opening quotes; NULL: before the
+ * piece. */
 static const uint8_t *last_field(const ls_csv *csv, const uint8_t *at, const uint8_t *stop) {
     for (const uint8_t *last = stop; last > at; last--)
         if (last[-1] == csv->separator || ends_row(last[-1]))

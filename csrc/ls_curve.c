@@ -4,10 +4,10 @@
 
 #define LS_INLINE static inline __attribute__((always_inline))
 
-/* Rows that are worked on at once: what they need stays in the first cache. */
+/* Number of rows that are processed at once: their data stays in the first cache. */
 enum { BLOCK = 512 };
 
-/* Searches that go on side by side: each waits for memory while others compare. */
+/* Number of searches that run side by side: each waits for memory while others compare. */
 enum { LANES = 8 };
 
 /* ---- values to coordinates --------------------------------------------------------------------- */
@@ -22,7 +22,7 @@ static uint64_t word_of(ls_slice value, ls_slice shared) {
     return ls_bytes_prefix(value.data + shared.size, value.size - shared.size);
 }
 
-/* REQUIRES: width is a constant, so that no loop is left of the prefix. */
+/* REQUIRES: width is a constant, so that the compiler removes the loop of the prefix. */
 LS_INLINE void fixed_words(const uint8_t *from, size_t width, size_t count, uint64_t *words) {
     for (size_t i = 0; i < count; i++)
         words[i] = ls_bytes_prefix(from + i * width, width);
@@ -59,8 +59,8 @@ ls_status ls_curve_words(const ls_column *values, size_t start, size_t count, ls
     return LS_OK;
 }
 
-/* Sets how many of ascending numbers are not greater than each word. Room for a multiple of LANES.
- * No branch depends on a value. */
+/* Counts the ascending numbers that are not greater than each word. There must be room for a
+ * multiple of LANES. No branch depends on a value. */
 static void count_not_greater(const uint64_t *ascending, size_t count, const uint64_t *words,
                               size_t length, uint32_t *found) {
     for (size_t i = 0; i < length; i += LANES) {
@@ -76,12 +76,13 @@ static void count_not_greater(const uint64_t *ascending, size_t count, const uin
     }
 }
 
-/* How many boundaries are not greater than a value, of which `found` have words that are not. */
+/* Returns the number of boundaries that are not greater than a value; the words of `found` of them
+ * are not greater than its word. */
 static uint32_t settled(const ls_boundaries *boundaries, const ls_column *values, size_t row,
                         uint64_t word, uint32_t found) {
     ls_slice value, other;
     if (ls_column_get(values, row, &value) != LS_OK)
-        return found; /* never: the word came from it */
+        return found; /* never: the word was computed from it */
     uint32_t low = found, high = found;
     for (uint32_t step = 1; low > 0 && boundaries->words[low - 1] == word; step *= 2)
         low = low > step ? low - step : 0;
@@ -96,7 +97,7 @@ static uint32_t settled(const ls_boundaries *boundaries, const ls_column *values
     return low;
 }
 
-/* Sets the intervals of a block; words of it are left for who needs them. */
+/* Sets the intervals of a block; its words remain available to the caller. */
 static ls_status rank_block(const ls_boundaries *boundaries, const ls_column *values, size_t start,
                             size_t count, uint64_t *words, uint32_t *found) {
     ls_status status = ls_curve_words(values, start, count, boundaries->shared, words);
@@ -142,8 +143,8 @@ ls_status ls_curve_stretch(const ls_span *span, ls_slice shared, const ls_column
                            uint32_t *coordinates) {
     uint64_t words[BLOCK];
     uint64_t range = span->high - span->low;
-    /* The range is moved up to the highest bit, so that its upper half has all that counts: then
-     * one multiplication of 32 bits is enough, and cannot overflow. */
+    /* The range is shifted to the highest bit, so that its upper half has all significant bits: one
+     * 32-bit multiplication is then enough, and cannot overflow. */
     int shift = range == 0 ? 0 : __builtin_clzll(range);
     uint64_t steps = ((uint64_t)1 << span->bits) - 2;
     uint64_t factor = (steps << 32) / ((range << shift >> 32) + 1);
@@ -165,7 +166,7 @@ ls_status ls_curve_stretch(const ls_span *span, ls_slice shared, const ls_column
     return LS_OK;
 }
 
-/* The double of what ls_keys.h writes for it. */
+/* Returns the double from its bytes in the form of ls_keys.h. */
 LS_INLINE double double_of(uint64_t ordered) {
     uint64_t sign = (uint64_t)1 << 63;
     uint64_t bits = ordered & sign ? ordered ^ sign : ~ordered;
@@ -177,7 +178,7 @@ LS_INLINE double double_of(uint64_t ordered) {
 void ls_curve_stretch_doubles(double low, double high, unsigned bits, const ls_column *values,
                               uint32_t *coordinates) {
     double most = (double)(((uint64_t)1 << bits) - 3);
-    /* Halves: the distance of two doubles may be more than any double. */
+    /* Halves are used, because the distance of two doubles may exceed the greatest double. */
     double half = low / 2, distance = high / 2 - half;
     for (size_t i = 0; i < values->length; i++) {
         double value = double_of(ls_load64_big(values->data + i * 8));
@@ -225,7 +226,7 @@ ls_status ls_curve_rest(const ls_boundaries *boundaries, const ls_column *values
             }
             if (status != LS_OK)
                 return status;
-            /* A value between two that begin alike begins so, too. */
+            /* A value between two with a common prefix has this prefix, too. */
             if (shared > value.size)
                 shared = value.size;
             store_big(out, found[i], 4);
@@ -262,13 +263,14 @@ LS_INLINE uint64_t spread_by_4(uint64_t x) { /* 16 bits */
     return (x | x << 3) & UINT64_C(0x1111111111111111);
 }
 
-/* What swaps the bytes of 8 is a few moves, unlike a loop over them. */
+/* Swapping 8 bytes takes a few moves, unlike a loop over them. */
 LS_INLINE void store64_big(uint8_t *out, uint64_t value) {
     value = ls_load64_big((const uint8_t *)&value);
     memcpy(out, &value, sizeof value);
 }
 
-/* Writes positions of `count` rows; coordinates of a column are `stride` apart from the next. */
+/* Writes positions of `count` rows; coordinates of a column have a distance of `stride` from the
+ * next. */
 static void interleave(const uint32_t *coordinates, size_t stride, size_t columns, unsigned bits,
                        size_t count, uint8_t *positions) {
     const uint32_t *row = coordinates;
@@ -307,14 +309,14 @@ void ls_curve_zorder(const uint32_t *coordinates, size_t columns, unsigned bits,
     interleave(coordinates, length, columns, bits, length, positions);
 }
 
-/* Turns coordinates of a block into those whose Z-order is the Hilbert order: J. Skilling,
+/* Converts coordinates of a block to those whose Z-order is the Hilbert order: J. Skilling,
  * Programming the Hilbert curve, 2004. Every step is one loop over the rows, without a branch, so
- * that the compiler makes it of vectors. */
+ * that the compiler vectorizes it. */
 static void to_hilbert(uint32_t (*axes)[BLOCK], size_t columns, unsigned bits, size_t count) {
     uint32_t *first = axes[0];
     for (unsigned bit = bits - 1; bit > 0; bit--) {
         uint32_t lower = ((uint32_t)1 << bit) - 1;
-        for (size_t i = 0; i < count; i++) /* exchange with itself: only the inversion is left */
+        for (size_t i = 0; i < count; i++) /* exchange with itself: only the inversion remains */
             first[i] ^= lower & -(first[i] >> bit & 1);
         for (size_t c = 1; c < columns; c++) {
             uint32_t *one = axes[c];

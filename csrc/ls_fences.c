@@ -1,28 +1,29 @@
 #include "ls_fences.h"
 
-/* Nodes below nodes: what is deeper is compared as it is. Each level is 8 bytes of a key. */
+/* Maximum depth of nodes: deeper keys are compared directly. Each level is 8 bytes of a key. */
 #define DEEPEST 64
 
-/* Entries of `starts` for a node: from one to two a fence, where that is not too many. */
+/* Number of entries of `starts` for a node: one to two per fence, up to a maximum. */
 #define MOST_START_BITS 16
 
-/* Of a row, bytes that sort: those of a batch are on the stack. Longer keys are compared as they are. */
+/* Maximum size of the sortable bytes of a row: those of a batch are on the stack. Longer keys are
+ * compared directly. */
 #define MOST_SORTABLE 128
 
-/* The index may lie in a mapped file, whose bytes are not ours: what has been validated can have
- * changed, from one look to the next and from the first pass to the second. */
+/* The index may be in a mapped file, which other processes may change: validated bytes can differ
+ * from one read to the next, and from the first pass to the second. */
 static ls_status key_at(const ls_fences *fences, uint32_t i, ls_slice *key) {
     ls_slice value;
     ls_status status = ls_block_record(fences->index, i, key, &value);
     return status == LS_OK ? ls_check_key(fences->order, *key) : status;
 }
 
-/* The 8 bytes from `depth` on, which is not behind the end of the key. */
+/* Returns the 8 bytes from `depth` on, which is not after the end of the key. */
 static inline uint64_t prefix_from(ls_order order, ls_slice key, size_t depth) {
     if (order != LS_ORDER_BYTES)
         return ls_key_prefix(order, key);
     size_t rest = key.size - depth;
-    if (rest < 8 && rest > 0 && key.size >= 8) /* one load of what ends where the key ends */
+    if (rest < 8 && rest > 0 && key.size >= 8) /* one load of the last bytes of the key */
         return ls_load64_big(key.data + key.size - 8) << (64 - 8 * rest);
     return ls_bytes_prefix(key.data + depth, rest);
 }
@@ -36,7 +37,7 @@ static ls_status add_fence(ls_fences *fences, uint64_t prefix, uint32_t key) {
     return LS_OK;
 }
 
-/* Where the fences with each value of the top bits begin. */
+/* Sets the first fence with each value of the top bits. */
 static ls_status add_starts(ls_fences *fences, ls_fence_node *node) {
     unsigned bits = 0;
     while (bits < MOST_START_BITS && (UINT32_C(1) << bits) < node->count)
@@ -44,7 +45,7 @@ static ls_status add_starts(ls_fences *fences, ls_fence_node *node) {
     bits += node->count > 1;
     node->shift = 0;
     node->starts = (uint32_t)fences->start_count;
-    /* The table ends with the top bits of the last prefix: never more than this. */
+    /* The table ends with the top bits of the last prefix: it never has more entries. */
     size_t most = (UINT32_C(1) << bits) + 1;
     if (most > fences->start_room - fences->start_count)
         return LS_BAD_ORDER;
@@ -134,7 +135,7 @@ static ls_status add_node(ls_fences *fences, uint32_t from, uint32_t to, uint32_
             if (next.size < node.depth || prefix_from(fences->order, next, node.depth) != prefix)
                 break;
         }
-        /* Shorter keys come first: if the first has all 8 bytes, so have the others. */
+        /* Shorter keys are first: if the first has all 8 bytes, so have the others. */
         if (end - start > 1 && key.size >= (size_t)node.depth + 8) {
             uint32_t child;
             status = add_node(fences, start, end, node.depth + 8, level + 1, &child);
@@ -171,7 +172,7 @@ ls_status ls_fences_build(ls_fences *fences) {
     return add_node(fences, 0, fences->index->count, 0, 0, &root);
 }
 
-/* Among last keys that a prefix does not tell apart. */
+/* Searches among last keys with equal prefixes. */
 static ls_status route_among(const ls_fences *fences, ls_slice key, uint32_t from, uint32_t to,
                              uint32_t *block) {
     while (from < to) {
@@ -189,7 +190,7 @@ static ls_status route_among(const ls_fences *fences, ls_slice key, uint32_t fro
     return LS_OK;
 }
 
-/* The order of a key and the node's keys by what these share. REQUIRES: key.size >= node->agreed. */
+/* Compares a key with the node's keys by their shared bytes. REQUIRES: key.size >= node->agreed. */
 static inline ls_status compare_shared(const ls_fences *fences, const ls_fence_node *node,
                                        ls_slice key, int *compared) {
     uint64_t start = prefix_from(fences->order, key, node->agreed) & node->shared_mask;
@@ -205,11 +206,11 @@ static inline ls_status compare_shared(const ls_fences *fences, const ls_fence_n
         *compared = memcmp(key.data + node->agreed, last.data + node->agreed, end - node->agreed);
     }
     if (*compared == 0 && key.size < node->depth)
-        *compared = -1; /* what the key has is shared, and it ends there */
+        *compared = -1; /* the key is a prefix of the shared bytes */
     return LS_OK;
 }
 
-/* A key on its way through the nodes. */
+/* State of a key that is routed through the nodes. */
 typedef struct {
     uint32_t node;  /* LS_NO_NODE: its block is known */
     uint32_t
@@ -218,7 +219,7 @@ typedef struct {
     uint64_t prefix;
 } ls_route;
 
-/* Finds the few fences of a node that the key may be between, or its block. */
+/* Finds the few fences of a node between which the key may be, or its block. */
 static inline ls_status narrow(const ls_fences *fences, ls_slice key, ls_route *route,
                                uint32_t *block) {
     const ls_fence_node *node = &fences->nodes[route->node];
@@ -245,7 +246,7 @@ static inline ls_status narrow(const ls_fences *fences, ls_slice key, ls_route *
     return LS_OK;
 }
 
-/* Finds the key's place among these fences: its block, or the node below. */
+/* Finds the position of a key among these fences: its block, or the node below. */
 static inline ls_status settle(const ls_fences *fences, ls_slice key, ls_route *route,
                                uint32_t *block) {
     const ls_fence *fence = route->fence;
@@ -256,7 +257,7 @@ static inline ls_status settle(const ls_fences *fences, ls_slice key, ls_route *
         fence += fence[half - 1].prefix < prefix ? half : 0;
         count -= half;
     }
-    /* Hardly ever is there more where keys are spread evenly: two steps without a branch. */
+    /* If keys are evenly distributed, two steps without a branch are nearly always enough. */
     fence += fence->prefix < prefix;
     fence += fence->prefix < prefix;
     *block = fence->key;
@@ -265,7 +266,7 @@ static inline ls_status settle(const ls_fences *fences, ls_slice key, ls_route *
         return LS_OK;
     if (fence->node == LS_NO_NODE)
         return route_among(fences, key, fence->key, fence[1].key, block);
-    if (key.size >= depth + 8) /* else it is shorter than all of them, and equal so far */
+    if (key.size >= depth + 8) /* otherwise it is shorter than all of them, and equal so far */
         route->node = fence->node;
     return LS_OK;
 }
@@ -288,8 +289,8 @@ static ls_status route_bytes(const ls_fences *fences, ls_slice key, uint32_t *bl
     return LS_OK;
 }
 
-/* Takes `left` keys on their way to the end, level by level. `fences` is for all of them; NULL: key
- * i is among each[i]. The compiler makes one function for either. */
+/* Routes `left` keys to the end, level by level. `fences` is for all of them; NULL: key i is among
+ * each[i]. The compiler makes one function for each case. */
 __attribute__((always_inline)) static inline ls_status
 go_down(const ls_fences *fences, const ls_fences *const *each, const ls_slice *keys, size_t count,
         ls_route *routes, size_t left, uint32_t *blocks) {
@@ -301,7 +302,7 @@ go_down(const ls_fences *fences, const ls_fences *const *each, const ls_slice *k
             ls_status status = narrow(own, keys[i], &routes[i], &blocks[i]);
             if (status != LS_OK)
                 return status;
-            if (routes[i].node != LS_NO_NODE) /* its middle is looked at first */
+            if (routes[i].node != LS_NO_NODE) /* its middle is read first */
                 __builtin_prefetch(routes[i].fence + routes[i].count / 2);
             left -= routes[i].node == LS_NO_NODE;
         }
@@ -334,7 +335,7 @@ static ls_status route_many_bytes(const ls_fences *fences, const ls_slice *keys,
     return go_down(fences, NULL, keys, count, routes, count, blocks);
 }
 
-/* Finds the block of a row whose bytes that sort do not fit. */
+/* Finds the block of a row whose sortable bytes exceed the buffer. */
 static ls_status route_long(const ls_fences *fences, ls_slice key, uint32_t *block) {
     int found;
     if (fences->repeats)
@@ -342,7 +343,7 @@ static ls_status route_long(const ls_fences *fences, ls_slice key, uint32_t *blo
     return ls_block_lower_bound(fences->rows, fences->row_order, key, 0, block, &found);
 }
 
-/* Makes the bytes that sort; *fits: all of them. */
+/* Makes the sortable bytes; *fits: whether all of them are in the buffer. */
 static inline ls_status sortable(const ls_fences *fences, ls_slice key, uint8_t *bytes,
                                  ls_slice *made, int *fits) {
     made->data = bytes;

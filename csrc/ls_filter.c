@@ -9,7 +9,8 @@ static const uint32_t SALT[8] = {0x47b6137bU, 0x44974d91U, 0x8824ad5bU, 0xa2b728
                                  0x705495c7U, 0x2df1424bU, 0x9efc4947U, 0x5c6bfb31U};
 
 static inline size_t split_block_at(uint64_t blocks, uint64_t hash) {
-    /* The upper half of the hash, scaled to [0, blocks): parquet's block index for any size. */
+    /* The upper half of the hash, scaled to [0, blocks): the block index of Parquet for any
+     * size. */
     return (size_t)(((hash >> 32) * blocks) >> 32) * LS_SPLIT_BLOCK;
 }
 
@@ -22,7 +23,7 @@ void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash) {
     }
 }
 
-/* How many keys ahead the block of a key is asked for. */
+/* Number of keys by which the prefetch of blocks is ahead. */
 #define FETCH_AHEAD 16
 
 static inline void fetch_block(const uint8_t *bits, uint64_t blocks, const uint64_t *hashes,
@@ -37,7 +38,8 @@ static inline void fetch_block(const uint8_t *bits, uint64_t blocks, const uint6
 
 typedef uint32_t words8 __attribute__((vector_size(32)));
 
-/* All eight words at once: AVX2 is the first of this kind of processor to shift each by its own. */
+/* All eight words are tested at once: AVX2 is the first instruction set of these processors that
+ * can shift each word by its own amount. */
 __attribute__((target("avx2"))) static void
 split_block_add_avx2(uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count) {
     words8 salt, one = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -100,7 +102,7 @@ uint32_t ls_paimon_hash(ls_slice key) {
 
 uint32_t ls_paimon_filter_size(uint64_t entries, double fpp) {
     double wanted = -(double)entries * log(fpp) / (log(2) * log(2));
-    /* Above this Java's 8 * bytes passes its int, and the filter it makes does not work. */
+    /* Above this, 8 * bytes overflows Java's int, and the filter that Java makes does not work. */
     if (!(wanted < 2147483640.0))
         return 0;
     return (uint32_t)ceil((double)(int32_t)wanted / 8.0);
@@ -136,15 +138,15 @@ int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, u
     return 1;
 }
 
-/* Keys that Paimon's filter is asked for at one time. */
+/* Number of keys that are tested with Paimon's filter at a time. */
 #define TOGETHER 128
 
-/* One bit after the other, each for all keys that had the ones before: what a test waits for has been
- * asked for, and which keys are left is not guessed. */
+/* Tests one bit after the other, each for all keys whose earlier bits are set: the bytes are
+ * prefetched, and the selection of keys needs no branch. */
 static void test_paimon(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
                         size_t from, size_t count, uint8_t *maybe) {
     uint32_t hash[TOGETHER], at[TOGETHER], bits = (uint32_t)filter->size * 8;
-    uint8_t left[TOGETHER]; /* which keys these are of */
+    uint8_t left[TOGETHER]; /* index of each remaining key */
     /* The remainder of n < 2^32 is what (inverse * n mod 2^64) * bits has above its 64 lower bits. */
     uint64_t inverse = UINT64_MAX / bits + 1;
     size_t kept = count;
@@ -290,7 +292,7 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
     switch (filter->kind) {
     case LS_FILTER_SPLIT_BLOCK:
         for (size_t i = 0; i < count; i++) {
-            /* A filter in a mapped file lies at any address: a block may be in two cache lines. */
+            /* A filter in a mapped file may have any address: a block may be in two cache lines. */
             const uint8_t *block = filter->bits + split_block_at(blocks, hashes[i]);
             LS_PREFETCH(block);
             LS_PREFETCH(block + LS_SPLIT_BLOCK - 1);
@@ -308,7 +310,7 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
             test_paimon(filter, keys, places, from + i, count - i < TOGETHER ? count - i : TOGETHER,
                         maybe + i);
         return;
-    case LS_FILTER_WORDS: /* each test is one load, which the next ones do not wait for */
+    case LS_FILTER_WORDS: /* each test is one load, for which the next tests do not wait */
 #ifdef HAS_AVX2
         if (__builtin_cpu_supports("avx2") && filter->size / 8 <= UINT32_MAX) {
             test_words_avx2(filter->bits, filter->size / 8, hashes, count, maybe);
@@ -323,7 +325,7 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
     memset(maybe, 1, count);
 }
 
-/* Keys that are asked of their filters at one time. */
+/* Number of keys that are tested with their filters at a time. */
 #define EACH 128
 
 void ls_filter_test_each(const ls_filter *const *filters, const uint32_t *owners,

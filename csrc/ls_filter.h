@@ -1,4 +1,4 @@
-/* The two Bloom filters of sorted files: split-block (native) and Paimon's. docs/format.md,
+/* The two Bloom filters of sorted files: split-block (native) and Paimon's. docs/reference/format.md,
  * "Filters". Both only ever say "absent" or "maybe". */
 #ifndef LS_FILTER_H
 #define LS_FILTER_H
@@ -12,7 +12,8 @@
 
 /* REQUIRES: blocks > 0 and blocks * 32 bytes at `bits`. */
 void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash);
-/* The same for many: it fetches ahead, as a filter larger than the caches is mostly waiting. */
+/* Does the same for many hashes, with prefetching: a filter larger than the caches mostly waits for
+ * memory. */
 void ls_split_block_add_many(uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count);
 int ls_split_block_test(const uint8_t *bits, uint64_t blocks, uint64_t hash);
 
@@ -22,24 +23,24 @@ int ls_split_block_test(const uint8_t *bits, uint64_t blocks, uint64_t hash);
 
 uint32_t ls_paimon_hash(ls_slice key);
 
-/* Bytes of a filter for that many entries and that rate of false positives; 0: Java cannot make it,
- * because its int overflows or nothing is left. */
+/* Returns the size of a filter for a number of entries and a rate of false positives; 0: Java
+ * cannot make it, because its int overflows or the size is 0. */
 uint32_t ls_paimon_filter_size(uint64_t entries, double fpp);
 
-/* How many positions a key has in a filter of that size. REQUIRES: entries > 0. */
+/* Returns the number of positions of a key in a filter of a size. REQUIRES: entries > 0. */
 uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries);
 
 /* REQUIRES: 0 < size <= 2^28 - 1. */
 void ls_paimon_filter_add(uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
 int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
 
-/* ---- A filter that is made in memory and never stored, smaller and quicker than a split-block filter
- * and wrong more often: four bits of one word of 64 for every key. */
+/* ---- A filter in memory that is never stored, smaller and faster than a split-block filter and
+ * with more false positives: four bits of one 64-bit word for every key. */
 
 /* REQUIRES: count > 0 words at `words`. */
 void ls_word_filter_add_many(uint64_t *words, uint64_t count, const uint64_t *hashes, size_t keys);
 
-/* ---- One name for all. */
+/* ---- A common interface. */
 
 typedef enum {
     LS_FILTER_NONE,
@@ -51,22 +52,22 @@ typedef enum {
 typedef struct {
     ls_filter_kind kind;
     const uint8_t *bits;
-    uint64_t size;   /* bytes */
+    uint64_t size; /* bytes */
     uint32_t hashes; /* Paimon's */
 } ls_filter;
 
-/* 0: absent. Without a filter everything may be there. */
+/* Returns 0 if the key is absent. Without a filter, every key may be present. */
 int ls_filter_test(const ls_filter *filter, ls_slice key);
 
-/* The same, where ls_hash of the key is known. */
+/* Does the same if ls_hash of the key is known. */
 int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash);
 
-/* maybe[i - from] = 0 where key i of a column (key places[i], unless `places` is NULL) is absent.
- * `hashes`: ls_hash of each of these. REQUIRES: ls_column_get is LS_OK for each. */
+/* Sets maybe[i - from] = 0 if key i of a column (key places[i], unless `places` is NULL) is absent.
+ * `hashes`: ls_hash of each of these keys. REQUIRES: ls_column_get is LS_OK for each. */
 void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
                          size_t from, size_t to, const uint64_t *hashes, uint8_t *maybe);
 
-/* The same, where key i is one of the filter filters[owners[i - from]]. */
+/* Does the same if key i is tested with the filter filters[owners[i - from]]. */
 void ls_filter_test_each(const ls_filter *const *filters, const uint32_t *owners,
                          const ls_column *keys, const uint32_t *places, size_t from, size_t to,
                          const uint64_t *hashes, uint8_t *maybe);

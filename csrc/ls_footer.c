@@ -2,7 +2,7 @@
 
 #include "ls_compact.h"
 
-/* Structs and lists in a row group nest less deep. */
+/* Maximum depth of structs and lists in a row group. */
 #define MOST_DEPTH 16
 
 /* Ids of fields: of RowGroup, ColumnChunk, ColumnMetaData, Statistics and SizeStatistics. */
@@ -21,19 +21,19 @@ enum {
 };
 enum { OLD_GREATEST = 1, OLD_LEAST = 2, GREATEST = 5, LEAST = 6 };
 enum { SIZES_TEXT = 1, SIZES_REPETITION = 2, SIZES_DEFINITION = 3 };
-/* Where extensions of any writer are; see _structs.pyx. */
+/* Id of the field with extensions of writers; see _structs.pyx. */
 enum { EXTENSION = 32767 };
-/* The physical types whose values are texts, and bytes of the schema's length. */
+/* Physical types whose values are texts, and bytes of a length in the schema. */
 enum { BYTE_ARRAY = 6, FIXED_LENGTH = 7 };
 
-/* What is checked of a ColumnMetaData. Of a field that comes twice, the last one counts. */
+/* The checked members of a ColumnMetaData. Of a repeated field, the last one counts. */
 typedef struct {
     const uint8_t *at;
     ls_slice name; /* last part of the path; NULL: there is none */
     int64_t kind, values, plain, stored, data, dictionary;
-    uint64_t narrowest; /* bytes of the shortest bound; UINT64_MAX: there are none */
+    uint64_t narrowest; /* size of the shortest bound; UINT64_MAX: there are none */
     int has_text_bytes;
-    uint64_t repetition, definition; /* how many levels */
+    uint64_t repetition, definition; /* number of levels */
 } column_claims;
 
 static ls_status read_bytes(const uint8_t **cursor, const uint8_t *end, ls_slice *bytes) {
@@ -49,15 +49,15 @@ static ls_status read_bytes(const uint8_t **cursor, const uint8_t *end, ls_slice
     return LS_OK;
 }
 
-/* Moves behind the value of a field of a row group, whose depth was checked before. */
+/* Moves to the end of the value of a field of a row group, whose depth was checked before. */
 static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type) {
     if (type == LS_COMPACT_TRUE || type == LS_COMPACT_FALSE)
         return LS_OK;
     return ls_compact_skip(cursor, end, type, MOST_DEPTH);
 }
 
-/* Reads the type and the id of the next field that a version of Parquet may have: passes over those of
- * other types, and over extensions. */
+/* Reads the type and the id of the next field known to a version of Parquet; skips fields of other
+ * types, and extensions. */
 static ls_status next_field(const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) {
     for (;;) {
         ls_status status = ls_compact_field(cursor, end, id, type);
@@ -72,14 +72,14 @@ static ls_status next_field(const uint8_t **cursor, const uint8_t *end, int64_t 
     }
 }
 
-/* Reads a number of exactly this type; of another one it becomes LS_NO_NUMBER. */
+/* Reads a number of exactly this type; a number of another type becomes LS_NO_NUMBER. */
 static ls_status read_number(const uint8_t **cursor, const uint8_t *end, int type, int wanted,
                              int64_t *value) {
     ls_status status =
         type == wanted ? ls_compact_number(cursor, end, type, value) : skip(cursor, end, type);
     if (type != wanted)
         *value = LS_NO_NUMBER;
-    else if (*value == LS_NO_NUMBER) /* no less impossible */
+    else if (*value == LS_NO_NUMBER) /* equally impossible */
         *value = LS_NO_NUMBER + 1;
     return status;
 }
@@ -218,8 +218,8 @@ static ls_status read_column(const uint8_t **cursor, const uint8_t *end, column_
     }
 }
 
-/* Where a chunk begins. Some writers give a dictionary that is not before the data, and of a chunk
- * without rows, Arrow gives that of the dictionary alone. */
+/* Returns the beginning of a chunk. Some writers record a dictionary that is not before the data;
+ * for a chunk without rows, Arrow records only that of the dictionary. */
 static int64_t begin(const column_claims *claims) {
     int64_t data = claims->data, dictionary = claims->dictionary;
     return dictionary == 0 || (0 < data && data <= dictionary) ? data : dictionary;
@@ -265,7 +265,7 @@ static int is_of(const column_claims *claims, const ls_footer_leaf *leaf) {
     if (claims->kind != leaf->kind || claims->name.size != leaf->name.size ||
         memcmp(claims->name.data, leaf->name.data, leaf->name.size) != 0)
         return 0;
-    /* Bounds of fixed-length values may be cut, and nobody asks Arrow for them. */
+    /* Bounds of fixed-length values may be truncated, and are not read with Arrow. */
     if (leaf->width > 0 && leaf->kind != FIXED_LENGTH && claims->narrowest < (uint64_t)leaf->width)
         return 0;
     if (claims->has_text_bytes && leaf->kind != BYTE_ARRAY)
@@ -278,7 +278,7 @@ static int64_t sum(int64_t a, int64_t b) {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* What the chunks of a row group have in common. */
+/* The common values of the chunks of a row group. */
 typedef struct {
     int64_t fewest, most; /* values of columns that are not nested in lists */
     int64_t fewest_nested;
@@ -308,7 +308,7 @@ static ls_footer_fault read_chunks(const uint8_t *start, const uint8_t **cursor,
             if (claims.values > counts->most)
                 counts->most = claims.values;
         }
-        /* Of a row group without rows, Arrow writes no page of bools, and says that it is at 0. */
+        /* For a row group without rows, Arrow writes no page of bools, and records the offset 0. */
         int64_t at = begin(&claims);
         int is_nothing = claims.values == 0 && claims.stored == 0;
         if (fault == LS_FOOTER_OK && to >= 0 && !is_nothing &&
@@ -358,7 +358,7 @@ ls_footer_fault ls_footer_group_read(const uint8_t *start, const uint8_t **curso
             if (columns == count)
                 fault = read_chunks(start, &chunks, end, leaves, count, from, to, group, &counts,
                                     places, chunk);
-            /* Another list of columns may follow, which counts then. */
+            /* Another list of columns may follow, and replaces this one. */
             if (fault != LS_FOOTER_OK && skip(cursor, end, type) != LS_OK)
                 return LS_FOOTER_BYTES;
             if (fault == LS_FOOTER_OK && type == LS_COMPACT_LIST)

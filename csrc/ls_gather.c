@@ -1,6 +1,6 @@
 #include "ls_gather.h"
 
-/* Rows lie anywhere in memory: each is asked for that many rows before it is used. */
+/* Rows may be anywhere in memory: each is prefetched this number of rows before it is used. */
 #define FETCH_AHEAD 24
 
 /* REQUIRES: starts[0] <= row < starts[count]. */

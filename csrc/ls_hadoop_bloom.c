@@ -2,7 +2,8 @@
 
 #define MURMUR_M 0x5bd1e995U
 
-/* What a block of four bytes does to the hash does not depend on the seed but for this. */
+/* The contribution of a block of four bytes to the hash is independent of the seed, except for this
+ * factor. */
 static inline uint32_t murmur_block(uint32_t hash, uint32_t word) {
     word *= MURMUR_M;
     word ^= word >> 24;
@@ -20,7 +21,7 @@ uint32_t ls_hadoop_murmur(ls_slice key, uint32_t seed) {
         hash = murmur_block(hash, ls_load32(p));
     size_t left = key.size & 3;
     if (left > 0) {
-        /* From the end of the key, not from the end of its blocks as elsewhere. */
+        /* The tail is counted from the end of the key, not from the end of its blocks as usual. */
         const uint8_t *end = p + left;
         if (left == 3)
             hash ^= signed_byte(end[-3]) << 16;
@@ -194,7 +195,7 @@ ls_status ls_hadoop_bloom_parse(const uint8_t *data, const uint8_t *end, int dyn
             status = read_int(&from, 1, INT32_MAX, "1 or more rows", &bloom->rows);
         if (status != LS_OK)
             return status;
-        /* Each row read takes bytes, so that a count that lies ends the loop at the end of these. */
+        /* Each row read takes bytes, so a wrong count ends the loop at the end of the bytes. */
         for (uint32_t i = 0; i < bloom->rows; i++) {
             ls_hadoop_bloom row = {0};
             const uint8_t *start = from.p;
@@ -236,7 +237,7 @@ void ls_hadoop_bloom_put_headers(const ls_hadoop_bloom *bloom, uint8_t *data) {
 
 /* ---- Keys */
 
-/* Java's Math.abs of an int, and of the smallest one what it would be. */
+/* Returns a position: Java's Math.abs of a hash, but 2^31 for the smallest int, modulo `bits`. */
 static inline uint32_t position(uint32_t hash, uint32_t bits) {
     return ((int32_t)hash < 0 ? 0U - hash : hash) % bits;
 }
@@ -255,9 +256,9 @@ static inline ls_status get_key(const ls_column *keys, size_t i, ls_slice *key) 
     return status;
 }
 
-/* Keys whose hashes are computed together. The hashes of one key follow from each other, so that the
- * processor would wait for every step; of this many keys it does several at once, and the bytes that
- * their positions are in arrive meanwhile. */
+/* Number of keys whose hashes are computed together. The hashes of one key depend on each other, so
+ * the processor would wait for every step; with several keys it computes steps of different keys at
+ * once, and the bytes of their positions are loaded meanwhile. */
 #define TOGETHER 64
 
 static ls_status get_keys(const ls_column *keys, const uint32_t *rows, size_t from, size_t count,
@@ -280,8 +281,9 @@ uint32_t ls_hadoop_bloom_row_of(uint64_t index, uint32_t row_keys, uint32_t rows
     return index == room ? 0 : (uint32_t)((index - room - 1) % rows_limit);
 }
 
-/* ---- Adding eight keys at once. All positions of a key are needed then, and what its bytes do to the
- * hash is the same for each: it is worked out once, and the chains of eight keys advance together. */
+/* ---- Adding eight keys at once. All positions of a key are needed then, and the contribution of
+ * its bytes to the hash is the same for each: it is computed once, and the chains of eight keys
+ * advance together. */
 
 #define LANES 8
 #define MOST_BLOCKS 16
@@ -289,14 +291,14 @@ uint32_t ls_hadoop_bloom_row_of(uint64_t index, uint32_t row_keys, uint32_t rows
 
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 
-/* A step is `hash * by ^ word`, the last one `(hash ^ tail) * tail_by`. Where a key has no more bytes,
- * `by` is 1 and `word` 0: keys of different sizes go together. */
+/* A step is `hash * by ^ word`, the last one `(hash ^ tail) * tail_by`. If a key has no more bytes,
+ * `by` is 1 and `word` 0, so that keys of different sizes are processed together. */
 typedef struct {
     lanes by[MOST_BLOCKS], word[MOST_BLOCKS], size, tail, tail_by;
     size_t blocks;
 } murmur_steps;
 
-/* Returns 0 if a key is too long for it. */
+/* Returns 0 if a key is too long for this method. */
 static int prepare_steps(const ls_slice keys[LANES], murmur_steps *steps) {
     steps->blocks = 0;
     for (unsigned n = 0; n < LANES; n++) {
@@ -367,14 +369,14 @@ static void add_lanes(const ls_hadoop_bloom *bloom, const murmur_steps *steps,
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_AVX2 1
 
-/* The same, where a register holds all eight. */
+/* Does the same if a register holds all eight. */
 __attribute__((target("avx2"))) static void
 add_lanes_avx2(const ls_hadoop_bloom *bloom, const murmur_steps *steps, uint8_t *const *rows) {
     add_lanes_inline(bloom, steps, rows);
 }
 #endif
 
-/* Adds LANES keys; returns 0 if they do not suit this way. */
+/* Adds LANES keys; returns 0 if this method does not support them. */
 static int add_together(const ls_hadoop_bloom *bloom, const ls_slice keys[LANES],
                         uint8_t *const *rows) {
     murmur_steps steps;
@@ -429,8 +431,8 @@ ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit,
     return LS_OK;
 }
 
-/* Tests in rounds, a hash each: most absent keys fall out in the first two. Who stays is written
- * without a branch, since nobody could foretell it. */
+/* Tests in rounds, one hash each: most absent keys are excluded in the first two. The remaining
+ * keys are written without a branch, since it could not be predicted. */
 static void test_row(const ls_hadoop_bloom *bloom, const uint8_t *bits, const ls_slice *batch,
                      size_t count, uint8_t *maybe) {
     uint8_t left[TOGETHER];
@@ -438,7 +440,7 @@ static void test_row(const ls_hadoop_bloom *bloom, const uint8_t *bits, const ls
     size_t remaining = 0;
     for (size_t n = 0; n < count; n++) {
         left[remaining] = (uint8_t)n;
-        remaining += !maybe[n]; /* found in a row before */
+        remaining += !maybe[n]; /* found in an earlier row */
         hash[n] = 0;
     }
     for (uint32_t round = 0; round < bloom->hashes && remaining > 0; round++) {

@@ -21,7 +21,8 @@ uint32_t ls_hadoop_jenkins(ls_slice key, uint32_t seed);
 #define LS_HADOOP_JENKINS 0
 #define LS_HADOOP_MURMUR 1
 
-/* No rate of false positives that a double can hold asks for more positions than this a key. */
+/* Maximum number of positions of a key: no rate of false positives that a double can hold needs
+ * more. */
 #define LS_HADOOP_MOST_HASHES 1100
 
 typedef struct {
@@ -31,37 +32,39 @@ typedef struct {
     uint8_t old;        /* headers of the old form */
     uint8_t dynamic;    /* rows, not one row: the two below are stored */
     uint32_t row_keys;  /* keys of a full row */
-    uint32_t last_keys; /* keys in the last row, and those that came when no row could be added */
+    uint32_t last_keys; /* keys in the last row, including those added at rows_limit */
     uint32_t rows;      /* at least 1 */
 } ls_hadoop_bloom;
 
-/* Bytes of one row, of everything before the bits of the first row, and of all. */
+/* Return the sizes of one row, of everything before the bits of the first row, and of the
+ * filter. */
 size_t ls_hadoop_bloom_row_size(const ls_hadoop_bloom *bloom);
 size_t ls_hadoop_bloom_first_bits(const ls_hadoop_bloom *bloom);
 size_t ls_hadoop_bloom_size(const ls_hadoop_bloom *bloom);
 
-/* Reads the headers of a stored filter, every row's included. It must end where its last row does.
- * LS_TRUNCATED or LS_BAD_HEADER: *bad is the offset of the number that is wrong, *expected says what
- * it should be. */
+/* Reads the headers of a stored filter, including those of all rows. It must end at the end of its
+ * last row. LS_TRUNCATED or LS_BAD_HEADER: *bad is the offset of the wrong number, *expected
+ * describes the expected value. */
 ls_status ls_hadoop_bloom_parse(const uint8_t *data, const uint8_t *end, int dynamic,
                                 ls_hadoop_bloom *bloom, size_t *bad, const char **expected);
 
 /* Writes all headers. REQUIRES: ls_hadoop_bloom_size(bloom) bytes at `data`. */
 void ls_hadoop_bloom_put_headers(const ls_hadoop_bloom *bloom, uint8_t *data);
 
-/* The row of the key that is added as number `index`. A full row is followed by a new one, until there
- * are `rows_limit`; then keys go to row 0 and, after that one, to rows 0, 1, 2, ... in turn. */
+/* Returns the row of the key that is added as number `index`. A full row is followed by a new one,
+ * until there are `rows_limit`; then keys are added to row 0 and, once that is full, to rows 0, 1,
+ * 2, ... in turn. */
 uint32_t ls_hadoop_bloom_row_of(uint64_t index, uint32_t row_keys, uint32_t rows_limit);
 
-/* Adds keys [from, to) of a column, which are numbers `index`, `index` + 1, ... of the filter's keys.
- * LS_NULL, LS_BAD_KEY (empty: Hadoop has no hash of it), LS_BAD_COLUMN: of key *bad, where nothing is
- * added. REQUIRES: the row of each key is below bloom->rows. */
+/* Adds keys [from, to) of a column, which are numbers `index`, `index` + 1, ... of the filter's
+ * keys. LS_NULL, LS_BAD_KEY (empty: Hadoop has no hash of it), LS_BAD_COLUMN: of key *bad; in this
+ * case no key is added. REQUIRES: the row of each key is below bloom->rows. */
 ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit, uint8_t *data,
                               const ls_column *keys, size_t from, size_t to, uint64_t index,
                               size_t *bad);
 
-/* maybe[i - from] = 0 where key i of a column is absent, 1 elsewhere; the same failures. With `rows`,
- * key i is that of row rows[i]. REQUIRES: rows that the column has. */
+/* Sets maybe[i - from] to 0 if key i of a column is absent, otherwise to 1; the same failures. With
+ * `rows`, key i is that of row rows[i]. REQUIRES: rows that the column has. */
 ls_status ls_hadoop_bloom_test(const ls_hadoop_bloom *bloom, const uint8_t *data,
                                const ls_column *keys, const uint32_t *rows, size_t from, size_t to,
                                uint8_t *maybe, size_t *bad);

@@ -13,7 +13,7 @@ ls_status ls_hash_column(const ls_column *keys, size_t from, size_t to, uint64_t
         memcpy(hashes, keys->hashes + from, (to - from) * sizeof *hashes);
         return LS_OK;
     }
-    if (keys->offset_width == 0 && keys->width == 8) { /* a size the compiler knows */
+    if (keys->offset_width == 0 && keys->width == 8) { /* a size known to the compiler */
         for (size_t i = from; i < to; i++)
             hashes[i - from] = XXH64(keys->data + 8 * i, 8, 0);
         return LS_OK;

@@ -4,7 +4,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Bytes at a time: as many as a word has bits. */
+/* Number of bytes at a time: the number of bits of a word. */
 enum { STEP = 64 };
 
 typedef struct {
@@ -31,11 +31,11 @@ static inline masks masks_of(const uint8_t *p) {
 
 #else
 
-/* A bit for each byte of a word that is `byte`. */
+/* Returns a word with a bit for each byte that is `byte`. */
 static inline uint64_t bits(uint64_t word, uint8_t byte) {
     const uint64_t low = 0x7f7f7f7f7f7f7f7f;
     uint64_t other = word ^ byte * 0x0101010101010101u;
-    uint64_t same = ~(((other & low) + low) | other | low); /* 0x80 where they are the same */
+    uint64_t same = ~(((other & low) + low) | other | low); /* 0x80 where they are equal */
     return ((same >> 7) * 0x0102040810204080u) >> 56;
 }
 
@@ -54,7 +54,7 @@ static inline masks masks_of(const uint8_t *p) {
 
 #endif
 
-/* Takes quotes out that follow a backslash which is not itself after one. */
+/* Removes quotes after a backslash that is not itself escaped. */
 static uint64_t unescaped(ls_json *json, masks found, size_t count) {
     uint64_t escaped = json->escaped, slashes = found.backslashes;
     if (escaped)
@@ -72,14 +72,15 @@ static uint64_t unescaped(ls_json *json, masks found, size_t count) {
     return found.quotes & ~escaped;
 }
 
-/* All bits from an odd one on, as far as the next one. */
+/* Sets all bits from an odd one on, up to the next one. */
 static inline uint64_t between(uint64_t quotes) {
     for (int shift = 1; shift < STEP; shift *= 2)
         quotes ^= quotes << shift;
     return quotes;
 }
 
-/* Mostly of none or one; what counts bits at once is a call where not all processors have it. */
+/* Mostly there are none or one; counting bits at once is a call on processors without an
+ * instruction. */
 static inline size_t ones(uint64_t bits) {
     size_t count = 0;
     for (; bits; bits &= bits - 1)
@@ -87,7 +88,7 @@ static inline size_t ones(uint64_t bits) {
     return count;
 }
 
-/* Moves on over at most STEP bytes, with zeros behind them. */
+/* Processes at most STEP bytes, followed by zeros. */
 static inline ls_status move(ls_json *json, const uint8_t *p, size_t count, size_t *bad) {
     masks found = masks_of(p);
     uint64_t quotes = found.quotes;
@@ -107,7 +108,7 @@ static inline ls_status move(ls_json *json, const uint8_t *p, size_t count, size
     uint64_t opening = found.opening & ~in_text, closing = found.closing & ~in_text;
     size_t opened = ones(opening), closed = ones(closing);
     if (json->depth + opened <= json->most_depth) {
-        json->depth += opened; /* one that closes nothing is for the parser to see */
+        json->depth += opened; /* unbalanced closing brackets are left to the parser */
         json->depth -= closed < json->depth ? closed : json->depth;
         return LS_OK;
     }

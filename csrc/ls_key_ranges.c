@@ -8,7 +8,8 @@ static inline ls_slice get(const ls_column *column, size_t i) {
     return value;
 }
 
-/* The first place of a span whose key is not below (with `after`: is above) a bound, else its end. */
+/* Returns the first index of a span whose key is not below (with `after`: is above) a bound, or its
+ * end. */
 static size_t find(ls_sorted_keys keys, ls_key_span span, ls_slice bound, int after) {
     size_t low = span.start, high = span.end;
     while (low < high) {
@@ -22,7 +23,7 @@ static size_t find(ls_sorted_keys keys, ls_key_span span, ls_slice bound, int af
     return low;
 }
 
-/* The keys of a span that lie in [least, greatest]. */
+/* Returns the keys of a span that are in [least, greatest]. */
 static ls_key_span within(ls_sorted_keys keys, ls_key_span span, ls_slice least,
                           ls_slice greatest) {
     span.start = find(keys, span, least, 0);
@@ -38,13 +39,13 @@ void ls_key_ranges_by_list(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_
     }
 }
 
-/* A subtree: places [start, end) of `order`, and the keys that may lie in it. */
+/* A subtree: indices [start, end) of `order`, and the keys that may be in it. */
 typedef struct {
     size_t start, end;
     ls_key_span span;
 } subtree;
 
-/* A halving leaves at most one subtree waiting a level. */
+/* Maximum number of waiting subtrees: halving leaves at most one per level. */
 #define DEEPEST 64
 
 static inline size_t root_of(size_t start, size_t end) {
@@ -56,7 +57,7 @@ static uint32_t later_end(const ls_key_ranges *ranges, uint32_t one, uint32_t ot
                                                                                             : one;
 }
 
-/* Places [start, end), and whether the halves beside the root are done. */
+/* Indices [start, end), and whether the halves on both sides of the root are done. */
 typedef struct {
     size_t start, end;
     int done;

@@ -4,7 +4,8 @@
 
 #include "ls_hash.h"
 
-/* Keys that are hashed before the first of them is looked for: their slots are on the way then. */
+/* Number of keys that are hashed before the first of them is looked up: their slots are
+ * prefetched. */
 #define TOGETHER 32
 #define FEWEST_SLOTS 8
 
@@ -19,7 +20,7 @@ size_t ls_key_table_words(size_t slots) {
     return (slots + 15) / 16;
 }
 
-/* Which of the bits is that of a hash; not by those that choose the slot. */
+/* Returns the bit of a hash, independent of the bits that choose the slot. */
 static inline size_t bit_of(const ls_key_table *table, uint64_t hash) {
     return (size_t)(hash >> 32) & (4 * table->mask + 3);
 }
@@ -38,7 +39,7 @@ static inline uint64_t tag_of(uint64_t hash) {
     return hash & 0xffffffff00000000u;
 }
 
-/* The slot of a key: the one that has it, or the empty one where it would be. */
+/* Returns the slot of a key: the one that has it, or the empty one where it would be. */
 static inline uint64_t *slot_of(const ls_key_table *table, ls_slice key, uint64_t hash) {
     for (size_t at = hash & table->mask;; at = (at + 1) & table->mask) {
         uint64_t *slot = &table->slots[at];
@@ -56,7 +57,7 @@ static inline uint64_t *slot_of(const ls_key_table *table, ls_slice key, uint64_
 typedef struct {
     ls_slice keys[TOGETHER];
     uint64_t hashes[TOGETHER];
-    int may_be[TOGETHER]; /* whether a key may be in the table, of those that are looked for */
+    int may_be[TOGETHER]; /* whether each key to look up may be in the table */
 } batch;
 
 static ls_status prepare(const ls_column *column, size_t from, size_t count, batch *batch,
@@ -76,7 +77,7 @@ static void prefetch_slot(const ls_key_table *table, uint64_t hash) {
     LS_PREFETCH(&table->slots[hash & table->mask]);
 }
 
-/* Keys that are in the table are compared: their bytes should be on the way, too. */
+/* Keys that are in the table are compared, so their bytes are prefetched, too. */
 static void prefetch_keys(const ls_key_table *table, const batch *batch, size_t count) {
     for (size_t n = 0; n < count; n++) {
         if (!batch->may_be[n])

@@ -11,7 +11,7 @@ const char *ls_key_kind_name(int kind) {
 }
 
 /* The loops below are written once with kind and width as arguments, and inlined where these are
- * constants: so each pair gets its own loop, without a branch a key. */
+ * constants, so that each pair has its own loop without a branch per key. */
 #define LS_INLINE static inline __attribute__((always_inline))
 
 LS_INLINE uint64_t load_native(const uint8_t *p, size_t width) {
@@ -83,7 +83,7 @@ LS_INLINE uint64_t nan_bits(size_t width) {
     return width == 2 ? 0x7e00u : width == 4 ? 0x7fc00000u : UINT64_C(0x7ff8000000000000);
 }
 
-/* The unsigned number that orders as the value does. */
+/* Returns the unsigned number with the order of the value. */
 LS_INLINE uint64_t to_ordered(uint64_t bits, ls_key_kind kind, size_t width) {
     uint64_t sign = sign_bit(width);
     if (kind == LS_KEY_UNSIGNED)
@@ -341,14 +341,14 @@ void ls_keys_read_strided(const ls_key_field *field, const ls_column *keys, size
 #undef LS_READ
 }
 
-/* What is left of key i at its cursor, after the marker of a nullable field. */
+/* The remaining bytes of key i at its cursor, after the marker of a nullable field. */
 LS_INLINE ls_status next_field(const ls_key_field *field, const ls_column *keys, size_t i,
                                int64_t cursor, ls_slice *rest, int *valid) {
     ls_status status = ls_column_get(keys, i, rest);
     if (status != LS_OK)
         return status;
     *valid = 1;
-    if (cursor != 0) { /* within the key: only reads that were checked have moved it */
+    if (cursor != 0) { /* inside of the key: only checked reads have advanced it */
         rest->data += cursor;
         rest->size -= (size_t)cursor;
     }

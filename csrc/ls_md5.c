@@ -19,7 +19,7 @@ static inline uint32_t rotate_left(uint32_t value, unsigned by) {
 }
 
 #define STEP(f, a, b, c, d, word, i, by) a = b + rotate_left(a + (f) + words[word] + SINES[i], by)
-/* Four steps of a round, whose words lie `stride` apart. */
+/* Four steps of a round, whose words have a distance of `stride`. */
 #define STEPS(f_a, f_d, f_c, f_b, i, start, stride, s0, s1, s2, s3)                                \
     STEP(f_a, a, b, c, d, (start) & 15, i, s0);                                                    \
     STEP(f_d, d, a, b, c, ((start) + (stride)) & 15, (i) + 1, s1);                                 \

@@ -11,7 +11,7 @@ static ls_status compare_key(const ls_column *run, size_t row, ls_slice bound, i
     return status;
 }
 
-/* Ranges are short beside runs: steps double from where the range starts. */
+/* Ranges are short compared with runs: steps double from the start of the range. */
 static ls_status cut_run(const ls_column *run, size_t start, size_t end, ls_slice bound,
                          int64_t *stop) {
     size_t low = start, high = start, step = 1; /* all before low are inside, none from high on */

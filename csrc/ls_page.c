@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* Headers nest three deep; what goes deeper is none. */
+/* Maximum depth of headers, which have a depth of three. */
 enum { MOST_DEPTH = 8 };
 
 static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *value) {
@@ -17,7 +17,7 @@ static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *va
     return LS_OK;
 }
 
-/* Reads a struct, and those of its fields that have a place: numbers, all of which it must have. */
+/* Reads a struct, and its fields that have a member: numbers, all of which are required. */
 static ls_status read_numbers(const uint8_t **cursor, const uint8_t *end, int32_t *const places[],
                               int64_t most) {
     int64_t id = 0;
@@ -44,7 +44,7 @@ static ls_status read_numbers(const uint8_t **cursor, const uint8_t *end, int32_
     }
 }
 
-/* Values and encoding, as the header of a page of one type says them. */
+/* Number of values and encoding in the header of a page of one type. */
 typedef struct {
     int32_t values;
     int32_t encoding;
@@ -106,7 +106,8 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
     return LS_OK;
 }
 
-/* Whether the values of a data page take no more bytes than the page, or are numbers of others. */
+/* Returns whether the values of a data page take no more bytes than the page, or are indices of
+ * other values. */
 static bool is_bounded(int32_t encoding) {
     enum {
         PLAIN_DICTIONARY = 2,
@@ -147,17 +148,18 @@ ls_status ls_chunk_claims_read(ls_slice chunk, uint64_t values, ls_chunk_claims 
                 if (!is_bounded(header.encoding) && size > claims->shared)
                     claims->shared = size;
             }
-            /* Of a page of another type, too: whoever passes it over may decompress it first. */
+            /* The size is checked for pages of other types, too: code that skips a page may
+             * decompress it first. */
             if (size > claims->largest)
                 claims->largest = size;
         }
-        /* Old writers forgot the header of the dictionary when they measured the chunk. */
+        /* Old writers did not include the header of the dictionary in the size of the chunk. */
         cursor += stored;
     }
     return LS_OK;
 }
 
-/* Writes an i32 whose id is the next after that of the field before. */
+/* Writes an i32 whose id follows that of the field before. */
 static uint8_t *put_next_i32(uint8_t *out, int32_t value) {
     *out++ = 1 << 4 | LS_COMPACT_I32;
     return ls_put_compact_integer(out, value);
@@ -196,7 +198,7 @@ static size_t width_of(ls_plain_kind kind) {
     return 0;
 }
 
-/* Reads the next of values that are bytes. */
+/* Reads the next of some values that are bytes. */
 static inline ls_status next_bytes(const uint8_t **cursor, const uint8_t *end, ls_slice *value) {
     if ((size_t)(end - *cursor) < 4)
         return LS_TRUNCATED;
@@ -249,7 +251,7 @@ ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *end
         ls_status status = next_bytes(&cursor, end, &value);
         if (status != LS_OK)
             return status;
-        /* Most are short: a copy of a known size is one instruction. */
+        /* Most values are short: a copy of a constant size is one instruction. */
         if (value.size <= LS_TEXTS_SLACK && (size_t)(end - value.data) >= LS_TEXTS_SLACK)
             memcpy(out + at, value.data, LS_TEXTS_SLACK);
         else
@@ -279,7 +281,8 @@ ls_status ls_texts_plain(const ls_column *texts, uint8_t *out, size_t *size) {
     return LS_OK;
 }
 
-/* The first eight bytes as a number that orders as they do; shorter values are filled with zeros. */
+/* Returns the first eight bytes as a number with their order; shorter values are filled with
+ * zeros. */
 static inline uint64_t head_of(ls_slice value) {
     if (value.size >= 8)
         return ls_load64_big(value.data);
@@ -300,7 +303,7 @@ static ls_status replace_bytes(ls_slice values, size_t count, const int64_t *pla
                                ls_plain_range *range) {
     const uint8_t *old = values.data, *old_end = values.data + values.size;
     const uint8_t *new = fresh.data, *new_end = fresh.data + fresh.size;
-    const uint8_t *kept = old; /* from here on nothing is copied yet */
+    const uint8_t *kept = old; /* nothing from here on is copied yet */
     uint8_t *to = out;
     size_t next = 0;
     uint64_t least = 0, greatest = 0;
@@ -346,8 +349,8 @@ static ls_status replace_bytes(ls_slice values, size_t count, const int64_t *pla
     return LS_OK;
 }
 
-/* Widens a range by numbers. Of 0 and -0 Parquet wants the sign that makes the range wider; that is
- * for the caller, who sees the range. */
+/* Widens a range by numbers. For 0 and -0, Parquet requires the sign that makes the range wider;
+ * the caller, which knows the whole range, sets it. */
 #define WIDEN(name, type)                                                                          \
     static void name(const uint8_t *data, size_t count, ls_plain_range *range) {                   \
         type least, greatest, value;                                                               \

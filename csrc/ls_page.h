@@ -22,35 +22,35 @@ typedef struct {
     int32_t compressed;
     int32_t has_checksum;
     uint32_t checksum; /* CRC-32 of the compressed bytes */
-    /* Of data and dictionary pages; `values` is -1 if the header says nothing of its kind. */
+    /* For data and dictionary pages; `values` is -1 if the header has no number of values. */
     int32_t values;
     int32_t encoding;
-    /* Of a data page, version 1. */
+    /* For a data page, version 1. */
     int32_t definition_encoding;
     int32_t repetition_encoding;
 } ls_page_header;
 
-/* Bytes that no header which ls_page_header_write writes is longer than. */
+/* Maximum size of a header that ls_page_header_write writes. */
 enum { LS_PAGE_HEADER_MAX = 64 };
 
-/* Reads the header at a cursor, and moves it behind. Fields that are not above are passed over. */
+/* Reads the header at a cursor, and moves the cursor to its end. Other fields are skipped. */
 ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_page_header *header);
 
-/* Writes the header of a data page, and returns the end of it. */
+/* Writes the header of a data page, and returns its end. */
 uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out);
 
-/* What the headers of the pages of a chunk claim; sizes are those of pages without compression. */
+/* The values and sizes in the headers of the pages of a chunk; sizes are uncompressed. */
 typedef struct {
     uint64_t values;  /* of all data pages */
     uint64_t plain;   /* bytes of all data pages */
     uint32_t largest; /* bytes of the largest data page */
-    uint32_t shared;  /* the same, of those whose values may be longer than the page, together */
+    uint32_t shared;  /* the same, for pages whose values may be longer than the page, in total */
     uint32_t dictionary;
     uint32_t dictionary_values;
-    ls_slice stored_dictionary; /* as it is in the chunk; NULL: there is none */
+    ls_slice stored_dictionary; /* as in the chunk; NULL: there is none */
 } ls_chunk_claims;
 
-/* Reads the headers of a chunk, as far as pages have the values that the footer says. */
+/* Reads the headers of a chunk, until the pages have the number of values in the footer. */
 ls_status ls_chunk_claims_read(ls_slice chunk, uint64_t values, ls_chunk_claims *claims);
 
 typedef enum {
@@ -61,40 +61,39 @@ typedef enum {
     LS_PLAIN_BYTES,
 } ls_plain_kind;
 
-/* The least and the greatest of values, as bytes of these; NULL: there are none. Numbers that are
- * none do not count. */
+/* The least and the greatest of values, as bytes of these; NULL: there are none. NaN is ignored. */
 typedef struct {
     ls_slice least;
     ls_slice greatest;
 } ls_plain_range;
 
-/* Bytes that `count` PLAIN values take at the beginning of some bytes. */
+/* Computes the size of `count` PLAIN values at the beginning of some bytes. */
 ls_status ls_plain_size(ls_plain_kind kind, ls_slice values, size_t count, size_t *size);
 
-/* Bytes of the longest of some PLAIN values that are bytes. */
+/* Computes the size of the longest of some PLAIN values that are bytes. */
 ls_status ls_plain_longest(ls_slice values, size_t count, uint32_t *longest);
 
-/* Bytes that ls_plain_texts may write behind the last value. */
+/* Number of bytes that ls_plain_texts may write after the last value. */
 enum { LS_TEXTS_SLACK = 32 };
 
-/* Writes PLAIN values that are bytes one after another, as Arrow has them.
+/* Writes PLAIN values that are bytes contiguously, as in Arrow.
  *
- * values, count: exactly so many.
- * at: where the first goes in `out`.
- * ends: of each in `out`.
+ * values, count: the values, exactly as many.
+ * at: offset of the first value in `out`.
+ * ends: end of each value in `out`.
  * out: has room for at + values.size + LS_TEXTS_SLACK, which is at most INT32_MAX. */
 ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out);
 
-/* Writes the bytes of a column without nulls as PLAIN values: each has its length before it.
+/* Writes the bytes of a column without nulls as PLAIN values: each is preceded by its length.
  *
  * out: has room for *size bytes; NULL: they are only counted. */
 ls_status ls_texts_plain(const ls_column *texts, uint8_t *out, size_t *size);
 
-/* Copies PLAIN values, some of them replaced, and widens a range by what is written.
+/* Copies PLAIN values, some of them replaced, and widens a range by the written values.
  *
- * values, count: exactly so many.
- * places, replaced: rows of those that are replaced, ascending, below count.
- * fresh: what replaces them, PLAIN, exactly as many.
+ * values, count: the values, exactly as many.
+ * places, replaced: rows of the values to replace, ascending, below count.
+ * fresh: the new values, PLAIN, exactly as many.
  * out: has room for both together. */
 ls_status ls_plain_replace(ls_plain_kind kind, ls_slice values, size_t count, const int64_t *places,
                            int64_t first, size_t replaced, ls_slice fresh, uint8_t *out,

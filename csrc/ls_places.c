@@ -1,15 +1,10 @@
 #include "ls_places.h"
 
-/* Of the 12 places of a bucket: more, and too many keys are not in their own bucket. */
+/* Number of used places per bucket of 12: with more, too many keys are not in their own bucket. */
 #define KEYS_PER_BUCKET 8
 
-/* Records whose buckets are asked for before they are looked at. */
+/* Number of records whose buckets are prefetched before they are read. */
 #define AHEAD 64
-
-/* The slots of a block whose records are all in a table. */
-static const _Alignas(64) uint32_t NO_SLOTS[LS_BUCKET] = {
-    LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT,
-    LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT};
 
 uint32_t ls_places_buckets(uint64_t records) {
     uint64_t buckets = records / KEYS_PER_BUCKET + 1; /* some place stays empty */
@@ -34,7 +29,8 @@ ls_status ls_places_put(ls_places *places, uint64_t hash, uint64_t offset) {
     return LS_NO_SPACE;
 }
 
-ls_status ls_places_add(ls_places *places, ls_slice before, uint64_t offset, size_t size) {
+ls_status ls_places_add(ls_places *places, ls_slice before, uint64_t offset, size_t size,
+                        uint64_t *records) {
     ls_block block;
     uint64_t hashes[AHEAD];
     if (offset > places->size || size > places->size - offset || places->size > LS_PLACES_END)
@@ -49,9 +45,10 @@ ls_status ls_places_add(ls_places *places, ls_slice before, uint64_t offset, siz
             status = ls_block_record(&block, start + i, &key, &value);
             if (status != LS_OK)
                 return status;
-            if (start + i == 0 && before.data != NULL && before.size == key.size &&
+            if (before.data != NULL && before.size == key.size &&
                 ls_same_bytes(before.data, key.data, key.size))
                 return LS_REPEATED;
+            before = key;
             hashes[i] = ls_hash(key);
             __builtin_prefetch(ls_places_bucket_of(places, hashes[i]), 1);
         }
@@ -64,41 +61,7 @@ ls_status ls_places_add(ls_places *places, ls_slice before, uint64_t offset, siz
                 return status;
         }
     }
-    return LS_OK;
-}
-
-ls_status ls_places_move(ls_places *places, const ls_block *index, const ls_ready *ready,
-                         ls_ready *moved, uint32_t *next, uint64_t records) {
-    uint64_t added = 0;
-    for (; *next < index->count && added < records; ++*next) {
-        ls_slice before = {NULL, 0}, last, handle;
-        uint64_t offset, size;
-        ls_ready block = ls_ready_seen(&ready[*next]);
-        if (block.data == NULL)
-            continue;
-        if (block.slots == NULL)
-            return LS_REPEATED;
-        ls_status status = ls_block_record(index, *next, &last, &handle);
-        if (status == LS_OK && *next > 0) {
-            ls_slice other;
-            status = ls_block_record(index, *next - 1, &before, &other);
-        }
-        const uint8_t *p = handle.data;
-        if (status == LS_OK)
-            status = ls_get_varint64(&p, handle.data + handle.size, &offset);
-        if (status == LS_OK)
-            status = ls_get_varint64(&p, handle.data + handle.size, &size);
-        if (status == LS_OK && size != block.size)
-            status = LS_BAD_POSITION;
-        if (status == LS_OK)
-            status = ls_places_add(places, before, offset, size);
-        if (status != LS_OK)
-            return status;
-        added += block.record == 0 ? 1 : block.size / block.record;
-        block.slots = NO_SLOTS;
-        block.buckets = 1;
-        moved[*next] = block;
-    }
+    *records += block.count;
     return LS_OK;
 }
 

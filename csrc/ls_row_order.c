@@ -3,19 +3,19 @@
 /* Nanoseconds of a millisecond. */
 #define LS_MILLI 1000000
 
-/* One field: an integer of what orders it, or its bytes. */
+/* One field: an integer with its order, or its bytes. */
 typedef struct {
-    uint64_t number; /* orders as the field does; of a decimal its high 64 bits */
-    uint64_t low;    /* what comes after: low bits of a decimal, nanoseconds of a timestamp */
+    uint64_t number; /* has the order of the field; for a decimal its high 64 bits */
+    uint64_t low;    /* the next part: low bits of a decimal, nanoseconds of a timestamp */
     ls_slice bytes;
 } field;
 
-/* Signed numbers as unsigned ones of the same order. */
+/* Converts signed numbers to unsigned ones of the same order. */
 static inline uint64_t lifted(int64_t number) {
     return (uint64_t)number ^ (UINT64_C(1) << 63);
 }
 
-/* Orders IEEE bits as Java's compare does: -0.0 before 0.0, every NaN after all numbers. */
+/* Orders IEEE bits like Java's compare: -0.0 before 0.0, every NaN after all numbers. */
 static inline uint64_t lifted_double(uint64_t bits) {
     if ((bits & INT64_MAX) > UINT64_C(0x7ff0000000000000))
         return UINT64_MAX;
@@ -29,8 +29,8 @@ static inline uint64_t lifted_float(uint32_t bits) {
     return (uint64_t)bits << 32;
 }
 
-/* Reads a field that is not null, and moves on behind it. There is one way to write each, so that
- * keys that are equal have equal bytes, and equal hashes; but for NaNs, which have their own bits. */
+/* Reads a field that is not null, and moves to its end. Each value has only one form, so that equal
+ * keys have equal bytes and equal hashes, except NaNs, which keep their bits. */
 static inline ls_status read_field(ls_field_kind kind, const uint8_t **cursor, const uint8_t *end,
                                    field *found) {
     static const uint8_t sizes[] = {1, 1, 2, 4, 8, 4, 8, 0, 0, 8};
@@ -104,7 +104,7 @@ static inline ls_status read_field(ls_field_kind kind, const uint8_t **cursor, c
     return LS_OK;
 }
 
-/* LS_BAD_KEY: a key does not begin as such rows do. */
+/* LS_BAD_KEY: the header of a key is not that of such a row. */
 static inline ls_status check_header(const ls_row_order *order, ls_slice key, size_t header) {
     if (key.size < header || key.data[0] != 0)
         return LS_BAD_KEY;
@@ -117,7 +117,7 @@ ls_status ls_row_check(const ls_row_order *order, ls_slice key) {
     if (check_header(order, key, header) != LS_OK)
         return LS_BAD_KEY;
     if (order->count == 1 && order->kinds[0] == LS_FIELD_INT64 && key.size == 10)
-        return key.data[1] == 0 ? LS_OK : LS_BAD_KEY; /* most keys are such */
+        return key.data[1] == 0 ? LS_OK : LS_BAD_KEY; /* most keys have this form */
     const uint8_t *p = key.data + header, *end = key.data + key.size;
     for (uint32_t i = 0; i < order->count; i++) {
         field found;
@@ -138,7 +138,7 @@ uint64_t ls_row_prefix(const ls_row_order *order, ls_slice key) {
         return lifted((int64_t)ls_load64(p));
     if (read_field((ls_field_kind)order->kinds[0], &p, key.data + key.size, &found) != LS_OK)
         return 0;
-    /* Of decimals most are in the low bits: they count once the high ones are a sign. */
+    /* Most decimals are in the low bits: these decide if the high ones are only a sign. */
     if (order->kinds[0] == LS_FIELD_DECIMAL) {
         uint64_t sign = UINT64_C(1) << 63;
         if (found.number == sign)
@@ -197,7 +197,7 @@ static inline void put(sink *to, const uint8_t *bytes, size_t size) {
     to->size += size;
 }
 
-/* The first `width` bytes of a number, big-endian. */
+/* Writes the first `width` bytes of a number, big-endian. */
 static inline void put_number(sink *to, uint64_t number, size_t width) {
     uint8_t bytes[8];
     for (size_t i = 0; i < 8; i++)

@@ -131,8 +131,9 @@ ls_status ls_rows_locate(const ls_column *column, ls_slice *rows, size_t *bad) {
     return LS_OK;
 }
 
-/* Whether each row has the fixed section and ends with its last variable column; which of the first
- * 64 columns are null in some row, bit by bit, and how many rows are null themselves. */
+/* Checks that each row has the fixed section and ends with its last variable column; finds which of
+ * the first 64 columns are null in some row, bit by bit, and the number of rows that are null
+ * themselves. */
 LS_INLINE ls_status check_rows(const ls_row_source *source, size_t bitmap_size, uint64_t *nulls,
                                size_t *missing, size_t *bad) {
     uint8_t seen[8] = {0};
@@ -174,8 +175,8 @@ LS_INLINE const uint8_t *source_row(const ls_row_source *source, size_t i) {
     return row != NULL ? row : source->zeros;
 }
 
-/* Writes a bitmap of the rows that are there and (unless `bit` is LS_NO_COLUMN) have no null in a
- * column; returns how many have not. */
+/* Writes a bitmap of the rows that exist and (unless `bit` is LS_NO_COLUMN) have no null in a
+ * column; returns the number of other rows. */
 LS_INLINE size_t write_validity(const ls_row_source *source, size_t bit, uint8_t *bitmap) {
     size_t byte = bit == LS_NO_COLUMN ? 0 : bit >> 3, nulls = 0;
     unsigned shift = bit & 7;
@@ -205,8 +206,8 @@ static void write_present(const ls_row_source *source, size_t missing, uint8_t *
         bitmap[source->length / 8] = (uint8_t)((1u << source->length % 8) - 1);
 }
 
-/* Validity of a column in a piece: its own where it is null in rows that are there, else theirs,
- * which is only written where an earlier or this piece has its own. */
+/* Writes the validity of a column in a piece: its own if it is null in existing rows, otherwise
+ * that of the rows, which is only written if this or an earlier piece has its own. */
 static void read_nulls(const ls_row_source *source, size_t start, const uint8_t *present,
                        size_t missing, uint64_t nulls, ls_row_column *column) {
     int own = column->bit != LS_NO_COLUMN && (column->bit >= 64 || nulls >> column->bit & 1);
@@ -310,7 +311,7 @@ void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out) {
         out[i] = (int32_t)offsets[i];
 }
 
-/* The elements of list i: their number, and their bytes, which lie together. */
+/* Finds the elements of list i: their number, and their bytes, which are contiguous. */
 static ls_status get_elements(const ls_column *elements, const int64_t *offsets, size_t i,
                               size_t *first, size_t *count, ls_slice *bytes) {
     uint64_t start = (uint64_t)offsets[i] - (uint64_t)offsets[0];
@@ -385,7 +386,7 @@ ls_status ls_lists_write(const ls_column *lists, const int64_t *offsets, const l
     return LS_OK;
 }
 
-/* How many elements a list has, and where their ends and bytes are. */
+/* Finds the number of elements of a list, and the addresses of their ends and bytes. */
 LS_INLINE ls_status open_list(ls_slice list, const ls_list_shape *shape, size_t *count,
                               const uint8_t **ends, ls_slice *bytes) {
     const uint8_t *p = list.data;

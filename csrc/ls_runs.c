@@ -1,27 +1,27 @@
 #include "ls_runs.h"
 #include "ls_compact.h"
 
-/* Values of a run at most. */
+/* Maximum number of values of a run. */
 enum { MOST_RUN = 512, SHORTEST_RUN = 3 };
 
 typedef struct {
-    uint64_t values[MOST_RUN]; /* signed where they are less than 0 */
+    uint64_t values[MOST_RUN]; /* signed if they can be negative */
     size_t count;
     bool is_signed;
 } run;
 
-/* Gives a number of a run that is stored as what it may be less than 0 with. */
+/* Decodes a number of a run that is stored in the form for negative numbers. */
 static uint64_t number_of(uint64_t stored, const run *one) {
     return one->is_signed ? stored >> 1 ^ (0 - (stored & 1)) : stored;
 }
 
-/* Bits of values, by their code. */
+/* Returns the number of bits of values for a code. */
 static unsigned width_of(unsigned code) {
     static const uint8_t wide[] = {26, 28, 30, 32, 40, 48, 56, 64};
     return code < 24 ? code + 1 : wide[code - 24];
 }
 
-/* The next width that values are packed with. */
+/* Returns the next width with which values can be packed. */
 static unsigned packed_width(unsigned width) {
     unsigned code = 0;
     while (width_of(code) < width)
@@ -36,7 +36,7 @@ static ls_status get_byte(const uint8_t **cursor, const uint8_t *end, unsigned *
     return LS_OK;
 }
 
-/* Reads a number of whole bytes, the greatest first. */
+/* Reads a number of whole bytes, the most significant first. */
 static ls_status get_bytes(const uint8_t **cursor, const uint8_t *end, unsigned size,
                            uint64_t *value) {
     if (size > (size_t)(end - *cursor))
@@ -47,7 +47,8 @@ static ls_status get_bytes(const uint8_t **cursor, const uint8_t *end, unsigned 
     return LS_OK;
 }
 
-/* Reads numbers of as many bits each, the greatest first, up to the end of a byte. */
+/* Reads numbers with the same number of bits, the most significant first, up to the end of a
+ * byte. */
 static ls_status unpack(const uint8_t **cursor, const uint8_t *end, unsigned width, size_t count,
                         uint64_t *values) {
     if ((count * width + 7) / 8 > (size_t)(end - *cursor))
@@ -82,7 +83,7 @@ static ls_status read_short_repeat(const uint8_t **cursor, const uint8_t *end, u
     return LS_OK;
 }
 
-/* Reads the second byte of a run, and gives the number of its values. */
+/* Reads the second byte of a run, and computes the number of its values. */
 static ls_status get_count(const uint8_t **cursor, const uint8_t *end, unsigned first,
                            size_t *count) {
     unsigned second;
@@ -92,15 +93,15 @@ static ls_status get_count(const uint8_t **cursor, const uint8_t *end, unsigned 
     return status;
 }
 
-/* Applies patches, each of which says how many values after the one before it is. Where others would
- * read on behind the patches, or apply one to another value, it is an error. */
+/* Applies patches, each of which contains its distance from the value of the one before. An input
+ * for which other readers would read past the patches, or patch another value, is an error. */
 static ls_status apply(const uint64_t *patches, size_t count, unsigned patch_width, unsigned width,
                        run *one) {
     uint64_t at = 0, gap = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t patch = patches[i] & (((uint64_t)1 << patch_width) - 1);
         gap += patches[i] >> patch_width;
-        if (patch == 0 && patches[i] >> patch_width == 255) { /* the gap goes on */
+        if (patch == 0 && patches[i] >> patch_width == 255) { /* the gap continues */
             if (i == count - 1)
                 return LS_BAD_RECORD;
             continue;
@@ -256,7 +257,7 @@ ls_status ls_byte_runs_greatest(ls_slice runs, uint8_t *greatest) {
     return LS_OK;
 }
 
-/* Reads what follows 15 of a length: bytes that are added, the last of which is not 255. */
+/* Reads the bytes after a length of 15: they are added, and the last one is not 255. */
 static ls_status get_more(const uint8_t **cursor, const uint8_t *end, uint64_t *length) {
     unsigned byte = *length == 15 ? 255 : 0;
     while (byte == 255) {

@@ -2,7 +2,8 @@
 
 #include "ls_order.h"
 
-/* Returns how many of ascending numbers are less than one; with `also_equal`, or equal to it. */
+/* Returns the number of ascending numbers that are less than one; with `also_equal`, or equal to
+ * it. */
 static inline size_t rank_of(const uint64_t *numbers, size_t count, uint64_t number,
                              int also_equal) {
     size_t low = 0;
@@ -16,7 +17,8 @@ static inline size_t rank_of(const uint64_t *numbers, size_t count, uint64_t num
     return low;
 }
 
-/* Returns how many of the cuts from `low` to `high` are less than a key, and all before `low`. */
+/* Returns the number of cuts from `low` to `high` that are less than a key, plus all before
+ * `low`. */
 static size_t compared(const ls_column *cuts, size_t low, size_t high, ls_slice key) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -43,7 +45,7 @@ ls_status ls_scatter_find(const ls_column *keys, const ls_column *cuts, const ui
         }
         uint64_t prefix = ls_bytes_prefix(key.data, key.size);
         size_t range = rank_of(prefixes, cuts->length, prefix, 0);
-        /* Cuts that begin as the key does have to be looked at as a whole. */
+        /* Cuts with the same prefix as the key must be compared completely. */
         if (range < cuts->length && prefixes[range] == prefix)
             range = compared(cuts, range, rank_of(prefixes, cuts->length, prefix, 1), key);
         ranges[i] = (uint32_t)range;
@@ -58,7 +60,7 @@ void ls_scatter_rows(const uint32_t *ranges, size_t count, size_t ranges_count, 
         ends[ranges[i] + 1]++;
     for (size_t range = 0; range < ranges_count; range++)
         ends[range + 1] += ends[range];
-    /* Where a range starts moves on to where it ends, which is where the next one starts. */
+    /* The start of a range advances to its end, which is the start of the next one. */
     for (size_t i = 0; i < count; i++)
         rows[ends[ranges[i]]++] = (uint32_t)i;
     memmove(ends + 1, ends, ranges_count * sizeof *ends);

@@ -1,6 +1,6 @@
 #include "ls_slots.h"
 
-/* Of the 16 slots of a bucket: more, and too many keys are not in their own bucket. */
+/* Number of used slots per bucket of 16: with more, too many keys are not in their own bucket. */
 #define KEYS_PER_BUCKET 11
 
 uint32_t ls_slots_buckets(uint32_t records) {
@@ -28,7 +28,7 @@ ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uin
             status = ls_check_key(order, key);
         if (status != LS_OK)
             return status;
-        if (ready->slots == NULL) /* a repeat has been seen: only check the other records */
+        if (ready->slots == NULL) /* a repeat was found: only check the other records */
             continue;
         uint64_t hash = ls_hash(key);
         uint32_t *bucket = slots + (ls_slots_bucket(ready, hash) - ready->slots), empty;

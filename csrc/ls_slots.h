@@ -1,9 +1,9 @@
-/* A decoded block made ready for lookups: a hash table over its records, which says where the record
- * of a key is without a search. It is made in memory when a block is read and never stored.
+/* A decoded block prepared for lookups: a hash table over its records, which finds the record of a
+ * key without a search. It is made in memory when a block is read and never stored.
  *
  * A slot is LS_NO_SLOT, or the offset of a record in its low `bits` bits and bits of the key's hash
- * above them. Slots come in buckets of a cache line, which fill up from their first slot on: a key is
- * in the bucket that its hash picks or, where that is full, in one behind it. */
+ * above them. Slots are in buckets of a cache line, which are filled from their first slot on: a
+ * key is in the bucket that its hash picks or, if that is full, in one of the following ones. */
 #ifndef LS_SLOTS_H
 #define LS_SLOTS_H
 
@@ -20,18 +20,18 @@
 typedef struct {
     const uint8_t *data; /* the block; NULL: not ready. Published last, see ls_ready_publish */
     const uint32_t *slots; /* NULL: keys are repeated, and Java's search must answer */
-    uint32_t size; /* bytes of the block */
+    uint32_t size; /* size of the block */
     uint32_t buckets;
     uint32_t mask; /* the bits of an offset */
-    uint32_t record; /* bytes of a record, on average */
+    uint32_t record; /* average size of a record in bytes */
 } ls_ready;
 
-/* Buckets, of LS_BUCKET slots each, that a block of that many records has. */
+/* Returns the number of buckets, of LS_BUCKET slots each, for a block with `records` records. */
 uint32_t ls_slots_buckets(uint32_t records);
 
 /* Reads every record of an opened block and makes it ready, for this thread.
- * REQUIRES: ls_slots_buckets(block->count) buckets at `slots`, aligned to 64 bytes, which live as
- * long as `ready`. *bad: the first record that is wrong. */
+ * REQUIRES: ls_slots_buckets(block->count) buckets at `slots`, aligned to 64 bytes, which exist as
+ * long as `ready`. *bad: the first wrong record. */
 ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uint32_t *slots,
                          ls_ready *ready, uint32_t *bad);
 
@@ -39,7 +39,7 @@ static inline const uint32_t *ls_slots_bucket(const ls_ready *ready, uint64_t ha
     return ready->slots + LS_BUCKET * (((hash >> 32) * ready->buckets) >> 32);
 }
 
-/* Bit i is set where slot i of a bucket may be the hash's. */
+/* Bit i of the result is set if slot i of a bucket may be that of a hash. */
 static inline uint32_t ls_slots_match(const uint32_t *bucket, uint32_t mask, uint64_t hash) {
     uint32_t mark = (uint32_t)hash & ~mask, found = 0;
 #if defined(__SSE2__)
@@ -57,12 +57,12 @@ static inline uint32_t ls_slots_match(const uint32_t *bucket, uint32_t mask, uin
     return found;
 }
 
-/* Whether keys of a bucket may be in the next one. */
+/* Returns whether keys of a bucket may be in the next one. */
 static inline int ls_slots_full(const uint32_t *bucket) {
     return bucket[LS_BUCKET - 1] != LS_NO_SLOT;
 }
 
-/* Reads the record at an offset: *value is set if its key is the one, with *same = 1. */
+/* Reads the record at an offset: *value is set if its key is `key`, with *same = 1. */
 static inline ls_status ls_ready_record(const ls_ready *ready, uint32_t offset, ls_slice key,
                                         int *same, ls_slice *value) {
     *same = 0;
@@ -71,11 +71,12 @@ static inline ls_status ls_ready_record(const ls_ready *ready, uint32_t offset, 
     return ls_record_at(ready->data + offset, ready->data + ready->size, key, same, value);
 }
 
-/* Finds a key of that hash in a ready block. *value stays as it is where the key is not there. */
+/* Finds a key with a given hash in a ready block. *value is unchanged if the key is missing. */
 ls_status ls_ready_get(const ls_ready *ready, ls_order order, ls_slice key, uint64_t hash,
                        ls_slice *value);
 
-/* Other threads look at `data` without a lock: what they then read of the rest must be there. */
+/* Publishes `data`, which other threads read without a lock: all other members must be visible
+ * before. */
 static inline void ls_ready_publish(ls_ready *ready, const uint8_t *data) {
     __atomic_store_n(&ready->data, data, __ATOMIC_SEQ_CST);
 }
@@ -84,8 +85,8 @@ static inline const uint8_t *ls_ready_data(const ls_ready *ready) {
     return __atomic_load_n(&ready->data, __ATOMIC_SEQ_CST);
 }
 
-/* What a block is, data NULL if it is not ready. To one that is pinned `data` is NULL for a moment
- * whenever somebody tries to take it away: it is not looked at twice. */
+/* Returns the state of a block, with data NULL if it is not ready. `data` of a pinned block is NULL
+ * for a moment whenever the cache tries to evict it, so it is read only once. */
 static inline ls_ready ls_ready_seen(const ls_ready *ready) {
     const uint8_t *data = ls_ready_data(ready);
     if (data == NULL)
@@ -93,7 +94,7 @@ static inline ls_ready ls_ready_seen(const ls_ready *ready) {
     return (ls_ready){data, ready->slots, ready->size, ready->buckets, ready->mask, ready->record};
 }
 
-/* Takes note that a block is used, for the cache that looks at it from time to time. */
+/* Records that a block is used, for the cache that checks it from time to time. */
 static inline void ls_ready_use(uint8_t *used) {
     __atomic_store_n(used, 1, __ATOMIC_RELAXED);
 }

@@ -1,9 +1,9 @@
 #include "ls_sort.h"
 
-/* Below this many items insertion sort is faster than counting bytes. */
+/* Number of items below which insertion sort is faster than counting bytes. */
 #define SMALL_SORT 24
 
-/* Past this depth, in bytes, items are merged by whole comparisons: it bounds the recursion. */
+/* Depth in bytes from which items are merged by whole comparisons: it bounds the recursion. */
 #define DEEPEST_RADIX 256
 
 static ls_slice key_of(const ls_column *keys, const ls_sort_item *item) {
@@ -53,8 +53,8 @@ static void merge_sort(const ls_column *keys, ls_sort_item *items, size_t count,
     }
 }
 
-/* Least significant byte first, bytes that are the same in all items left out. Its counters stay out
- * of the frames of the recursion below. */
+/* Sorts from the least significant byte on, without bytes that are equal in all items. Its counters
+ * are not in the frames of the recursion below. */
 __attribute__((noinline)) static void radix_sort(ls_sort_item *items, size_t count,
                                                  ls_sort_item *scratch) {
     size_t ascending = 1;

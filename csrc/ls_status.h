@@ -14,10 +14,10 @@ typedef enum {
     LS_BAD_KEY,      /* a key cannot belong to the file's key order */
     LS_BAD_ROW,      /* row or key bytes do not fit the schema */
     /* Bad arguments: the caller raises ValueError. */
-    LS_OUT_OF_ORDER, /* a key given to a writer is smaller than the one before */
-    LS_REPEATED,     /* a key given to a writer equals the one before */
-    LS_NULL,         /* a null where a value is needed */
-    LS_BAD_COLUMN,   /* Arrow offsets that leave their data buffer */
+    LS_OUT_OF_ORDER, /* a key passed to a writer is smaller than the one before */
+    LS_REPEATED,     /* a key passed to a writer equals the one before */
+    LS_NULL,         /* a null where a value is required */
+    LS_BAD_COLUMN,   /* Arrow offsets outside of their data buffer */
     LS_TOO_LARGE,    /* a record or block beyond 2^31 - 1 bytes */
     /* Not failures. */
     LS_NO_SPACE,   /* the caller's buffer is too small: grow it and call again */

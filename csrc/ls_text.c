@@ -1,7 +1,7 @@
 #include "ls_text.h"
 
-/* Not 0 where a byte cannot follow the three before it. Bytes alone, without branches: compilers
- * make vectors of it. */
+/* Returns 0 only if a byte can follow the three before it. Only bytes and no branches are used, so
+ * that compilers vectorize it. */
 static inline uint8_t misfit(uint8_t b, uint8_t p1, uint8_t p2, uint8_t p3) {
     uint8_t continues = (uint8_t)((b & 0xc0) == 0x80);
     uint8_t expected = (uint8_t)((p1 >= 0xc0) | (p2 >= 0xe0) | (p3 >= 0xf0));
@@ -32,13 +32,13 @@ int ls_is_utf8(const uint8_t *data, size_t size) {
                 wrong |= misfit(data[k], data[k - 1], data[k - 2], data[k - 3]);
         i = end;
     }
-    for (size_t k = 0; k < 3; k++) /* as if three zeros came after it */
+    for (size_t k = 0; k < 3; k++) /* as if three zeros followed it */
         wrong |= misfit(0, at(data, size, size + k - 1), at(data, size, size + k - 2),
                         at(data, size, size + k - 3));
     return !wrong;
 }
 
-/* Whether every value, also what lies under nulls, is UTF-8; 0 where that is not sure. */
+/* Returns whether every value, including those under nulls, is UTF-8; 0 if that is uncertain. */
 static int all_are_utf8(const ls_column *texts) {
     ls_slice first, last, value;
     if (ls_column_get(texts, 0, &first) != LS_OK ||

@@ -1,5 +1,5 @@
-/* Whether texts are UTF-8, as the Unicode standard defines it: no overlong forms, no halves of
- * pairs, nothing beyond U+10FFFF. */
+/* Check that texts are UTF-8, as the Unicode standard defines it: no overlong forms, no surrogates,
+ * nothing beyond U+10FFFF. */
 #ifndef LS_TEXT_H
 #define LS_TEXT_H
 
@@ -7,8 +7,8 @@
 
 int ls_is_utf8(const uint8_t *data, size_t size);
 
-/* LS_BAD_ROW: value *bad is the first that is not null and not UTF-8. LS_BAD_COLUMN: offsets leave
- * the data. */
+/* LS_BAD_ROW: value *bad is the first that is not null and not UTF-8. LS_BAD_COLUMN: offsets
+ * outside of the data. */
 ls_status ls_texts_check(const ls_column *texts, size_t *bad);
 
 #endif

@@ -52,7 +52,7 @@ static uint64_t any(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-/* Lets another thread come between two steps, as it otherwise hardly ever does. */
+/* Lets another thread run between two steps, which would otherwise hardly ever happen. */
 static void dawdle(void) {
     static _Thread_local unsigned calls;
     if (++calls % 4 == 0)
@@ -141,7 +141,7 @@ static void put(unsigned number) {
     ls_ready made;
     uint32_t bad;
     if (data[number] != NULL)
-        return; /* another thread was faster */
+        return; /* another thread has added it */
     data[number] = room(stored_size[number]);
     memcpy(data[number], stored[number], stored_size[number]);
     if (ls_block_open(&block, data[number], stored_size[number]) != LS_OK)
@@ -205,7 +205,7 @@ static void batch(uint64_t *state) {
             fail("a search that fails");
         if (left == 0)
             break;
-        if (more && arena_count < 64) { /* what was found moves, and its blocks may go */
+        if (more && arena_count < 64) { /* found values are copied, and their blocks may be freed */
             uint8_t *arena = room(ls_batch_stage_size(items, count, 0, answers) + 1);
             arenas[arena_count++] = arena;
             ls_batch_stage(items, count, 0, NULL, answers, arena);
@@ -254,7 +254,7 @@ static void get(uint64_t *state) {
     if (number < BLOCKS) {
         if (ls_ready_data(&ready[number]) == NULL) {
             __atomic_fetch_add(&pins[number], 1,
-                               __ATOMIC_SEQ_CST); /* for the block in Python's hand */
+                               __ATOMIC_SEQ_CST); /* for the block that Python code holds */
             put(number);
             __atomic_fetch_sub(&pins[number], 1, __ATOMIC_SEQ_CST);
         } else {
@@ -277,7 +277,7 @@ static void *reader(void *argument) {
     return NULL;
 }
 
-/* Cache.resize, again and again. */
+/* Calls Cache.resize repeatedly. */
 static void *resizer(void *argument) {
     uint64_t state = seed + 99;
     (void)argument;

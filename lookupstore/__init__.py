@@ -25,7 +25,7 @@ from lookupstore.store.store import LookupStore, upsert
 from lookupstore.store.store import open as open
 from lookupstore.store.version_files import VersionInfo, versions
 
-# Without `open`, which `import *` would put in the place of Python's own.
+# Without `open`, since `import *` would replace Python's own function.
 __all__ = [
     "ClosedError",
     "ColumnarFiles",

@@ -1,4 +1,4 @@
-"""The command line, as `python -m lookupstore`."""
+"""Run the command line as `python -m lookupstore`."""
 
 from lookupstore.cli import main
 

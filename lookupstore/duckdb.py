@@ -1,4 +1,4 @@
-"""Stores in SQL of DuckDB: a function that looks keys up, and a table, both of one name."""
+"""Stores in DuckDB SQL: a function that looks up keys, and a table of that name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 __all__ = ["register"]
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
-#: What a function takes where the key is narrower: DuckDB widens what it is given, and what no key
-#: can be finds nothing.
+#: Wider types of the function's parameters for narrower keys: DuckDB widens an argument, and a
+#: value that no key can have finds nothing.
 _WIDER = {
     **dict.fromkeys(
         ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"
@@ -44,28 +44,29 @@ def register(
     *,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Register a store with a connection: as a function of its key, and as a table of its rows.
+    """Register a store with a connection, as a function and a table of one name.
 
-    The function takes a value for each key column, in the order of the key, and gives a STRUCT of
-    the value columns: NULL where there is no such key, or one of the values is NULL. DuckDB casts
-    what it is given, as for any function. The table is a temporary view of the key and value
-    columns, of which a query reads those that it names; of a small store, whose files are local and
-    not compressed, all are read now. Registering a name again replaces both.
+    The function takes a value for each key column, in the order of the key, and returns a STRUCT of
+    the value columns. The result is NULL if there is no such key, or if a value of the key is NULL.
+    DuckDB casts the arguments, as for any function. The table is a temporary view of the key and
+    value columns. A query reads only the columns that it names. If a store is small and its files
+    are local and not compressed, `register` reads all of it at once. Registering a name again
+    replaces function and table.
 
     Args:
-        con: the connection; others to its database, which know the function and not the table,
-            should register other names.
-        name: of both.
-        store: an open store, `ColumnarFiles` or `TableLookup`, which has to stay open.
-        columns: value columns, in this order; None is all.
+        con: DuckDB connection. Other connections to its database see the function but not the
+            table. To use the store there, register another name.
+        name: Name of the function and the table.
+        store: Open store, `ColumnarFiles` or `TableLookup`. Keep it open while it is registered.
+        columns: Names of the value columns, in this order. Default: all.
 
     Raises:
-        TypeError: `store` is no open store; or a column has a type that DuckDB, or a function of
-            DuckDB, does not have.
-        KeyError: a value column that there is not.
-        ValueError: no value column.
-        duckdb.Error: the name is that of a function of DuckDB, or of another connection.
-        CorruptionError: the bytes of a small store are wrong.
+        TypeError: If `store` is not an open store, or DuckDB (or a function of DuckDB) does not
+            have the type of a column.
+        KeyError: If there is no such value column.
+        ValueError: If there is no value column to return.
+        duckdb.Error: If the name belongs to a function of DuckDB, or of another connection.
+        CorruptionError: If the bytes of a small store are damaged.
 
     >>> import tempfile, lookupstore
     >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -88,7 +89,7 @@ def register(
     fields = [store.value_schema.field(one) for one in names]
     kinds = {one.name: _type_of(con, one, "leave it out of columns=") for one in fields}
     takes = [_parameter_of(con, store, at) for at in range(len(store.key))]
-    with suppress(duckdb.InvalidInputException):  # it was not there
+    with suppress(duckdb.InvalidInputException):  # there was no such function
         con.remove_function(name)
     con.create_function(
         name,
@@ -103,7 +104,7 @@ def register(
 
 
 def _function(store: Lookups, fields: Sequence[pa.Field]) -> Callable[..., pa.Array]:
-    """Return what DuckDB calls with some thousand keys at once, from any of its threads."""
+    """Return the function that DuckDB calls with thousands of keys, from any thread."""
     names = [field.name for field in fields]
 
     def answers(*keys: Any) -> pa.Array:
@@ -111,7 +112,7 @@ def _function(store: Lookups, fields: Sequence[pa.Field]) -> Callable[..., pa.Ar
         arrays = [one_array(column) for column in values]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.invert(found))
 
-    # DuckDB looks how many there are.
+    # DuckDB counts the parameters.
     takes = [inspect.Parameter(f"key{at}", _POSITIONAL) for at in range(len(store.key))]
     answers.__signature__ = inspect.Signature(takes)  # type: ignore[attr-defined]
     return answers
@@ -128,13 +129,14 @@ def _type_of(con: duckdb.DuckDBPyConnection, field: pa.Field, remedy: str) -> An
 
 
 def _parameter_of(con: duckdb.DuckDBPyConnection, store: Lookups, at: int) -> Any:
-    """Return the type of what the function takes for a key column, or raise TypeError."""
+    """Return the parameter type of the function for a key column, or raise TypeError."""
     field = store.key_schema.schema.field(at)
     remedy = "as it is a key column, look it up in Python: store.join(relation, ...)"
     kind = str(_type_of(con, field, remedy))
     kind = _WIDER.get(kind, kind)
     if pa.types.is_decimal(field.type):
-        # DuckDB rounds what has more digits: with some to spare, what no key can be is not.
+        # DuckDB rounds numbers with more digits: with spare digits, they stay numbers that no key
+        # can have.
         spare = 38 - field.type.precision
         kind = f"DECIMAL(38, {field.type.scale + spare // 2})"
     nothing = con.sql(f"SELECT NULL::{kind} WHERE false")
@@ -150,11 +152,11 @@ def _parameter_of(con: duckdb.DuckDBPyConnection, store: Lookups, at: int) -> An
 
 
 class _Rows(pds.Dataset):  # type: ignore[misc]
-    """A dataset for Arrow whose scans are those of a store: DuckDB says which columns it reads.
+    """An Arrow dataset that scans a store and reads only the wanted columns.
 
     Args:
-        store: whose rows they are.
-        names: its value columns that are there.
+        store: Open store, files or table with the rows.
+        names: Names of the value columns that the dataset has.
     """
 
     def __init__(self, store: Lookups, names: Sequence[str]) -> None:
@@ -163,7 +165,7 @@ class _Rows(pds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the key columns, then the value columns."""
+        """Return the schema: the key columns, then the value columns."""
         values = (self._store.value_schema.field(name) for name in self._names)
         return pa.schema([*self._store.key_schema.schema, *values])
 
@@ -173,9 +175,10 @@ class _Rows(pds.Dataset):  # type: ignore[misc]
         """Return a scan of all rows.
 
         Args:
-            columns: that are wanted; None: all.
-            filter: an expression of Arrow's for the rows that are wanted, perhaps by others.
-            options: of Arrow's own scans.
+            columns: Names of the columns to return. None: all columns.
+            filter: Arrow expression that is true for the rows to return. It may use columns that
+                are not returned. None: all rows.
+            options: Options of Arrow's scanner.
         """
         read = self._names if columns is None else [one for one in self._names if one in columns]
         if filter is not None:
@@ -184,7 +187,7 @@ class _Rows(pds.Dataset):  # type: ignore[misc]
         return pds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
 
     def _is_in(self, name: str, condition: Any) -> bool:
-        """Return whether a condition is about a column, so that it means nothing without it."""
+        """Return whether a condition uses a column."""
         others = self.schema.remove(self.schema.get_field_index(name)).empty_table()
         try:
             pds.Scanner.from_batches(others.to_reader(), filter=condition)

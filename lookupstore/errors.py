@@ -1,7 +1,7 @@
-"""Every exception that lookupstore raises on purpose, under one base.
+"""The exceptions of lookupstore, which share one base class.
 
-Bad arguments are not here: they are ``ValueError``, ``TypeError`` and ``KeyError`` that name the
-argument and say what would be right.
+Bad arguments raise ``ValueError``, ``TypeError`` or ``KeyError`` instead. These errors name the
+argument and what to pass.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = [
 
 
 def printable(text: str, *, but: str = "") -> str:
-    """Return a text as a terminal shows it, characters escaped that would change what it shows.
+    """Return a text for a terminal, with control characters escaped.
 
     Args:
-        text: that may be of anybody.
-        but: characters that stay as they are.
+        text: Text from any source, such as a path or a column name.
+        but: Characters that are not escaped.
 
     >>> printable("a" + chr(27) + "[2J"), printable("é b")
     ('a\\\\x1b[2J', 'é b')
@@ -41,17 +41,17 @@ def printable(text: str, *, but: str = "") -> str:
     return "".join(one if one.isprintable() or one in but else ascii(one)[1:-1] for one in text)
 
 
-# Names that an error lists, and characters of each.
+# Most names that an error lists, and most characters of each name.
 _LISTED = 20
 _NAME = 100
 
 
 def listed(names: Iterable[object], what: Callable[[Any], str] = repr) -> str:
-    """Return names for an error: the first of them, and how many there are beside these.
+    """Return names for an error: the first ones, and the number of the others.
 
     Args:
-        names: of the columns of a file, of which there may be any number.
-        what: shows one of them.
+        names: Names to list, such as the columns of a file. There may be any number.
+        what: Function that returns one name as text.
 
     >>> listed(["id", "name"])
     "'id', 'name'"
@@ -70,17 +70,17 @@ class LookupStoreError(Exception):
 
 
 class FormatError(LookupStoreError):
-    """A file or folder has something that is not read, or is not what it was opened as."""
+    """A file or folder cannot be read, or is of another kind than expected."""
 
 
 class CorruptionError(LookupStoreError):
     """Stored bytes are damaged.
 
     Attributes:
-        path: file that holds the bytes.
-        offset: offset in that file, in bytes, of the region that is wrong.
-        expected: what should be there, as text.
-        found: what is there, as text.
+        path: Path of the file that holds the bytes.
+        offset: Offset of the damaged region in that file, in bytes.
+        expected: Expected content, as text.
+        found: Content that was found instead, as text.
     """
 
     def __init__(self, path: str, offset: int, expected: object, found: object) -> None:
@@ -101,18 +101,20 @@ class ClosedError(LookupStoreError):
 
 
 class StaleStoreError(LookupStoreError):
-    """A version of a store, or a file, that was opened or planned on no longer exists."""
+    """A version of a store, or a file, was removed or replaced since it was opened."""
 
 
 class CommitConflictError(LookupStoreError):
-    """Another writer committed the same files, keys or version first: refresh and retry.
+    """Another writer committed the same files, keys or version first.
+
+    Read the new state of the table or store, then retry.
 
     Attributes:
-        instant: the instant of the other writer, in a table that has instants.
-        writer: the other writer, if it gave its name.
-        files: files that both write, or that have keys which both insert.
-        keys: some of this writer's keys in these files.
-        is_pending: whether the other writer is not done, so that a retry has to wait for it.
+        instant: Instant of the other writer, in a table that has instants. None: It is not known.
+        writer: Name of the other writer. None: It gave no name.
+        files: Files that both writers write, or that contain keys which both insert.
+        keys: Some of this writer's keys in these files.
+        is_pending: Whether the other writer is not done, so that a retry has to wait for it.
     """
 
     def __init__(
@@ -145,22 +147,25 @@ class CommitConflictError(LookupStoreError):
 
 
 class CommitUnknownError(LookupStoreError):
-    """A commit may or may not have happened: check before cleaning anything up."""
+    """A commit may or may not have happened.
+
+    Find out which before you delete any files.
+    """
 
 
 class LockedError(LookupStoreError):
-    """Another writer kept the lock of a table for longer than this one wanted to wait."""
+    """Another writer held the lock of a table for longer than this one could wait."""
 
 
 class LockLostError(LookupStoreError):
-    """The lock of a table was not renewed in time, or belongs to another writer now."""
+    """The lock of a table was not renewed in time, or another writer holds it now."""
 
 
 class DiskQuotaError(LookupStoreError):
     """A file does not fit into the quota of local copies.
 
     Attributes:
-        may_pass: whether it would fit if nothing else was in use.
+        may_pass: Whether the file would fit if nothing else was in use.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
@@ -172,10 +177,10 @@ class DiskQuotaError(LookupStoreError):
 
 
 class DuplicateKeyError(LookupStoreError, ValueError):
-    """A key is in several rows where there may be one: of what a store is built from, of a table.
+    """A key occurs more than once in a source or table that may have it only once.
 
     Attributes:
-        key: the key, as text.
+        key: Repeated key, as text.
     """
 
     def __init__(self, message: str, *, key: str = "") -> None:
@@ -187,4 +192,4 @@ class DuplicateKeyError(LookupStoreError, ValueError):
 
 
 class MissingKeyError(LookupStoreError):
-    """A key is not in a store, and the caller asked for an error in that case."""
+    """A key is not in a store, and the caller wants an error for missing keys."""

@@ -1,10 +1,10 @@
-"""What each extra of the package brings, and the one line that says which extra is missing."""
+"""List the packages of each extra, and check that they are installed."""
 
 from __future__ import annotations
 
 import importlib.util
 
-#: The packages without which a feature does not work, by the extra that brings them.
+#: Packages that a feature needs, by the extra that installs them.
 PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
     "hudi": ("fastavro", "pybase64"),
@@ -18,14 +18,14 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 
 
 def require(extra: str, feature: str) -> None:
-    """Check that the packages of an extra are installed; none of them is imported.
+    """Check that the packages of an extra are installed, without importing them.
 
     Args:
-        extra: its name, one of `PACKAGES`.
-        feature: what needs it, as the subject of a sentence.
+        extra: Name of the extra, a key of `PACKAGES`.
+        feature: Feature that needs the extra, as the subject of a sentence.
 
     Raises:
-        ImportError: one is missing; says what to install.
+        ImportError: If a package is missing. The error names the command that installs it.
 
     >>> require("hudi", "reading a Hudi table")
     """
@@ -38,7 +38,7 @@ def require(extra: str, feature: str) -> None:
 
 
 def is_there(extra: str) -> bool:
-    """Return whether the packages of an extra are installed; none of them is imported."""
+    """Return whether the packages of an extra are installed, without importing them."""
     return all(map(_is_installed, PACKAGES[extra]))
 
 
@@ -49,5 +49,5 @@ def _listed(names: list[str]) -> str:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # somebody keeps it from being imported
+    except (ImportError, ValueError):  # other code keeps it from being imported
         return False

@@ -1,4 +1,4 @@
-"""Tables as notebooks show them."""
+"""Make HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lookupstore.errors import printable
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return texts as an HTML table, which they cannot break.
+    """Return texts as an HTML table, with special characters escaped.
 
     >>> html_table("found", [], [["<b>"]])
     '<table><caption>found</caption><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
@@ -21,7 +21,7 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 def html_fields(caption: str, fields: Mapping[str, object]) -> str:
-    """Return what has names as an HTML table of a row each, without those that say nothing.
+    """Return named values as an HTML table with a row each, without empty values.
 
     Numbers have groups of three digits. Items of lists and dicts follow each other.
 

@@ -1,7 +1,8 @@
-"""Arguments as people see them.
+"""Check and show the arguments of methods and classes.
 
-Methods that say which have to be named, classes that show all, and arguments that nobody gave: one
-that can also be said elsewhere counts if its caller wrote it, also if it is equal to the default.
+`keyword_only` makes errors name the keywords. `shows_init` shows the arguments of a class. `ABSENT`
+is the value of an argument that was not given: an option that can also be set elsewhere counts if
+the caller wrote it, even with the default value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class _Absence(enum.Enum):
         return "ABSENT"
 
 
-#: An argument that was not given.
+#: Type of an argument that was not given.
 Absent = Literal[_Absence.ABSENT]
 ABSENT: Final = _Absence.ABSENT
 
@@ -38,7 +39,7 @@ def only_given(**arguments: Any) -> dict[str, Any]:
 
 
 def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method with keyword arguments alone name them when it is called another way.
+    """Make a method with keyword-only arguments name them in its errors.
 
     >>> class Shelf:
     ...     @keyword_only
@@ -73,7 +74,7 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def shows_init(kind: type[R]) -> type[R]:
-    """Let a class with a `__new__` of its own show the arguments of its `__init__`.
+    """Make a class with its own `__new__` show the arguments of its `__init__`.
 
     >>> @shows_init
     ... class Shelf:

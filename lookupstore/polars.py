@@ -1,8 +1,9 @@
-"""Stores in queries of polars: an expression that looks keys up, and rows that polars scans.
+"""Stores in polars queries: an expression that looks up keys, and a scan of rows.
 
-`lookup` gives what is stored at keys, as a struct, anywhere in a query. `scan_store` gives a
-LazyFrame of all rows, of which a query reads the columns and, by their keys, the rows that it asks
-for. Both run when polars does.
+`lookup` returns an expression for use anywhere in a query: the rows at keys, as structs.
+`scan_store` returns a LazyFrame of all rows. A query on it reads only the columns that it needs
+and, where its filters compare keys, only the rows that it needs. Both run when polars runs the
+query.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from polars.io.plugins import register_io_source
 
 __all__ = ["lookup", "scan_store"]
 
-#: Rows of a frame of a scan, unless polars says how many it would have.
+#: Rows of a frame of a scan, unless polars asks for a number of rows.
 BATCH_ROWS = 100_000
 
 
@@ -45,28 +46,32 @@ def lookup(
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pl.Expr:
-    """Return an expression of the rows at keys: structs of value columns, null where none is.
+    """Return an expression of the rows at keys: structs of value columns, or null.
 
-    A null in the key finds nothing, not even a null key of the store, as in a join.
+    A missing key gives null. A null in the key finds nothing, not even a null key of the store, as
+    in a join.
 
     Args:
-        keys: the key, as the name of a column or as an expression; for a key of several fields a
-            list of these in the order of the key, or a dict from column to key column. A list that
-            has just the names of the key columns may have any order.
-        store: an open store, `ColumnarFiles` or `TableLookup`; or the path of a store, whose
-            current version is opened now.
-        columns: value columns to read, in this order; None reads all.
-        storage_options: of the URI of a store, as of `lookupstore.Location`.
+        keys: Key, as the name of a column or as an expression. For a key of several fields: a list
+            of names or expressions in the order of the key, or a dict from column to key column. A
+            list of exactly the names of the key columns may have any order.
+        store: Open store, `ColumnarFiles` or `TableLookup`, or the path of a store, whose current
+            version is opened now.
+        columns: Names of the value columns to read, in this order. Default: all.
+        storage_options: Options for a store at a URI: credentials, region, endpoint and the like,
+            by the names that pandas or deltalake have for them.
 
     Returns:
         An expression with the name of the (first) key, which polars runs piece by piece.
 
     Raises:
-        TypeError: keys of another form, a value column that polars does not have, or no store.
-        KeyError: a key or value column that there is not.
-        ValueError: no value column, or a wrong number of keys.
+        TypeError: If the keys have another form, polars does not have the type of a value column,
+            or `store` is not a store.
+        KeyError: If there is no such key or value column.
+        ValueError: If no value column is named, the number of keys is wrong, or `storage_options`
+            is given with an open store.
 
-    And all that `LookupStore.lookup` raises, when polars runs it.
+    When polars runs the expression, it can also raise every error of `LookupStore.lookup`.
 
     >>> import tempfile, lookupstore
     >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -79,7 +84,7 @@ def lookup(
     lookups = _opened(store, None, storage_options)
     names = value_columns(lookups, columns)
     if not names:
-        raise ValueError(f"{lookups.path}: a struct has a field at least; give value columns")
+        raise ValueError(f"{lookups.path}: columns is empty; name at least one value column")
     fields = [lookups.value_schema.field(name) for name in names]
     kind = pl.Struct(_types_of(pa.schema(fields), "leave it out of columns="))
     given = _key_expressions(keys, lookups.key_schema)
@@ -100,7 +105,7 @@ def lookup(
 
 
 def _structs(lookups: Lookups, keys: Sequence[Any], fields: Sequence[pa.Field]) -> pa.ChunkedArray:
-    """Return the rows at key columns as structs, null where there is none."""
+    """Return the rows at key columns as structs, null for a missing key."""
     names = [field.name for field in fields]
     parts = []
     for at in range(0, max(1, len(keys[0])), CALL_KEYS):
@@ -136,25 +141,26 @@ def scan_store(
 ) -> pl.LazyFrame:
     """Return a LazyFrame of all rows, in key order: key columns, then value columns.
 
-    Of a query, the columns that it needs are read. Of its filters, those that compare the first
-    key columns with constants (`==`, `<`, `<=`, `>`, `>=`, `is_between`, `is_in`, joined by `&`)
-    choose the range or the keys that are read; polars filters what is read, by all of them. A small
-    store, whose files are local and not compressed, is read now, whole: polars joins its rows as
-    those of a frame.
+    A query reads only the columns that it needs. Filters that compare the first key columns with
+    constants (`==`, `<`, `<=`, `>`, `>=`, `is_between`, `is_in`, joined by `&`) choose the range or
+    the keys to read. Polars applies all filters to the rows that were read. If a store is small and
+    its files are local and not compressed, this function reads all of it at once, so that polars
+    joins its rows like those of a frame.
 
     Args:
-        store: an open store, `ColumnarFiles` or `TableLookup`; or the path of a store, which is
-            opened now.
-        version: number of the version at that path; None is the current one.
-        storage_options: of the URI of a store, as of `lookupstore.Location`.
+        store: Open store, `ColumnarFiles` or `TableLookup`, or the path of a store, which is opened
+            now.
+        version: Number of the version to open at that path. Default: the current version.
+        storage_options: Options for a store at a URI: credentials, region, endpoint and the like,
+            by the names that pandas or deltalake have for them.
 
     Raises:
-        TypeError: a column that polars does not have, or no store.
-        ValueError: a version, or options, of what is open already.
-        FileNotFoundError: there is no such store or version.
-        FormatError: the folder is not a store.
+        TypeError: If polars does not have the type of a column, or `store` is not a store.
+        ValueError: If `version` or `storage_options` is given with an open store.
+        FileNotFoundError: If there is no such store or version.
+        FormatError: If the folder is not a store.
 
-    And all that `LookupStore.scan` raises, when it is read.
+    When polars reads the rows, it can also raise every error of `LookupStore.scan`.
 
     >>> import tempfile, lookupstore
     >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -168,7 +174,7 @@ def scan_store(
     if rows is not None:
         frame: pl.DataFrame = polars_frame(rows)
         return frame.lazy()
-    # What is open never changes, so that a query that has it twice may read it once.
+    # An open store never changes, so that a query with two uses of it may read it once.
     return register_io_source(_Source(lookups, types), schema=types, is_pure=True)
 
 
@@ -216,11 +222,11 @@ def _is_panicked_of(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class _Source:
-    """What polars calls for the rows of a scan.
+    """The function that polars calls for the rows of a scan.
 
     Attributes:
-        lookups: whose rows they are.
-        types: of all columns, in polars.
+        lookups: Open store, files or table with the rows.
+        types: Polars types of all columns, by name.
     """
 
     lookups: Lookups
@@ -236,10 +242,11 @@ class _Source:
         """Yield the rows in frames.
 
         Args:
-            with_columns: names of the columns that are wanted; None: all.
-            predicate: which rows are wanted.
-            n_rows: of how many rows, from the first on, the predicate is asked; None: of all.
-            batch_size: about how many rows a frame should have.
+            with_columns: Names of the columns to yield. None: All columns.
+            predicate: Expression that is true for the rows to yield. None: All rows.
+            n_rows: Number of rows, from the first on, to which the predicate is applied. None: All
+                rows.
+            batch_size: Approximate number of rows of a frame. None: `BATCH_ROWS`.
         """
         wanted = self.types.names() if with_columns is None else with_columns
         needed = {*wanted, *(predicate.meta.root_names() if predicate is not None else ())}
@@ -268,7 +275,7 @@ class _Source:
 def _gathered(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int, most: int | None
 ) -> Iterator[pa.Table]:
-    """Yield batches in tables of about so many rows: one at least, and none after `most` rows."""
+    """Yield batches as tables of about `size` rows, at least one, up to `most` rows."""
     held: list[pa.RecordBatch] = []
     rows = done = 0
     for batch in batches:
@@ -285,12 +292,12 @@ def _gathered(
 
 
 @dataclass(frozen=True)
-class Part:
+class ScanPart:
     """The part of the rows that a scan reads.
 
     Attributes:
-        bounds: the first encoded key inside, and the first one behind; None for no bound.
-        keys: encoded keys in key order, which alone are read; None: all within the bounds.
+        bounds: First encoded key of the range, and first encoded key after it. None: no bound.
+        keys: Encoded keys to read, in key order. None: all keys within the bounds.
     """
 
     bounds: tuple[bytes | None, bytes | None]
@@ -299,7 +306,7 @@ class Part:
     def batches(
         self, lookups: Lookups, names: Sequence[str], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in key order: key columns and the named value columns."""
+        """Yield the rows in key order: the key columns and the named value columns."""
         if self.keys is None:
             yield from lookups._scan(names, *self.bounds, False)
             return
@@ -310,8 +317,8 @@ class Part:
             yield keep_rows(pa.RecordBatch.from_arrays(columns, schema=schema), found)
 
 
-ALL = Part((None, None))
-NOTHING = Part((b"", b""))
+ALL = ScanPart((None, None))
+NOTHING = ScanPart((b"", b""))
 #: Comparisons that bound a column from below, from above, or both.
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -329,15 +336,16 @@ BETWEEN: Mapping[Literal["both", "left", "right", "none"], tuple[str, str]] = {
 MIRRORED = {"==": "==", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
-def part_of(predicate: pl.Expr, schema: KeySchema, types: Mapping[str, pl.DataType]) -> Part:
-    """Return a part of the rows that has all for which a predicate is true.
+def part_of(predicate: pl.Expr, schema: KeySchema, types: Mapping[str, pl.DataType]) -> ScanPart:
+    """Return a part of the rows that includes every row for which a predicate is true.
 
-    What is not understood, or not surely the same in the order of keys, narrows nothing.
+    A comparison that is not understood, or that may differ from the order of keys, does not narrow
+    the part.
 
     Args:
-        predicate: as polars gives it to a source.
-        schema: the key.
-        types: of all columns, in polars.
+        predicate: Expression that polars passes to a source of rows.
+        schema: Schema of the key.
+        types: Polars types of all columns, by name.
 
     >>> schema = KeySchema(pa.schema([("id", pa.uint8())]))
     >>> column = pl.col("id")
@@ -353,11 +361,11 @@ def part_of(predicate: pl.Expr, schema: KeySchema, types: Mapping[str, pl.DataTy
                 if name in bounds and _is_ordered_alike(values, types[name]):
                     present = values.drop_nulls()
                     if present.is_empty():
-                        return NOTHING  # nothing is equal to null, less or greater
+                        return NOTHING  # nothing is equal to null, or less, or greater
                     bounds[name].append((sign, present.to_arrow()))
         return _part(schema, bounds)
     except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError):
-        return ALL  # a constant that polars or the key does not understand
+        return ALL  # polars or the key does not understand a constant
 
 
 def _conjuncts(predicate: pl.Expr) -> Iterator[pl.Expr]:
@@ -373,10 +381,10 @@ def _conjuncts(predicate: pl.Expr) -> Iterator[pl.Expr]:
 
 
 def _comparisons(one: pl.Expr) -> Iterator[tuple[str, str, pl.Series]]:
-    """Yield what a predicate says of a column alone: its name, a sign, and constants.
+    """Yield the comparisons of one column: its name, a sign, and constants.
 
-    The sign is one of `COMPARISONS`, of one constant, or "in". An expression is known by making
-    the same of its inputs: polars says whether two are equal, but not what one does.
+    The sign is one of `COMPARISONS`, with one constant, or "in". To recognise an expression, this
+    makes the same one from its inputs, since polars can only compare two expressions.
     """
     names = one.meta.root_names()
     literals = [each for each in one.meta.pop() if each.meta.is_literal()]
@@ -404,13 +412,13 @@ def _comparisons(one: pl.Expr) -> Iterator[tuple[str, str, pl.Series]]:
 def _is_ordered_alike(values: pl.Series, kind: pl.DataType) -> bool:
     """Return whether polars compares constants with a column as keys are compared.
 
-    Of another type, what is compared may be rounded; and categories have an order of their own.
+    A comparison with another type may round, and categories have an order of their own.
     """
     return values.dtype == kind and not isinstance(kind, (pl.Categorical, pl.Enum))
 
 
-def _part(schema: KeySchema, bounds: Mapping[str, Sequence[tuple[str, pa.Array]]]) -> Part:
-    """Return the part that comparisons of key columns leave."""
+def _part(schema: KeySchema, bounds: Mapping[str, Sequence[tuple[str, pa.Array]]]) -> ScanPart:
+    """Return the part of the rows for which comparisons of key columns can be true."""
     equal: list[pa.Scalar] = []
     for name in schema.names:
         same = [values[0] for sign, values in bounds[name] if sign == "==" and len(values) == 1]
@@ -419,15 +427,17 @@ def _part(schema: KeySchema, bounds: Mapping[str, Sequence[tuple[str, pa.Array]]
         equal.append(same[0])
     if len(equal) == len(schema.names):
         key = schema.encode_one(tuple(equal))
-        return NOTHING if key is None else Part((None, None), pa.array([key], pa.large_binary()))
+        return (
+            NOTHING if key is None else ScanPart((None, None), pa.array([key], pa.large_binary()))
+        )
     first = bounds[schema.names[0]]
     if len(schema.names) == 1 and (sets := [values for sign, values in first if sign == "in"]):
-        return Part((None, None), _sorted_keys(schema, sets[0]))
+        return ScanPart((None, None), _sorted_keys(schema, sets[0]))
     return _range(schema, tuple(equal), bounds[schema.names[len(equal)]])
 
 
 def _sorted_keys(schema: KeySchema, values: pa.Array) -> pa.Array:
-    """Return the different keys that values are, encoded, in key order."""
+    """Return the distinct encoded keys of values, in key order."""
     keys = schema.encode_masked([values])[0].cast(pa.large_binary()).drop_null()
     keys = keys.unique()
     return keys.take(pc.sort_indices(keys))
@@ -435,8 +445,8 @@ def _sorted_keys(schema: KeySchema, values: pa.Array) -> pa.Array:
 
 def _range(
     schema: KeySchema, equal: tuple[pa.Scalar, ...], signs: Sequence[tuple[str, pa.Array]]
-) -> Part:
-    """Return the keys that begin with values, and whose next one is in all of some ranges."""
+) -> ScanPart:
+    """Return the keys that begin with values, with the next value within all ranges."""
     whole = schema.encode_prefix(equal)
     if whole is None:
         return NOTHING
@@ -452,14 +462,17 @@ def _range(
             stops = [stop for end in ends if (stop := end[sign != "<"]) is not None]
             if len(stops) == len(ends):
                 high = max(stops) if high is None else min(high, max(stops))
-    return Part((low or None, high))
+    return ScanPart((low or None, high))
 
 
 def _ends(schema: KeySchema, values: tuple[pa.Scalar, ...]) -> tuple[bytes | None, bytes | None]:
-    """Return where the keys that begin with values begin, and those behind them; None: none do."""
+    """Return the first key that begins with values, and the first key after these.
+
+    None: There is no such key.
+    """
     inside = schema.encode_prefix(values)
     if inside is not None:
         return inside
-    # Between keys, such as half a second where the key has whole ones.
+    # Between keys, such as half a second if the key has whole seconds.
     _, behind = schema.encode_bounds(None, values)
     return behind, behind

@@ -1,4 +1,4 @@
-"""How many processors this process may use: by default, so many threads do its work."""
+"""Find the number of processors that this process may use, for default threads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-# Where a container finds what it may use of processors: microseconds in each of so many. First of
-# version 2 of control groups, in one file, then of version 1.
+# Files with the processor time that a container may use, in microseconds, and the period of it:
+# first of version 2 of control groups, in one file, then of version 1.
 _LIMITS = (
     ("/sys/fs/cgroup/cpu.max",),
     ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
@@ -16,10 +16,10 @@ _LIMITS = (
 
 
 def processors() -> int:
-    """Return how many processors this process may use, at least 1.
+    """Return the number of processors that this process may use, at least 1.
 
-    A container with a limit for processors may be scheduled on all that there are, and stands
-    still when the limit is reached.
+    A container with a limit may be scheduled on all processors of its host, and is stopped whenever
+    it reaches the limit.
     """
     # Some systems, such as macOS, have no affinity.
     affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -27,12 +27,12 @@ def processors() -> int:
 
 
 def _limit() -> int:
-    """Return how many processors the container may use, if need be more than there are."""
+    """Return the limit of the container, which may exceed the number of processors."""
     for files in _LIMITS:
         try:
             quota, period = " ".join(Path(file).read_text() for file in files).split()
             if int(quota) > 0:
                 return math.ceil(int(quota) / int(period))
-        except (OSError, ValueError, ZeroDivisionError):  # not there, or "max"
+        except (OSError, ValueError, ZeroDivisionError):  # missing, or "max"
             continue
     return sys.maxsize

@@ -1,7 +1,7 @@
-"""Progress bars for people, with rate and remaining time: on a terminal, or in a notebook.
+"""Show progress bars with rate and remaining time, on terminals and in notebooks.
 
-A terminal has them on standard error. A notebook has an output of its own for them, whose text is
-replaced: for widgets it would need another package.
+On a terminal they are written to standard error. In a notebook they are text in an output of their
+own, which is replaced with each change: widgets would need another package.
 """
 
 from __future__ import annotations
@@ -18,53 +18,56 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 
-class Rows(Protocol):
-    """What has a number of rows: a batch or a table of Arrow."""
+class HasRows(Protocol):
+    """A batch or a table of Arrow, which has a number of rows."""
 
     @property
     def num_rows(self) -> int:
-        """Return how many."""
+        """Return the number of rows."""
         ...
 
 
-B = TypeVar("B", bound=Rows)
+B = TypeVar("B", bound=HasRows)
 
-# Called with how much was done since the call before.
+# Function that is called with the amount of work done since its last call.
 Advance = Callable[[float], None]
 
 
 class Bars(Protocol):
-    """What opens bars, one below the other."""
+    """A function that opens bars, one below the other."""
 
     def __call__(self, title: str, total: float | None, unit: str = "rows") -> Advance:
-        """Open a bar, and return what moves it.
+        """Open a bar, and return a function that advances it.
 
         Args:
-            title: of the bar.
-            total: how much there is to do; None: nobody knows.
-            unit: of what is done.
+            title: Title of the bar.
+            total: Amount of work, in units. None: The amount is unknown.
+            unit: Name of the units, such as `rows`.
         """
         ...
 
 
 def not_shown(done: float) -> None:
-    """Move no bar: what takes the place of an `Advance` where nobody would see one."""
+    """Do nothing, in place of an `Advance`, if no bar is shown."""
 
 
-# A verb that mostly ends before this many seconds shows a bar only if it goes on after them.
+# Seconds after which a bar is shown for work that mostly ends sooner.
 LATE = 1.0
-# Seconds between two looks at a bar in a notebook, and how many characters it is wide there.
+# Seconds between two updates of a bar in a notebook, and its width there in characters.
 _PAUSE = 0.3
 _WIDTH = 100
 
 
 def is_watched() -> bool:
-    """Return whether a bar would be seen: standard error is a terminal, or this is a notebook."""
+    """Return whether standard error is a terminal, or this process is a notebook."""
     return _notebook_display() is not None or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _notebook_display() -> Any:
-    """Return what shows something in the notebook that this runs in; None: it is in none."""
+    """Return the display function of the current notebook.
+
+    None: There is no notebook.
+    """
     ipython = sys.modules.get("IPython")
     if not hasattr(getattr(ipython, "get_ipython", lambda: None)(), "kernel"):
         return None
@@ -73,11 +76,11 @@ def _notebook_display() -> Any:
 
 @contextmanager
 def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
-    """Yield bars with these columns, which are seen until the end of the block.
+    """Yield bars with these columns, and show them until the block ends.
 
     Args:
-        columns: of each bar.
-        after: seconds before they are seen.
+        columns: Columns of each bar.
+        after: Delay before the bars are shown, in seconds.
     """
     # Imported here: rich takes longer to import than many builds take.
     from rich.console import Console
@@ -85,7 +88,7 @@ def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
 
     put = _notebook_display()
     if put is None:
-        # What the program prints meanwhile stays where the program wants it.
+        # Output of the program stays where the program writes it.
         bars = Progress(
             *columns,
             console=Console(stderr=True),
@@ -109,7 +112,7 @@ def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
     def look() -> None:
         if time.monotonic() < begin:
             return
-        with suppress(Exception):  # a bar that cannot be shown stops no work
+        with suppress(Exception):  # a bar that cannot be shown does not stop the work
             if output:
                 output[0].update(text(), raw=True)
             else:
@@ -122,14 +125,14 @@ def shown(*columns: ProgressColumn, after: float = 0) -> Iterator[Progress]:
 
 @contextmanager
 def _begun(bars: Progress, after: float) -> Iterator[None]:
-    """Show bars on the terminal until the end of the block, if it is not over before so long."""
+    """Show bars on the terminal after a delay, until the block ends."""
     if not after:
         with bars:
             yield
         return
 
     def start() -> None:
-        with suppress(Exception):  # a bar that cannot be shown stops no work
+        with suppress(Exception):  # a bar that cannot be shown does not stop the work
             bars.start()
 
     timer = threading.Timer(after, start)
@@ -146,11 +149,11 @@ def _begun(bars: Progress, after: float) -> Iterator[None]:
 
 @contextmanager
 def called_every(pause: float, look: Callable[[], None]) -> Iterator[None]:
-    """Call a function in a thread, with a pause before each time, and once when the block ends.
+    """Call a function regularly in a thread, and once more when the block ends.
 
     Args:
-        pause: in seconds.
-        look: what is called.
+        pause: Pause before each call, in seconds.
+        look: Function to call repeatedly, without arguments.
     """
     ended = threading.Event()
 
@@ -170,11 +173,12 @@ def called_every(pause: float, look: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[Bars | None]:
-    """Yield a function that opens progress bars, or None where they would not be seen.
+    """Yield a function that opens progress bars, or None if they are not visible.
 
     Args:
-        show: whether there are bars; None: if standard error is a terminal, or in a notebook.
-        late: whether they are not seen before `LATE` seconds, unless `show` says that there are.
+        show: Whether to show bars. Default: if standard error is a terminal, or in a notebook.
+        late: Whether to show bars only after `LATE` seconds. If `show` is True, they are shown at
+            once.
 
     >>> with progress_bars(False) as bars:
     ...     print(bars)
@@ -218,13 +222,14 @@ def watched(
     *,
     late: bool = False,
 ) -> Generator[B]:
-    """Yield batches, and show a bar of their rows if it would be seen, until it is closed.
+    """Yield batches, and show a bar of their rows if bars are visible.
 
     Args:
-        batches: of rows, or tables.
-        title: of the bar.
-        total: counts the rows that will come, or returns None; None: nobody knows.
-        late: as of `progress_bars`.
+        batches: Record batches or tables.
+        title: Title of the bar.
+        total: Function that returns the number of all rows, or None if it is unknown. Default: The
+            number is unknown.
+        late: Whether to show the bar only after `LATE` seconds.
     """
     with progress_bars(late=late) as bars:
         advance = bars(title, total() if total else None) if bars else None

@@ -1,4 +1,4 @@
-"""Sizes and times as people give them, and numbers as they are printed for people."""
+"""Parse sizes and times from arguments, and format numbers as text."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from datetime import timedelta
 from typing import TypeAlias
 
-#: Bytes: a number, or a text such as "512MiB", "1GB" or "2G".
+#: Size in bytes: a number, or a text such as "512MiB", "1GB" or "2G".
 Size: TypeAlias = "int | str"
-#: A span of time: a timedelta, seconds, or a text such as "90s", "30m", "1h" or "7d".
+#: Duration: a timedelta, a number of seconds, or a text such as "90s", "30m", "1h" or "7d".
 Duration: TypeAlias = "timedelta | float | str"
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _BYTES = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
-    # As the GNU tools read them: GB is decimal, G and GiB are binary.
+    # Units as in the GNU tools: GB is decimal, G and GiB are binary.
     _BYTES |= {f"{_letter}B": 1000**_power, _letter: 1024**_power, f"{_letter}IB": 1024**_power}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -24,13 +24,14 @@ def bytes_of(size: Size, argument: str, *, least: int = 0) -> int:
     """Return a size in bytes.
 
     Args:
-        size: bytes, or a text: `512MiB` and `512M` are 512 x 2**20 bytes, `512MB` 512 x 10**6.
-        argument: what to call it in an error.
-        least: smaller sizes are refused.
+        size: Number of bytes, or a text: `512MB` is 512 x 10**6 bytes, `512MiB` and `512M` are 512
+            x 2**20 bytes.
+        argument: Name of the argument, which errors show.
+        least: Smallest size that is accepted, in bytes.
 
     Raises:
-        TypeError: neither a whole number nor a text.
-        ValueError: a text that is not a size, or one below `least`.
+        TypeError: If `size` is neither a whole number nor a text.
+        ValueError: If a text is not a size, or the size is below `least`.
 
     >>> bytes_of("2 MiB", "memory"), bytes_of("1.5GB", "memory"), bytes_of(7, "memory")
     (2097152, 1500000000, 7)
@@ -59,13 +60,13 @@ def seconds_of(duration: Duration, argument: str) -> float:
     """Return a span of time in seconds.
 
     Args:
-        duration: a timedelta, seconds, or a text: a number and `s`, `m`, `h` or `d`, or nothing for
-            seconds.
-        argument: what to call it in an error.
+        duration: Timedelta, number of seconds, or a text: a number and `s`, `m`, `h`, `d` or, for
+            seconds, nothing.
+        argument: Name of the argument, which errors show.
 
     Raises:
-        TypeError: neither a number nor a timedelta nor a text.
-        ValueError: a text that is not a time, or a negative one.
+        TypeError: If `duration` is neither a number nor a timedelta nor a text.
+        ValueError: If a text is not a time, or the time is negative.
 
     >>> seconds_of("1.5h", "retain"), seconds_of(timedelta(days=1), "retain")
     (5400.0, 86400.0)
@@ -90,7 +91,7 @@ def seconds_of(duration: Duration, argument: str) -> float:
 
 
 def number_text(value: int) -> str:
-    """Return a number of ours, such as a count, for people.
+    """Return a number, such as a count, with groups of three digits.
 
     >>> number_text(1234567)
     '1,234,567'
@@ -99,7 +100,7 @@ def number_text(value: int) -> str:
 
 
 def size_text(nbytes: int) -> str:
-    """Return a size for people.
+    """Return a size in bytes with a unit for people.
 
     >>> size_text(999), size_text(9_712_345), size_text(53_000_000_000)
     ('999 bytes', '9.7 MB', '53.0 GB')

@@ -129,7 +129,7 @@ static size_t answer_of(const made_file *file, ls_slice key) {
     return found ? at : file->set.count;
 }
 
-/* Each item is one user of its block: nobody else is there. */
+/* Checks that each block has one pin for each of its items, and no other pins. */
 static void check_pins(const made_file *file, const ls_batch_item *items, size_t count) {
     uint32_t *pins = calloc(file->blocks + 1, sizeof *pins);
     for (size_t i = 0; i < count; i++)
@@ -143,8 +143,8 @@ static int bit(const uint8_t *bitmap, size_t i) {
     return bitmap[i >> 3] >> (i & 7) & 1;
 }
 
-/* Searches items, making blocks ready a few at a time. Where they are pinned, what has been found is
- * staged now and then, and blocks that nobody has pinned go. Returns the arenas. */
+/* Searches items, making blocks ready a few at a time. If blocks are pinned, found answers are
+ * staged now and then, and blocks without pins are removed. Returns the arenas. */
 static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item *items,
                            size_t *count, size_t first, ls_slice *answers, int pinned,
                            uint8_t **arenas) {

@@ -98,13 +98,29 @@ static ls_places places_for(const uint8_t *data, uint64_t size, size_t records) 
     return places;
 }
 
-/* Asks for keys one by one and in a batch: those of blocks in `moved` are found by their places, the
- * others where `moved` says that their blocks are. */
-static void check_places(const stored_file *file, ls_places *places, const ls_ready *moved,
-                         const ls_ready *all, size_t not_moved) {
+/* Adds blocks of a file from one on, and returns what came of the first that failed. */
+static ls_status add_blocks(const stored_file *file, ls_places *places, size_t from, size_t to,
+                            uint64_t *records) {
+    ls_status status = LS_OK;
+    for (size_t i = from; i < to && status == LS_OK; i++) {
+        ls_slice last, handle, before = {NULL, 0}, other;
+        uint64_t offset = 0, size = 0;
+        CHECK(ls_block_record(&file->index, (uint32_t)i, &last, &handle) == LS_OK);
+        CHECK(i == 0 || ls_block_record(&file->index, (uint32_t)i - 1, &before, &other) == LS_OK);
+        const uint8_t *p = handle.data;
+        CHECK(ls_get_varint64(&p, handle.data + handle.size, &offset) == LS_OK);
+        CHECK(ls_get_varint64(&p, handle.data + handle.size, &size) == LS_OK);
+        status = ls_places_add(places, before, offset, size, records);
+    }
+    return status;
+}
+
+/* Asks for keys one by one and in a batch: they are found by their places, and those of a file that
+ * has no places in its blocks. */
+static void check_places(const stored_file *file, const ls_places *places) {
     uint64_t bad;
     uint32_t run;
-    size_t count = 1 + below(400), bad_item, left = 0, kept = count, expected_left = 0;
+    size_t count = 1 + below(400), bad_item, left = 0, kept = count, expected = 0;
     ls_slice *keys = room(count * sizeof *keys), *answers = calloc(count, sizeof *answers);
     size_t *at = room(count * sizeof *at);
     ls_batch_item *items = room(count * sizeof *items);
@@ -120,36 +136,27 @@ static void check_places(const stored_file *file, ls_places *places, const ls_re
         items[i] = (ls_batch_item){ls_hash(keys[i]), (uint32_t)i, 0, 0};
         ls_slice value = {NULL, 7};
         CHECK(ls_places_get(places, keys[i], items[i].hash, &value, &bad) == LS_OK);
-        size_t block = 0;
-        while (found && file->starts[block + 1] <= at[i])
-            block++;
-        int here = found && moved[block].data != NULL;
-        expected_left += (size_t)!here;
-        CHECK((value.data != NULL) == here);
-        CHECK(here ? same(value, file->values[at[i]]) : value.size == 7);
+        expected += (size_t)found;
+        CHECK((value.data != NULL) == found);
+        CHECK(found ? same(value, file->values[at[i]]) : value.size == 7);
     }
     made_column made = make_column(keys, count, 8);
-    places->complete = not_moved == 0;
     /* Some keys are of a file like this one that has no places. */
     const ls_batch_file both[2] = {
-        {.fences = &file->fences, .ready = all, .places = places, .blocks = (uint32_t)file->blocks},
+        {.fences = &file->fences, .places = places, .blocks = (uint32_t)file->blocks},
         {.fences = &file->fences, .ready = file->ready, .blocks = (uint32_t)file->blocks}};
     const ls_batch_files files = {both, 2, file->order};
     ls_batch_counts counts[2] = {{0}};
     size_t others = 0;
     for (size_t i = 0; i < count && below(2); i += 2) {
         items[i].file = 1;
-        int found = at[i] < file->set.count;
-        size_t block = 0;
-        while (found && file->starts[block + 1] <= at[i])
-            block++;
-        expected_left -= (size_t)!(found && moved[block].data != NULL);
+        expected -= at[i] < file->set.count;
         others++;
     }
     CHECK(ls_batch_find(&files, &made.column, items, &kept, counts, 0, NULL, answers, &bad_item,
                         &run, &bad) == LS_OK);
-    CHECK(kept == others + (places->complete ? 0 : expected_left));
-    CHECK(counts[0].routed == count - others - expected_left && counts[1].routed == 0);
+    CHECK(kept == others);
+    CHECK(counts[0].routed == expected && counts[1].routed == 0);
     CHECK(ls_batch_route(&files, &made.column, items, &kept, counts, &bad_item) == LS_OK);
     CHECK(ls_batch_search(&files, &made.column, items, kept, 0, NULL, answers, &left, &bad_item) ==
           LS_OK);
@@ -174,36 +181,16 @@ void test_places(void) {
             store(orders[round % 5], (key_kind)below(KEY_KINDS), below(round < 30 ? 60 : 2000), 0);
         make_fences(&file.fences, &file.index, file.order);
         ls_places places = places_for(file.data, file.size, file.set.count);
-        ls_ready *moved = calloc(file.blocks + 1, sizeof *moved);
-        ls_ready *some = calloc(file.blocks + 1, sizeof *some);
-        ls_ready *all = calloc(file.blocks + 1, sizeof *all);
-        size_t not_moved = 0, parts = 0;
-        uint32_t next = 0;
-        int every = (int)below(2);
-        uint64_t bad;
-        for (size_t i = 0; i < file.blocks; i++)
-            if (every || below(4))
-                some[i] = file.ready[i];
-        while (next < file.blocks) { /* a part at a time, of whole blocks */
-            uint32_t before = next;
-            CHECK(ls_places_move(&places, &file.index, some, moved, &next, 1 + below(100)) ==
-                  LS_OK);
-            CHECK(next > before && ++parts <= file.blocks);
-        }
-        for (size_t i = 0; i < file.blocks; i++) {
-            CHECK(moved[i].data == some[i].data);
-            all[i] = moved[i].data == NULL ? file.ready[i] : moved[i];
-            not_moved += moved[i].data == NULL;
-            for (size_t n = file.starts[i]; moved[i].data && n < file.starts[i + 1]; n++) {
-                ls_slice value = {NULL, 7}; /* its slots have nothing */
-                CHECK(ls_ready_get(&moved[i], file.order, file.set.keys[n],
-                                   ls_hash(file.set.keys[n]), &value) == LS_OK);
-                CHECK(value.data == NULL && value.size == 7);
-            }
+        uint64_t bad, records = 0;
+        for (size_t next = 0, end; next < file.blocks; next = end) { /* a part at a time */
+            end = next + 1 + below(20) < file.blocks ? next + 1 + below(20) : file.blocks;
+            end = end < file.blocks ? end : file.blocks;
+            CHECK(add_blocks(&file, &places, next, end, &records) == LS_OK);
+            CHECK(records == file.starts[end]);
         }
         for (size_t n = 0; n < 4; n++)
-            check_places(&file, &places, moved, all, not_moved);
-        /* The bytes of a mapped file may change at any time, also while records move. */
+            check_places(&file, &places);
+        /* The bytes of a mapped file may change at any time, also while records are added. */
         for (size_t n = 0; n < 30 && file.size > 0; n++) {
             damage_in_place(file.data, file.size);
             for (size_t i = 0; i < 20 && file.set.count > 0; i++) {
@@ -213,13 +200,9 @@ void test_places(void) {
                     CHECK((size_t)(value.data - file.data) + value.size <= file.size);
             }
             ls_places other = places_for(file.data, file.size, file.set.count);
-            next = 0;
-            (void)ls_places_move(&other, &file.index, some, moved, &next, UINT64_MAX);
+            (void)add_blocks(&file, &other, 0, file.blocks, &records);
             free(other.buckets);
         }
-        free(moved);
-        free(some);
-        free(all);
         free(places.buckets);
         free_stored(&file);
     }
@@ -232,16 +215,13 @@ void test_places_of_repeated_keys(void) {
         stored_file file =
             store(LS_ORDER_BYTES, round % 2 ? SHORT_KEYS : ANY_KEYS, 2 + below(300), 1);
         ls_places places = places_for(file.data, file.size, file.set.count);
-        ls_ready *moved = calloc(file.blocks + 1, sizeof *moved);
-        uint32_t next = 0;
+        uint64_t records = 0;
         int repeats = 0;
         for (size_t i = 1; i < file.set.count; i++)
             repeats |= same(file.set.keys[i], file.set.keys[i - 1]);
-        ls_status status =
-            ls_places_move(&places, &file.index, file.ready, moved, &next, UINT64_MAX);
+        ls_status status = add_blocks(&file, &places, 0, file.blocks, &records);
         CHECK(status == (repeats ? LS_REPEATED : LS_OK));
         refused += (size_t)repeats;
-        free(moved);
         free(places.buckets);
         free_stored(&file);
     }
@@ -260,7 +240,7 @@ void test_crowded_places(void) {
     for (size_t round = 0; round < 40; round++) {
         size_t count = 1 + below(MOST), size, bad_item, kept = count;
         uint32_t run;
-        uint64_t bad;
+        uint64_t bad, records = 0;
         uint32_t buckets = ls_places_buckets(count);
         uint32_t wanted = round % 2 ? buckets - 1 : (uint32_t)below(buckets);
         uint8_t bytes[MOST][8];
@@ -281,7 +261,7 @@ void test_crowded_places(void) {
             offset = offset < end - size ? offset : end - size - 4096 * i;
             memcpy(data + offset, block, size);
             free(block);
-            CHECK(ls_places_add(&places, (ls_slice){NULL, 0}, offset, size) == LS_OK);
+            CHECK(ls_places_add(&places, (ls_slice){NULL, 0}, offset, size, &records) == LS_OK);
             items[i] = (ls_batch_item){hash, (uint32_t)i, 0, 0};
             value.data = (const uint8_t *)"value";
         }
@@ -291,7 +271,6 @@ void test_crowded_places(void) {
             CHECK(ls_places_get(&places, keys[i], items[i].hash, &found, &bad) == LS_OK);
             CHECK(same(found, value));
         }
-        places.complete = 1;
         const ls_batch_file one = {.places = &places};
         const ls_batch_files files = {&one, 1, LS_ORDER_BYTES};
         ls_batch_counts counted = {0};
@@ -312,15 +291,15 @@ void test_crowded_places(void) {
         if (round < 5) {
             ls_status status = LS_OK;
             for (size_t i = 0; i < 13 * (size_t)buckets && status == LS_OK; i++)
-                status = ls_places_add(&places, (ls_slice){NULL, 0}, end - size, size);
+                status = ls_places_add(&places, (ls_slice){NULL, 0}, end - size, size, &records);
             CHECK(status == LS_NO_SPACE);
             CHECK(ls_places_get(&places, slice("nobody"), any(), &answers[0], &bad) == LS_OK);
         }
         uint8_t none[1];
-        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end - 3, 4) == LS_TRUNCATED);
-        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end + 1, 0) == LS_TRUNCATED);
+        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end - 3, 4, &records) == LS_TRUNCATED);
+        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end + 1, 0, &records) == LS_TRUNCATED);
         places.size = end + 1;
-        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end - 3, 4) == LS_TRUNCATED);
+        CHECK(ls_places_add(&places, (ls_slice){none, 0}, end - 3, 4, &records) == LS_TRUNCATED);
         free_column(&made);
         free(places.buckets);
         CHECK(madvise(data, end, MADV_DONTNEED) == 0);

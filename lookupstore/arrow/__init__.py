@@ -1,7 +1,6 @@
-"""Arrow as C sees it, and what its types wrap.
+"""Convert Arrow arrays to the forms that keys, rows and C need.
 
-`_binary` gives C the buffers of Arrow arrays, and makes arrays of what C has written. `types` says
-which plain type is inside dictionaries, extensions and views, and puts values back into them.
-`frames` turns data frames of pandas and polars into tables. Everything that touches Arrow's types
-starts here.
+`_binary` passes the buffers of Arrow arrays to C, and makes arrays of the buffers that C writes.
+`types` finds the plain type inside dictionaries, extensions and views, and restores these. `frames`
+converts data frames of pandas and polars to tables.
 """

@@ -48,8 +48,8 @@ cdef int prefer_huge_pages(object buffer) except -1
 
 
 cdef class BinaryColumn:
-    cdef readonly object array  # the pyarrow array: it owns every buffer below
-    cdef object hashes          # it owns `column.hashes`; None: there are none
+    cdef readonly object array  # the pyarrow array, which owns every buffer below
+    cdef object hashes          # owner of `column.hashes`; None: there are no hashes
     cdef ls_column column
 
 cdef inline const uint8_t *buffer_data(object buffer) except? NULL:

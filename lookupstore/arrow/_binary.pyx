@@ -1,6 +1,6 @@
-"""Arrow arrays of byte strings, seen by C through their buffers.
+"""Arrow arrays of byte strings and the views that C has of their buffers.
 
-Only buffers cross this door (addresses and sizes), never Arrow's C++ ABI, so that one wheel serves
+Only buffers (addresses and sizes) are passed to C, never Arrow's C++ ABI, so that one wheel serves
 many versions of pyarrow.
 """
 
@@ -9,10 +9,10 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Bytes from which on a buffer holds whole huge pages.
+# Size from which on a buffer holds whole huge pages, in bytes.
 cdef size_t LARGE = 4 << 20
 
-# Stands in for a missing data buffer, so that C never does arithmetic on a null pointer.
+# Buffer in the place of a missing data buffer, so that C never computes with a null pointer.
 NO_BYTES = pa.py_buffer(b"\0")
 
 
@@ -52,7 +52,7 @@ cdef class BinaryColumn:
         return self.column.length
 
     def hash(self):
-        """Hash the values, unless they have been, and keep that for what looks them up."""
+        """Hash the values, unless they are hashed, and keep the hashes for lookups."""
         cdef size_t count = self.column.length, bad
         cdef ls_status status
         cdef uint64_t *hashes
@@ -93,10 +93,10 @@ cdef extern from * nogil:
 
 
 cdef object allocate(size_t size):
-    """Return a pyarrow Buffer of that size, its bytes not set.
+    """Return a pyarrow Buffer of that size, with unset bytes.
 
-    The first touch of a page takes the system longer than a lookup takes: large buffers are made of
-    huge pages, where the system has such.
+    The first access to a page takes the system longer than a lookup takes: large buffers consist of
+    huge pages, where the system has them.
     """
     buffer = pa.allocate_buffer(size)
     prefer_huge_pages(buffer)
@@ -104,7 +104,7 @@ cdef object allocate(size_t size):
 
 
 cdef int prefer_huge_pages(object buffer) except -1:
-    """Have memory of a buffer that has not been touched come in huge pages."""
+    """Let the system use huge pages for the memory of a buffer that has not been accessed."""
     cdef uintptr_t start
     if buffer.size >= LARGE:
         start = buffer.address
@@ -113,10 +113,10 @@ cdef int prefer_huge_pages(object buffer) except -1:
 
 
 cdef ls_slice bytes_of(object data) except *:
-    """The memory of bytes, or of a view of such: it is there as long as `data` is.
+    """Return the memory of bytes, or of a view of bytes, which lasts as long as `data`.
 
-    The buffer is not held. A memoryview that the garbage collector has cleared must not be given
-    one back, and of two objects in a cycle nobody knows which one goes first.
+    The buffer is not held. A memoryview that the garbage collector has cleared must not get a
+    buffer back, and it is not known which of two objects in a cycle is collected first.
     """
     cdef Py_buffer view
     cdef ls_slice found

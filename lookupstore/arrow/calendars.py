@@ -1,8 +1,7 @@
-"""Days and times that old calendars have at other places than today's.
+"""Find days and times that have other values in old calendars than in today's.
 
-Until 1582-10-15 the calendar of Java's `java.sql.Date` is the Julian one, and until 1900 its clocks
-may be those of their place. Arrow has the Gregorian calendar for all days, and so has Spark since
-version 3.
+Until 1582-10-15, Java's `java.sql.Date` uses the Julian calendar, and until 1900 it may use local
+mean time. Arrow uses the Gregorian calendar for all days, as Spark does since version 3.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import pyarrow.compute as pc
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.errors import FormatError
 
-# The first day, 1582-10-15, and the first second, of 1900, that both calendars have in common, as
-# they are counted since 1970; and in a second how many there are of a unit.
+# The first day (1582-10-15) and the first second (of 1900) that both calendars have in common, as
+# numbers since 1970; and the number of each unit in a second.
 _COMMON_DAY, _COMMON_SECOND = -141_427, -2_208_988_800
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def has_time(kind: pa.DataType) -> bool:
-    """Return whether a type is, or has inside, days or timestamps.
+    """Return whether a type is or contains days or timestamps.
 
     >>> has_time(pa.list_(pa.date32())), has_time(pa.time64("us"))
     (True, False)
@@ -33,7 +32,7 @@ def has_time(kind: pa.DataType) -> bool:
 
 
 def days_and_times(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the days and timestamps inside of an array, those below nulls left out.
+    """Yield the days and timestamps inside an array, except those below nulls.
 
     >>> list(days_and_times(pa.array([[0], None], pa.list_(pa.date32()))))[0].to_pylist()
     [datetime.date(1970, 1, 1)]
@@ -63,14 +62,14 @@ def check_common(
     """Check that days and times of an old calendar are the same in today's.
 
     Args:
-        columns: of that calendar, with their names.
-        row: how many rows came before.
-        path: of the file, for errors.
-        writer: of the file, for errors.
-        times: whether timestamps are of that calendar, too.
+        columns: Columns of the old calendar, as pairs of name and values.
+        row: Number of rows before these columns, by which errors count rows.
+        path: Path of the file, which errors name.
+        writer: Program that wrote the file, which errors name.
+        times: Whether timestamps use the old calendar as well as days.
 
     Raises:
-        FormatError: one is not.
+        FormatError: If a day or time is not the same in both calendars.
 
     >>> days = pa.array([-171_652], pa.date32())
     >>> check_common([("day", days)], 0, "a.orc", "Java")
@@ -91,7 +90,7 @@ def check_common(
 
 
 def _first_before(times: pa.Array) -> int | None:
-    """Return the place of the first day or time that the old calendar has at another one."""
+    """Return the index of the first day or time that differs in the old calendar."""
     if pa.types.is_date(times.type):
         common, numbers = _COMMON_DAY, times.cast(pa.date32()).cast(pa.int32())
     else:

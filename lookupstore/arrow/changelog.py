@@ -1,7 +1,7 @@
-"""A changelog in Arrow: rows that came, went or have other values, in an order to apply them in.
+"""Make changelogs in Arrow: inserted, deleted and updated rows, in order.
 
-Its first column says what became of a row: `insert`, `delete`, or `update_before` and right after
-it `update_after`. The others are those of the rows.
+The first column names the change of a row: `insert`, `delete`, or `update_before` and right after
+it `update_after`. The other columns are those of the rows.
 
 Flink and Paimon have the same four kinds of rows.
 """
@@ -17,10 +17,10 @@ import pyarrow as pa
 from lookupstore.arrow.differences import differing
 from lookupstore.arrow.taking import take
 
-#: Column of a changelog that says what became of a row, and its values.
+#: Column of a changelog with the kind of change of a row, and its values.
 CHANGE = "change"
 INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
-#: In the order of their numbers.
+#: Kinds of changes, in the order of their numbers.
 KINDS: tuple[str, ...] = (INSERT, BEFORE, AFTER, DELETE)
 
 _TYPE = pa.dictionary(pa.int8(), pa.string())
@@ -28,7 +28,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def changelog_schema(columns: Iterable[pa.Field]) -> pa.Schema:
-    """Return the schema of a changelog with some columns behind the one that says the change.
+    """Return the schema of a changelog: the column of the change, then other columns.
 
     >>> changelog_schema([pa.field("id", pa.int64())]).names
     ['change', 'id']
@@ -37,7 +37,7 @@ def changelog_schema(columns: Iterable[pa.Field]) -> pa.Schema:
 
 
 def said_changes(kinds: npt.NDArray[np.int8]) -> pa.DictionaryArray:
-    """Return the column of some rows, whose kinds are places in `KINDS`.
+    """Return the column of changes for indices in `KINDS`.
 
     >>> said_changes(np.array([3, 0], np.int8)).to_pylist()
     ['delete', 'insert']
@@ -49,8 +49,8 @@ def told(kinds: npt.NDArray[np.int8], rows: pa.Table) -> pa.Table:
     """Return rows of a changelog.
 
     Args:
-        kinds: places in `KINDS`, one for each of n rows.
-        rows: the n rows.
+        kinds: Indices in `KINDS`, one for each of n rows.
+        rows: Table of the n rows.
     """
     columns = [said_changes(kinds), *rows.columns]
     return pa.Table.from_arrays(columns, schema=changelog_schema(rows.schema))
@@ -63,14 +63,14 @@ def changes_between(
     stays: _Flags,
     compared: Collection[str],
 ) -> pa.Table:
-    """Return how rows changed, row by row; what did not change has no row.
+    """Return the changes of rows as a changelog, without the rows that did not change.
 
     Args:
-        before: n rows as they were, anything where there was none.
-        after: the same n rows as they are, anything where there is none.
-        was: which of the n rows were there, bool.
-        stays: which are there.
-        compared: names of the columns in which a change counts.
+        before: Batch of n rows before the change, with any values where there was no row.
+        after: Batch of the same n rows after the change, with any values where there is no row.
+        was: Whether each of the n rows existed before, bool.
+        stays: Whether each of the n rows exists afterwards, bool.
+        compared: Names of the columns in which a change counts.
 
     >>> before = pa.record_batch({"id": [1, 2, 3], "v": ["a", "b", None]})
     >>> after = pa.record_batch({"id": [1, 2, 3], "v": ["a", "B", "c"]})

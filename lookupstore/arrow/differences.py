@@ -1,6 +1,6 @@
-"""Which rows of two columns have different values: of any type, nulls and NaNs equal to each other.
+"""Compare the rows of two columns of any type, with equal nulls and equal NaNs.
 
-Arrow compares plain values only, and says null of a null.
+Arrow compares plain values only, and returns null for a null.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 from lookupstore.arrow.taking import take
 from lookupstore.arrow.types import unwrap
 
-#: For each row: yes or no.
+#: A boolean for each row.
 Answers = npt.NDArray[np.bool_]
 
 
 def differing(one: pa.Array, other: pa.Array) -> Answers:
-    """Return for each row whether two columns of one type have different values there.
+    """Return whether two columns of one type have different values in each row.
 
     Two nulls are one value, and so are two NaNs, and 0.0 and -0.0.
 
     Args:
-        one: of some rows.
-        other: of as many.
+        one: Array of any type.
+        other: Array of the same type and length.
 
     >>> differing(pa.array([1, None, 3]), pa.array([1, None, 4])).tolist()
     [False, False, True]
@@ -71,7 +71,7 @@ def _differing_lists(one: pa.Array, other: pa.Array, there: Answers, also: Answe
     rows = np.flatnonzero(both & ~found & (sizes > 0))
     if len(rows):
         sizes = sizes[rows]
-        # Number of each element in its list.
+        # Index of each element within its list.
         inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         left = take(_elements(one), pa.array(np.repeat(starts[rows], sizes) + inner))
         right = take(_elements(other), pa.array(np.repeat(other_starts[rows], sizes) + inner))
@@ -80,7 +80,7 @@ def _differing_lists(one: pa.Array, other: pa.Array, there: Answers, also: Answe
 
 
 def _ends(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where the lists of a column begin and end among its elements."""
+    """Return the start and the end of each list of a column, as indices of elements."""
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     if _is_list_view(column.type):
         return offsets, offsets + column.sizes.to_numpy(zero_copy_only=False)
@@ -88,7 +88,7 @@ def _ends(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 def _elements(column: pa.Array) -> pa.Array:
-    """Return the elements that the offsets of a column count."""
+    """Return the elements to which the offsets of a column refer."""
     if not pa.types.is_map(column.type):
         return column.values
     pairs = [column.keys, column.items]
@@ -100,7 +100,7 @@ def _is_list_view(kind: pa.DataType) -> bool:
 
 
 def _as_bytes(intervals: pa.Array) -> pa.Array:
-    """Return months, days and nanoseconds as the bytes in which Arrow has them."""
+    """Return months, days and nanoseconds as the bytes in which Arrow stores them."""
     return pa.Array.from_buffers(
         pa.binary(16), len(intervals), intervals.buffers(), offset=intervals.offset
     )

@@ -23,14 +23,15 @@ from lookupstore.arrow.types import plain_type, unwrap
 
 
 def is_castable(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether values of one type may have equals in another one, of which each is looked at.
+    """Return whether values of one type may have equals in another type.
 
-    Numbers may, and dates, times, and timestamps of other units, if both or neither have a zone.
-    Text is not cast to numbers, nor numbers to text. Structs may lack fields.
+    The cast checks each value. Numbers may have equals, and dates, times, and timestamps of other
+    units, if both or neither have a zone. Text is not cast to numbers, nor numbers to text. Structs
+    may lack fields.
 
     Args:
-        given: the type of the values.
-        kind: the type of the place, which is of no dictionary, extension or view.
+        given: Type of the values.
+        kind: Wanted type, which is not a dictionary, extension or view type.
 
     >>> is_castable(pa.float64(), pa.int32()), is_castable(pa.string(), pa.int32())
     (True, False)
@@ -60,7 +61,7 @@ def is_castable(given: pa.DataType, kind: pa.DataType) -> bool:
         return bool(types.is_large_string(given))
     raw = types.is_binary(given) or types.is_large_binary(given)
     if types.is_fixed_size_binary(kind):
-        # Some engines, Spark among them, have no type for bytes of one length.
+        # Some engines, such as Spark, have no type for byte strings of a fixed length.
         return bool(raw)
     if types.is_binary(kind):
         text = types.is_string(given) or types.is_large_string(given)
@@ -70,7 +71,7 @@ def is_castable(given: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def has_all_fields(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether structs of a type have all fields of those of another one, at any depth.
+    """Return whether structs of a type have all fields of another type, at any depth.
 
     >>> has_all_fields(pa.struct({"x": pa.int8()}), pa.struct({"x": pa.int8(), "y": pa.int8()}))
     False
@@ -90,14 +91,14 @@ def has_all_fields(given: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column in a type in which each value is equal to what it was.
+    """Return a column in another type, with every value equal to the original.
 
     Args:
         column: Values. `is_castable` must be true for their type, unless all of them are null.
         kind: Wanted type, which is not a dictionary, extension or view type.
 
     Raises:
-        UnfitValueError: if a value has no equal in the type.
+        UnfitValueError: If a value has no equal in the type.
 
     >>> cast_exactly(pa.array([7.0, float("nan")]), pa.int32()).to_pylist()
     [7, None]
@@ -113,12 +114,12 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_of_pandas(kind: pa.DataType) -> bool:
-    """Return whether a type is of periods or intervals, which are stored as other things."""
+    """Return whether a type is a pandas period or interval, stored as another type."""
     return isinstance(kind, pa.ExtensionType) and kind.extension_name.startswith("pandas.")
 
 
 def pair_types(given: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
-    """Return the types of keys and values of maps, or of lists of such pairs; None: neither.
+    """Return the types of keys and values of maps or of lists of pairs, None for other types.
 
     >>> pair_types(pa.list_(pa.struct({"key": pa.string(), "value": pa.int8()})))
     (DataType(string), DataType(int8))
@@ -150,6 +151,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
             return pa.nulls(len(numbers), kind)
         if not is_number(kind):
             raise pa.ArrowInvalid(f"{plain.type} is not {kind}")
-        # Integers that stood beside a null; a fraction of two is hardly what a decimal would be.
+        # Integers next to a null were read as floats; a fraction of two is hardly meant as a
+        # decimal.
         plain = numbers.cast(pa.int64())
     return fit(plain, kind)

@@ -1,8 +1,8 @@
-"""Arrow columns in the types of another place, by casts that keep what values mean.
+"""Cast Arrow columns to other types without changing the meaning of values.
 
-Arrow's own casts take a time for its day, "007" for 7 and 2 for true, round to narrower floats and
-find no value for a field that was renamed. `fit` does none of this: types of another meaning are
-refused by `is_kindred`, and values that a type cannot hold exactly one by one.
+Arrow's own casts change a time to its day, "007" to 7 and 2 to true. They round to narrower floats,
+and drop the values of a renamed field. `fit` does none of this: `is_kindred` refuses types of
+another meaning, and `fit` refuses values that a type cannot hold exactly.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text, plain_type, restore, unwrap
 
-# Characters of a value that an error shows.
+# Most characters of a value in an error.
 _SHOWN = 80
-# Digits of the widest decimal of Arrow.
+# Most digits of Arrow's widest decimal.
 _DIGITS = 76
 
 
@@ -26,8 +26,8 @@ class UnfitValueError(ValueError):
     """A value that a type cannot hold exactly.
 
     Attributes:
-        row: its place in the column, from 0.
-        shown: the value, for people.
+        row: Index of the value in the column, from 0.
+        shown: Text of the value for errors.
     """
 
     def __init__(self, row: int, shown: str, kind: pa.DataType) -> None:
@@ -37,11 +37,11 @@ class UnfitValueError(ValueError):
 
 
 def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of one type may mean the same in another.
+    """Return whether values of one type may have the same meaning in another type.
 
-    Numbers are kin, apart from floats as decimals, which have to be rounded; so are text and bytes,
-    and dates, times, timestamps and durations of other units. Timestamps with a zone and without
-    one are not. Structs have to have fields of the same names.
+    Numbers are kindred, except floats as decimals, which would be rounded. So are text and bytes,
+    and dates, times, timestamps and durations of other units. Timestamps with and without a zone
+    are not. Structs need fields of the same names.
 
     >>> is_kindred(pa.int64(), pa.int8()), is_kindred(pa.string(), pa.int64())
     (True, False)
@@ -74,11 +74,11 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column in another type in which each value means what it did.
+    """Return a column in another type, with the meaning of each value unchanged.
 
     Raises:
-        TypeError: the types are not kindred, or Arrow has no cast between them.
-        UnfitValueError: the type cannot hold a value exactly.
+        TypeError: If the types are not kindred, or Arrow has no cast between them.
+        UnfitValueError: If the type cannot hold a value exactly.
 
     >>> fit(pa.array([1, None], pa.int64()), pa.decimal128(9, 2)).to_pylist()
     [Decimal('1.00'), None]
@@ -100,14 +100,14 @@ def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def shown_value(value: pa.Scalar) -> str:
-    """Return a value as an error shows it.
+    """Return the text of a value for an error.
 
     >>> shown_value(pa.scalar("007"))
     "'007'"
     """
     try:
         text = repr(value.as_py())
-    except (ValueError, OverflowError, ImportError):  # Python has no such time
+    except (ValueError, OverflowError, ImportError):  # Python cannot represent this time
         try:
             text = value.cast(pa.string()).as_py()
         except pa.ArrowException:
@@ -140,11 +140,12 @@ def _is_characters(kind: pa.DataType) -> bool:
 
 
 def first_unfit(column: pa.Array, cast: Callable[[pa.Array], object]) -> int:
-    """Return the place of the first value that cannot be cast, by halving.
+    """Return the index of the first value that cannot be cast, by bisection.
 
     Args:
-        column: with such a value.
-        cast: raises `ValueError` if there is one among the values that it is given.
+        column: Array that contains a value that cannot be cast.
+        cast: Function that casts an array, and raises `ValueError` if one of its values cannot be
+            cast.
 
     >>> first_unfit(pa.array([1, 2, 300, 400]), lambda part: part.cast(pa.int8()))
     2
@@ -155,7 +156,7 @@ def first_unfit(column: pa.Array, cast: Callable[[pa.Array], object]) -> int:
         try:
             cast(column[low:middle])
             low = middle
-        except ValueError:  # what `ArrowInvalid` is, too
+        except ValueError:  # `ArrowInvalid` is one, too
             high = middle
     return low
 
@@ -164,7 +165,7 @@ def _fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in a kindred type.
 
     Raises:
-        pyarrow.ArrowInvalid: the type cannot hold a value.
+        pyarrow.ArrowInvalid: If the type cannot hold a value.
     """
     if column.type == kind:
         return column
@@ -182,16 +183,17 @@ def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_floating(kind):
         return _floats(array, kind)
     if types.is_decimal(kind) and types.is_integer(given):
-        # For a cast at once Arrow wants digits for all integers, not for those that there are.
+        # In a direct cast Arrow wants digits for all integers of the type, not for those in the
+        # array.
         return array.cast(pa.decimal256(_DIGITS, max(kind.scale, 0))).cast(kind)
     return array.cast(kind)
 
 
 def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return numbers as floats that are the same numbers."""
+    """Return numbers as floats of the same values."""
     given, types = array.type, pa.types
     if types.is_decimal(given):
-        # A float is an integer by a power of two: 2.75 is 11 / 4.
+        # A float is an integer divided by a power of two: 2.75 is 11 / 4.
         scale = max(given.scale, 0)
         factor = pa.scalar(2**scale).cast(pa.decimal256(20, 0))
         widest = array.cast(pa.decimal256(_DIGITS - 21, scale))
@@ -199,7 +201,7 @@ def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
             pc.multiply(widest, factor).cast(pa.int64()).cast(pa.float64()), 2.0**scale
         )
     elif types.is_integer(given):
-        # Arrow looks at integers, but not for the narrowest floats.
+        # Arrow checks integers, except in casts to the narrowest floats.
         array = _whole(array, pa.float32() if types.is_float16(kind) else kind)
     narrow = array.cast(kind)
     if array.type.bit_width > kind.bit_width:
@@ -210,11 +212,12 @@ def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _whole(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return integers as floats that are the same numbers."""
+    """Return integers as floats of the same values."""
     try:
         return array.cast(kind)
     except pa.ArrowInvalid:
-        # Beyond the integers that are all floats, as Arrow wants it, some still are.
+        # Arrow only casts integers in the range in which each is a float; some larger ones are,
+        # too.
         floats = array.cast(kind, safe=False)
         if pc.equal(floats.cast(array.type), array).false_count:
             raise
@@ -224,12 +227,13 @@ def _whole(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def nested(
     array: pa.Array, kind: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """Return a struct, list or map whose values were cast; fields that a struct lacks are null.
+    """Return a struct, list or map with cast values, and nulls for missing fields.
 
     Args:
-        array: the values, of the same kind of type; or lists of structs of keys and values.
-        kind: the type.
-        cast: returns values in the type of the field, element, key or item that they are.
+        array: Values of the same kind of type, or, for a map, lists of structs of keys and values.
+        kind: Wanted struct, list or map type.
+        cast: Function that casts an array of inner values to the type of their field, element, key
+            or item.
 
     >>> points = pa.array([{"x": 1}, None])
     >>> kind = pa.struct({"x": pa.int32(), "y": pa.int32()})
@@ -247,7 +251,7 @@ _Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def _struct(array: pa.StructArray, kind: pa.StructType, cast: _Cast) -> pa.StructArray:
-    # Flat: below a null may be anything.
+    # Flat: a value below a null may be anything.
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     columns = [
         cast(parts[field.name], field.type)
@@ -260,7 +264,7 @@ def _struct(array: pa.StructArray, kind: pa.StructType, cast: _Cast) -> pa.Struc
 
 def _list(array: pa.Array, kind: pa.DataType, cast: _Cast) -> pa.Array:
     flat = array.flatten()
-    if pa.types.is_null(flat.type):  # of which Arrow miscounts those of a slice
+    if pa.types.is_null(flat.type):  # Arrow miscounts the nulls of a slice
         flat = pa.nulls(pc.sum(pc.list_value_length(array)).as_py() or 0)
     values = cast(flat, kind.value_type)
     lists = pa.LargeListArray.from_arrays(
@@ -283,7 +287,7 @@ def _map(array: pa.Array, kind: pa.MapType, cast: _Cast) -> pa.MapArray:
 
 
 def _offsets(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return where the values of each list begin among those of all, null where there is none."""
+    """Return the offset of the values of each list, null for a null list."""
     lengths = pc.list_value_length(array).fill_null(0)
     ends = np.concatenate([[0], np.cumsum(np.asarray(lengths), dtype=np.int64)])
     nothing = np.append(np.asarray(array.is_null()), False)

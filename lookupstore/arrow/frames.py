@@ -1,6 +1,7 @@
-"""Frames of pandas and polars as Arrow and back, and which of their columns Arrow does not have.
+"""Convert pandas and polars frames to Arrow and back, or refuse their columns.
 
-Who gives a frame has its library; it is imported only for who asks for one.
+A caller that passes a frame has imported its library. A library is imported here only to return a
+frame.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lookupstore.arrow.objects import check_objects
 from lookupstore.arrow.taking import movable
 from lookupstore.arrow.typed_objects import has_map, is_of_objects, typed_column
 
-# Polars writes the first as addresses, which mean nothing, and the others in no type of Arrow.
+# Polars writes the first type as meaningless addresses, and the others in no type of Arrow.
 _REMEDIES = {
     "Object": "of Python objects; make it text, or leave it out: .drop(NAME)",
     "Int128": "which Arrow does not have; .cast it to pl.Int64 or pl.Decimal(38, 0)",
@@ -25,9 +26,10 @@ _REMEDIES = {
 
 
 def in_own_order(value: Any) -> Any:
-    """Return an array of NumPy or pandas with bytes in the order of this machine; else what it is.
+    """Return a NumPy or pandas array in the byte order of this machine.
 
-    Arrow refuses others, which FITS and netCDF files have.
+    Arrow refuses other byte orders, which FITS and netCDF files use. Other values are returned
+    unchanged.
 
     >>> in_own_order(np.array([1], ">i8")).dtype.isnative
     True
@@ -39,7 +41,9 @@ def in_own_order(value: Any) -> Any:
 
 
 def array_fields(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a structured array of NumPy by name; None: it is none.
+    """Return the fields of a structured NumPy array by name.
+
+    None: `value` is not one.
 
     >>> array_fields(np.array([(1, 2.5)], [("id", "i8"), ("v", "f8")]))["v"].tolist()
     [2.5]
@@ -50,26 +54,27 @@ def array_fields(value: Any) -> dict[str, Any] | None:
 
 
 def is_lazy(value: object) -> bool:
-    """Tell whether a value is a polars LazyFrame, which has no rows yet."""
+    """Return whether a value is a polars LazyFrame, which has no rows yet."""
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(value, polars.LazyFrame)
 
 
 def is_polars(value: object) -> bool:
-    """Tell whether a value is a polars DataFrame."""
+    """Return whether a value is a polars DataFrame."""
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(value, polars.DataFrame)
 
 
 def check_polars(value: Any, what: str) -> None:
-    """Refuse columns of a polars DataFrame or Series that Arrow does not have; pass all else.
+    """Check that Arrow has the types of a polars DataFrame or Series, if it is one.
 
     Args:
-        value: anything.
-        what: what to call it in an error.
+        value: Value of any type. Other values than polars frames and series are accepted.
+        what: Name of the value, which errors show.
 
     Raises:
-        TypeError: such a column; the error names it and what to do.
+        TypeError: If Arrow does not have the type of a column. The error names the column and a
+            remedy.
 
     >>> import polars as pl
     >>> check_polars(pl.DataFrame({"n": [1]}).cast(pl.Int128), "source")
@@ -107,7 +112,7 @@ def polars_frame(table: pa.Table) -> Any:
     """Return a table as a polars DataFrame.
 
     Raises:
-        ImportError: polars is not installed.
+        ImportError: If polars is not installed.
 
     >>> polars_frame(pa.table({"n": [1, 2]})).shape
     (2, 1)
@@ -124,9 +129,10 @@ def polars_frame(table: pa.Table) -> Any:
 
 
 def as_polars_has(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return texts and bytes as views, which polars takes as they are, and all else as it is.
+    """Return texts and bytes as views, and other columns unchanged.
 
-    Of others it makes views itself, which takes longer, and holds the GIL meanwhile.
+    Polars uses views without a copy. It converts other texts itself, which takes longer and holds
+    the GIL.
 
     >>> as_polars_has(pa.array(["EWR", None])).type
     DataType(string_view)
@@ -136,7 +142,7 @@ def as_polars_has(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedAr
         return column
     try:
         return column.cast(kind)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # an old pyarrow, or too many bytes
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # old pyarrow, or too many bytes
         return column
 
 
@@ -149,19 +155,19 @@ _VIEWS = {
 
 
 def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
-    """Return a table as a pandas DataFrame; of lists of views, pandas gets lists of the values.
+    """Return a table as a pandas DataFrame, with lists of views as lists of values.
 
     Args:
-        table: any rows.
-        arrow: whether its columns stay Arrow's, of `pandas.ArrowDtype`.
+        table: Table to convert.
+        arrow: Whether columns keep their Arrow types, as `pandas.ArrowDtype`.
 
     Raises:
-        ImportError: pandas is not installed.
+        ImportError: If pandas is not installed.
 
     >>> pandas_frame(pa.table({"n": [1, 2]})).shape
     (2, 1)
     """
-    if not table.num_columns:  # a table made of no columns would have no rows
+    if not table.num_columns:  # a table without columns would have no rows
         import pandas
 
         return pandas.DataFrame(index=pandas.RangeIndex(table.num_rows))
@@ -175,17 +181,17 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
 
 
 def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Table:
-    """Return a pandas DataFrame as a table, with its index if that has names.
+    """Return a pandas DataFrame as a table, with its index if all levels have names.
 
     Args:
-        frame: a pandas DataFrame.
-        what: what to call it in an error.
-        known: Columns that the rows are for, such as those of a table. None: unknown.
+        frame: DataFrame to convert.
+        what: Name of the frame, which errors show.
+        known: Schema of the destination of the rows, such as a table. None: unknown.
 
     Raises:
-        TypeError: a column that Arrow does not have, or other objects beside dates or times; the
-            error names it.
-        ValueError: two columns of one name, or integers beyond 64 bits.
+        TypeError: If Arrow does not have the type of a column, or a column has other objects next
+            to dates or times. The error names the column.
+        ValueError: If two columns have one name, or a column has integers beyond 64 bits.
 
     >>> import pandas as pd
     >>> pandas_table(pd.DataFrame({"n": [2**70]}), "source")
@@ -227,7 +233,7 @@ def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Ta
 
 
 def _places(frame: Any, known: pa.Schema | None) -> dict[Any, pa.DataType]:
-    """Return the types of the columns that are of objects, and that a place knows."""
+    """Return the known types of the columns that hold Python objects."""
     if known is None:
         return {}
     return {
@@ -238,7 +244,7 @@ def _places(frame: Any, known: pa.Schema | None) -> dict[Any, pa.DataType]:
 
 
 def _without(frame: Any, names: Collection[Any], named: bool) -> pa.Table:
-    """Return a frame as a table without some columns, with its index if that has names."""
+    """Return a frame as a table without some columns, with its index if it has names."""
     rest = frame.drop(columns=list(names)) if names else frame
     return pa.Table.from_pandas(rest, preserve_index=named)
 

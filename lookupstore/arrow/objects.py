@@ -1,7 +1,7 @@
-"""Columns of Python objects whose values Arrow would change: dates, times, and others beside them.
+"""Check columns of Python objects for dates and times that Arrow would change.
 
-Arrow takes the type of a column from its first values, and makes what follows fit: of a datetime
-behind a date only the day is left, an integer counts days or microseconds, NaT is a day of year 1.
+Arrow infers the type of a column from its first values, and converts the others: a datetime after a
+date becomes a day, an integer counts as days or microseconds, and NaT becomes a day of year 1.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import pyarrow as pa
 
 
 def check_objects(values: Any, kind: pa.DataType, name: object, what: str) -> None:
-    """Check that Arrow has not changed dates and times of a column of Python objects.
+    """Check that Arrow did not change dates and times of a column of objects.
 
     Args:
-        values: the column as it was given; if it is not one of objects, nothing is checked.
-        kind: the type that Arrow has found.
-        name: of the column.
-        what: what to call the source in an error.
+        values: Column before its conversion to Arrow. It is checked only if it contains Python
+            objects.
+        kind: Arrow type of the converted column.
+        name: Name of the column, which errors show.
+        what: Name of the source, which errors show.
 
     Raises:
-        TypeError: other objects stand beside dates or times, times have a zone and have none, or
-            a time has nanoseconds that its type lacks.
+        TypeError: If there are other objects next to dates or times, if only some times have a
+            zone, or if a time has nanoseconds that its type lacks.
 
     >>> days = [dt.date(2026, 1, 1), dt.datetime(2026, 1, 2, 12)]
     >>> check_objects(days, pa.date32(), "day", "source")
@@ -50,7 +51,7 @@ def _is_series(values: Any) -> bool:
 
 
 def _times(values: list[Any], kind: pa.DataType) -> Iterator[tuple[pa.DataType, list[Any]]]:
-    """Yield the types of dates and times, at any depth of lists and structs, with their objects."""
+    """Yield the types of dates and times with their objects, at any depth."""
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         yield kind, values
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -70,7 +71,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _check(values: list[Any], kind: pa.DataType, where: str, *, is_pandas: bool) -> None:
-    # Types first, at the speed of C: of most columns there is one.
+    # Types first, at the speed of C: most columns have only one.
     found = set(map(type, values)) - {type(None)}
     if is_pandas:
         found -= _nulls(values, found)
@@ -94,7 +95,7 @@ def _check(values: list[Any], kind: pa.DataType, where: str, *, is_pandas: bool)
 
 
 def _is_of(given: type, kind: pa.DataType) -> bool:
-    """Return whether objects of a class are values of a type of Arrow."""
+    """Return whether objects of a class are values of an Arrow type."""
     if pa.types.is_date(kind):
         return issubclass(given, (dt.date, np.datetime64)) and not issubclass(given, dt.datetime)
     if pa.types.is_timestamp(kind):
@@ -105,7 +106,7 @@ def _is_of(given: type, kind: pa.DataType) -> bool:
 
 
 def _nulls(values: list[Any], among: set[type]) -> set[type]:
-    """Return the classes of which all values are nulls of pandas."""
+    """Return the classes that have only null values of pandas."""
     pandas = sys.modules["pandas"]
     times = (dt.date, dt.time, dt.timedelta)
     others = {one for one in among if not issubclass(one, times)} | {type(pandas.NaT)}

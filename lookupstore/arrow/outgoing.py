@@ -1,4 +1,4 @@
-"""Rows on their way out: Arrow, and what is made of it."""
+"""Return rows as Arrow, pandas and polars objects."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class ArrowRows(ABC):
-    """Rows that Arrow, pandas, polars, duckdb and all that knows Arrow's streams can take."""
+    """Rows that Arrow, pandas, polars and other readers of Arrow streams can read."""
 
     @abstractmethod
     def _reader(self, **scan: Any) -> pa.RecordBatchReader:
-        """Return the rows of a scan with these arguments, from the first one on."""
+        """Return a reader of the rows of a scan with these arguments."""
 
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
+        """Return the schema of the rows."""
 
     @abstractmethod
     def _key_names(self) -> Collection[str]:
-        """Return the names of the columns that are the key."""
+        """Return the names of the key columns."""
 
     def _title(self) -> str:
-        """Return what a notebook writes above the columns."""
+        """Return the title of the table of columns in a notebook."""
         return repr(self)[1:-1]
 
     def _repr_html_(self) -> str:
@@ -48,23 +48,24 @@ class ArrowRows(ABC):
         """Return the rows as an Arrow table.
 
         Args:
-            scan: which rows and columns, by the arguments of `scan`, such as `columns`, or of a
-                Hudi table by those of `scan_batches`; none: all.
+            scan: Arguments of `scan`, such as `columns`, or of `scan_batches` for a Hudi table.
+                Default: all rows and columns.
 
-        Raises: what these do.
+        Raises: The errors of `scan` or `scan_batches`.
         """
         return self._reader(**scan).read_all()
 
     def to_pandas(self, **scan: Any) -> pandas.DataFrame:
-        """Return the rows as a pandas DataFrame, where integers with nulls are floats.
+        """Return the rows as a pandas DataFrame; integers with nulls become floats.
 
         Args:
-            scan: as of `to_arrow`.
+            scan: Arguments of `scan`, such as `columns`, or of `scan_batches` for a Hudi table.
+                Default: all rows and columns.
 
         Raises:
-            ImportError: pandas is not installed.
+            ImportError: If pandas is not installed.
 
-        And all that `scan` raises.
+        It also raises every error of `scan` or `scan_batches`.
         """
         return pandas_frame(self.to_arrow(**scan))
 
@@ -72,22 +73,24 @@ class ArrowRows(ABC):
         """Return the rows as a polars DataFrame.
 
         Args:
-            scan: as of `to_arrow`.
+            scan: Arguments of `scan`, such as `columns`, or of `scan_batches` for a Hudi table.
+                Default: all rows and columns.
 
         Raises:
-            ImportError: polars is not installed.
+            ImportError: If polars is not installed.
 
-        And all that `scan` raises.
+        It also raises every error of `scan` or `scan_batches`.
         """
         return polars_frame(self.to_arrow(**scan))  # type: ignore[no-any-return]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return all rows as a stream of Arrow's C interface, which reads them as it is read.
+        """Return all rows as a stream of Arrow's C interface, which reads them on demand.
 
-        So `pyarrow.table(rows)`, `polars.DataFrame(rows)`, `duckdb.sql("from rows")` and
-        `lookupstore.build(rows, ...)` take them.
+        With it, `pyarrow.table(rows)`, `polars.DataFrame(rows)`, `duckdb.sql("from rows")` and
+        `lookupstore.build(rows, ...)` read the rows.
 
         Args:
-            requested_schema: a capsule with the schema that the caller would have the rows in.
+            requested_schema: Capsule with the schema that the caller wants. Default: the schema of
+                the rows.
         """
         return self._reader().__arrow_c_stream__(requested_schema)

@@ -1,7 +1,7 @@
-"""Relations of DuckDB: columns of types that Arrow does not have, and that it gives as others.
+"""Refuse columns of DuckDB relations that have no Arrow type of the same meaning.
 
-Who gives a relation has DuckDB; it is not imported here. Its results as Arrow do not say any more
-what types they had, so that these are asked of the relation.
+A caller that passes a relation has imported DuckDB; it is not imported here. The results in Arrow
+no longer show the original types, so these are read from the relation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-# What DuckDB writes in an Arrow type that means something else, by the names of its types.
+# Types of DuckDB that it writes in an Arrow type of another meaning, with the advice of errors.
 _REFUSED = {
     "bit": "whose bits Arrow would have as bytes; cast it in SQL: NAME::VARCHAR",
     "time with time zone": "whose zone Arrow would not have; cast it in SQL: NAME::VARCHAR",
@@ -23,23 +23,24 @@ _REFUSED = {
     "bignum": "which Arrow would have as bytes; cast it in SQL: NAME::HUGEINT or NAME::VARCHAR",
     "variant": "which Arrow would have as bytes; cast it in SQL: NAME::VARCHAR",
 }
-# Of which some values are beyond those of the Arrow type.
+# Types of DuckDB with some values outside their Arrow types.
 _PARTLY = {"hugeint", "time", "time_ns"}
 
 
 def check_relation(value: Any, what: str) -> dict[str, str]:
-    """Refuse columns of a DuckDB relation whose types Arrow does not have; pass all else.
+    """Check that Arrow has the types of a DuckDB relation, if the value is one.
 
     Args:
-        value: anything.
-        what: what to call it in an error.
+        value: Value of any type. Other values than relations are accepted.
+        what: Name of the value, which errors show.
 
     Returns:
-        The types of columns of which some values are beyond those of Arrow, by their names; see
-        `checked`.
+        DuckDB types of the columns that may have values which their Arrow types cannot hold, by
+        name of the column. Pass them to `checked`.
 
     Raises:
-        TypeError: such a column; the error names it, its type and what to do.
+        TypeError: If Arrow does not have the type of a column. The error names the column, its type
+            and a remedy.
 
     >>> import duckdb
     >>> check_relation(duckdb.sql("SELECT '101'::BIT AS flags"), "source")
@@ -64,15 +65,15 @@ def check_relation(value: Any, what: str) -> dict[str, str]:
 def checked(
     batches: Iterable[pa.RecordBatch], partly: dict[str, str], what: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a relation, whose values are all those of their Arrow types.
+    """Yield batches of a relation, and check that Arrow types hold their values.
 
     Args:
-        batches: rows of the relation, from the first on.
-        partly: what `check_relation` returned.
-        what: what to call the relation in an error.
+        batches: Batches of the relation, from its first row on.
+        partly: Types of the columns to check, as `check_relation` returned them.
+        what: Name of the relation, which errors show.
 
     Raises:
-        ValueError: a value is beyond those of its type, such as 24:00 or a number of 39 digits.
+        ValueError: If a value is outside its Arrow type, such as 24:00 or a number of 39 digits.
     """
     row = 0
     for batch in batches:
@@ -88,7 +89,7 @@ def checked(
 
 
 def _first_invalid(column: pa.Array) -> int:
-    """Return the index of the first value that is none of the type, by halving."""
+    """Return the index of the first value that is outside its type, by bisection."""
     at, count = 0, len(column)
     while count > 1:
         half = count // 2
@@ -108,7 +109,7 @@ def _is_valid(column: pa.Array) -> bool:
 
 
 def _types_in(kind: Any) -> Iterator[Any]:
-    """Yield a type of DuckDB and those inside it."""
+    """Yield a DuckDB type and the types inside it."""
     yield kind
     if str(kind.id) in ("list", "array", "struct", "map", "union"):
         for _, inner in kind.children:

@@ -1,6 +1,6 @@
-"""Rows by their places, and by a mask, in columns of any type.
+"""Take rows by index or by mask, from columns of any type.
 
-Arrow itself moves no views of text and bytes, which is how polars gives all text.
+Arrow itself cannot take rows of text and byte views, which polars uses for all text.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 
 def take(column: _Column, places: pa.Array) -> _Column:
-    """Return the values at some places, null where a place is.
+    """Return the values at some indices, null where an index is null.
 
     Args:
-        column: of any type.
-        places: numbers of rows, in any order and any number of times.
+        column: Array or chunked array of any type.
+        places: Indices of rows, in any order and any number of times.
 
     >>> take(pa.array(["EWR", "JFK"], pa.string_view()), pa.array([1, None, 0])).to_pylist()
     ['JFK', None, 'EWR']
@@ -28,7 +28,7 @@ def take(column: _Column, places: pa.Array) -> _Column:
 
 
 def take_rows(rows: _Rows, places: pa.Array) -> _Rows:
-    """Return the rows at some places.
+    """Return the rows at some indices.
 
     >>> rows = pa.table({"origin": pa.array(["EWR", "JFK"], pa.string_view())})
     >>> take_rows(rows, pa.array([1])).to_pylist()
@@ -41,7 +41,7 @@ def take_rows(rows: _Rows, places: pa.Array) -> _Rows:
 
 
 def movable(column: _Column) -> _Column:
-    """Return the values in a type that Arrow, and with it pandas, can take rows of.
+    """Return the values in a type from which Arrow (and pandas) can take rows.
 
     >>> movable(pa.array([["EWR"]], pa.list_(pa.string_view()))).type.value_type
     DataType(large_string)
@@ -50,7 +50,7 @@ def movable(column: _Column) -> _Column:
 
 
 def keep(column: _Column, mask: pa.BooleanArray) -> _Column:
-    """Return the values for which a mask has true.
+    """Return the values for which a mask is true.
 
     >>> keep(pa.array(["EWR", "JFK"], pa.string_view()), pa.array([False, True])).to_pylist()
     ['JFK']
@@ -59,7 +59,7 @@ def keep(column: _Column, mask: pa.BooleanArray) -> _Column:
 
 
 def keep_rows(rows: _Rows, mask: pa.BooleanArray) -> _Rows:
-    """Return the rows for which a mask has true.
+    """Return the rows for which a mask is true.
 
     >>> rows = pa.table({"origin": pa.array(["EWR", "JFK"], pa.string_view())})
     >>> keep_rows(rows, pa.array([False, True])).to_pylist()
@@ -79,7 +79,7 @@ def _are_movable(schema: pa.Schema) -> bool:
 
 
 def _movable(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the same values that Arrow can take rows of."""
+    """Return a type for the same values from which Arrow can take rows."""
     if isinstance(kind, pa.BaseExtensionType):
         inner = _movable(kind.storage_type)
         return kind if inner == kind.storage_type else inner
@@ -98,7 +98,7 @@ def _movable(kind: pa.DataType) -> pa.DataType:
         return pa.large_list(_movable_field(kind.value_field))
     if pa.types.is_list(kind):
         return pa.list_(_movable_field(kind.value_field))
-    return kind  # of lists that are views Arrow moves the views, and leaves what they show
+    return kind  # for lists that are views, Arrow moves the views and leaves their elements
 
 
 def _movable_field(field: pa.Field) -> pa.Field:

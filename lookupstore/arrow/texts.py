@@ -1,4 +1,4 @@
-"""Texts that are not UTF-8: Arrow believes what it is given, and files of others have such."""
+"""Find texts that are not UTF-8, which Arrow does not check."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class BadText:
     """A text that is not UTF-8.
 
     Attributes:
-        row: index of the value that has it.
-        path: name of the column, and of the fields in it, with dots.
-        value: its bytes.
+        row: Index of the value that contains the text.
+        path: Name of the column and of the fields inside it, joined with dots.
+        value: Bytes of the text.
     """
 
     row: int
@@ -28,11 +28,13 @@ class BadText:
 
 
 def first_bad_text(array: pa.Array, name: str) -> BadText | None:
-    """Return the first text in a column that is not UTF-8; None: all are.
+    """Return the first text in a column that is not UTF-8.
+
+    None: All are.
 
     Args:
-        array: a column of any type; texts may be within lists, structs and maps.
-        name: of the column.
+        array: Column of any type. Texts may be inside lists, structs and maps.
+        name: Name of the column.
 
     >>> texts = pa.array([b"EWR", b"Zo\\xeb"]).view(pa.string())
     >>> first_bad_text(texts, "city")
@@ -81,7 +83,7 @@ def _as_list(array: pa.MapArray) -> pa.ListArray:
 
 
 def _in_dictionary(array: pa.DictionaryArray, name: str) -> BadText | None:
-    """Return the first text that is not UTF-8 of a value that a row has."""
+    """Return the first text that is not UTF-8 among the values that rows use."""
     start = 0
     while True:
         found = first_bad_text(array.dictionary.slice(start), name)
@@ -94,7 +96,7 @@ def _in_dictionary(array: pa.DictionaryArray, name: str) -> BadText | None:
 
 
 def has_texts(kind: pa.DataType) -> bool:
-    """Return whether a type has strings.
+    """Return whether a type is or contains strings.
 
     >>> has_texts(pa.list_(pa.string())), has_texts(pa.binary())
     (True, False)
@@ -109,12 +111,13 @@ def check_texts(batch: pa.RecordBatch, what: str, row: int | None = 0) -> None:
     """Check that the texts of a batch are UTF-8.
 
     Args:
-        batch: rows.
-        what: they are of, for errors.
-        row: how many rows came before; None: nobody knows.
+        batch: Rows to check.
+        what: Name of the source of the rows, which errors show.
+        row: Number of rows before the batch, by which errors count rows. None: Errors name no row.
 
     Raises:
-        ValueError: one is not; the error names the column, the row from 1 on, and what to do.
+        ValueError: If a text is not UTF-8. The error names the column, the row (from 1 on) and a
+            remedy.
 
     >>> texts = pa.array([b"Zo\\xeb"]).view(pa.string())
     >>> check_texts(pa.record_batch([texts], ["city"]), "users.parquet")

@@ -1,9 +1,9 @@
-"""Columns of Python objects as Arrow, for a place whose type is known.
+"""Convert columns of Python objects to Arrow, for a destination of a known type.
 
-Arrow finds the type of objects itself, and then each value is cast exactly. It cannot where maps
-are dicts, which look like structs, or where objects of several classes stand in one column, such as
-integers and decimals: those are taken apart here, by the type of the place. If Arrow were told that
-type, it would make 1 of 1.5, and a day of a time.
+Arrow infers the type of objects, and then each value is cast exactly. It cannot do so if maps are
+dicts, which look like structs, or if a column has objects of several classes, such as integers and
+decimals. Such columns are converted here, by the type of the destination. If Arrow converted to
+that type itself, 1.5 would become 1, and a time a day.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lookupstore.arrow.objects import check_objects
 
 _Values = npt.NDArray[np.object_]
 _Rows = npt.NDArray[np.int64]
-# More digits than any number of a table has.
+# Integers of the most digits, which is more than any number of a table has.
 _INTEGERS = pa.decimal256(76, 0)
 
 
 def is_of_objects(column: Any) -> bool:
-    """Return whether a column is one of Python objects, whose type Arrow has to find.
+    """Return whether a column contains Python objects, for which Arrow infers a type.
 
     >>> is_of_objects([1, None]), is_of_objects(np.array([1.5]))
     (True, False)
@@ -41,7 +41,7 @@ def is_of_objects(column: Any) -> bool:
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Return whether a type is of maps, or has some inside.
+    """Return whether a type is or contains a map type.
 
     >>> has_map(pa.list_(pa.map_(pa.string(), pa.int8())))
     True
@@ -53,22 +53,22 @@ def has_map(kind: pa.DataType) -> bool:
 
 
 def typed_column(column: Any, kind: pa.DataType, name: object, what: str) -> pa.Array:
-    """Return Python objects as Arrow, in a type that `is_castable` to that of the place.
+    """Return Python objects as Arrow, in a type that can be cast to a wanted one.
 
     Args:
-        column: Objects: a list, a tuple, a NumPy array or a pandas Series.
+        column: Objects to convert: a list, a tuple, a NumPy array or a pandas Series.
         kind: Wanted type.
         name: Name of the column, which errors name.
         what: Name of the source, which errors name.
 
     Raises:
-        TypeError: if an object has no equal in the type; the error names its row.
+        TypeError: If an object has no equal in the type. The error names its row.
 
     >>> scores = pa.map_(pa.string(), pa.int32())
     >>> typed_column([{"a": 1, "b": None}, None], scores, "scores", "source").to_pylist()
     [[('a', 1), ('b', None)], None]
     """
-    # NaN is a number in a list of Python's, and no value in a frame.
+    # NaN is a number in a Python list, and a missing value in a frame.
     keeps_nan = not hasattr(column, "isna")
     if not has_map(kind):
         try:
@@ -91,7 +91,7 @@ def typed_column(column: Any, kind: pa.DataType, name: object, what: str) -> pa.
 
 
 class _UnfitObjectError(ValueError):
-    """An object that a type has no equal of."""
+    """An object that has no equal in a type."""
 
     def __init__(self, row: int, shown: str, kind: pa.DataType) -> None:
         super().__init__(f"{kind} cannot hold {shown}")
@@ -101,10 +101,10 @@ class _UnfitObjectError(ValueError):
 
 
 class _Objects:
-    """How objects become columns.
+    """The conversion of objects to columns.
 
     Args:
-        keeps_nan: whether NaN is a value among floats.
+        keeps_nan: Whether NaN is a value among floats. If not, it becomes null.
     """
 
     def __init__(self, keeps_nan: bool) -> None:
@@ -114,9 +114,9 @@ class _Objects:
         """Return objects as Arrow.
 
         Args:
-            objects: at any depth of the column.
-            kind: the type of their place.
-            rows: in which each of them is.
+            objects: Objects at any depth of the column.
+            kind: Wanted type of the objects.
+            rows: Number of the row that contains each object.
         """
         if pa.types.is_map(kind):
             return self._maps(objects, kind, rows)
@@ -133,7 +133,7 @@ class _Objects:
         return self._values(objects, kind, rows)
 
     def _array(self, objects: _Values) -> pa.Array:
-        """Return objects as Arrow finds them; nulls of other libraries are always nulls."""
+        """Return objects in the type that Arrow infers, with nulls of all libraries."""
         if self._keeps_nan and any(issubclass(one, float) for one in _classes(objects)):
             return pa.array(objects)
         return pa.array(objects, from_pandas=True)
@@ -151,7 +151,7 @@ class _Objects:
     def _of_one_class(
         self, objects: _Values, mine: npt.NDArray[np.bool_], kind: pa.DataType, rows: _Rows
     ) -> pa.Array:
-        """Return values of one class as Arrow, in the type of their place; others are null."""
+        """Return values of one class as Arrow, in the type of their place, and nulls."""
         try:
             try:
                 found = self._array(objects)
@@ -198,7 +198,7 @@ class _Objects:
         whole = objects.copy()
         whole[~there] = [{}]
         known = {field.name: field.type for field in kind}
-        # Others, which the place lacks, are for its owner to see.
+        # Other fields, which the destination lacks, are kept, so that its owner sees them.
         names = list(dict.fromkeys(chain.from_iterable(whole))) or list(known)
         columns = []
         for name in names:
@@ -216,10 +216,12 @@ def _pairs(one: Any) -> Iterable[Any]:
 def _of_class(
     objects: _Values, classes: tuple[type, ...], kind: pa.DataType, rows: _Rows
 ) -> npt.NDArray[np.bool_]:
-    """Return which objects are of some classes; the others must be nulls.
+    """Return whether each object is of some classes.
+
+    The others must be nulls.
 
     Raises:
-        _UnfitObjectError: one is not.
+        _UnfitObjectError: If another object is not a null.
     """
     there = np.zeros(len(objects), bool)
     for one, mine in _classes(objects).items():
@@ -232,7 +234,7 @@ def _of_class(
 
 
 def _classes(objects: _Values) -> dict[type, npt.NDArray[np.bool_]]:
-    """Return which objects are of each class."""
+    """Return a mask of the objects of each class."""
     numbers: dict[type, int] = {}
     found = np.fromiter(
         (numbers.setdefault(type(one), len(numbers)) for one in objects), np.int64, len(objects)

@@ -1,7 +1,7 @@
-"""Arrow types as keys and rows see them: what they wrap, what they hold, how they are stored.
+"""Unwrap and restore Arrow types, and describe their limits and storage.
 
-Dictionaries, extension types and views are wrappings: `plain_type` and `unwrap` take them off,
-`restore` puts them on again. Nothing here knows the bytes of a key or of a row.
+Dictionaries, extension types and views wrap plain types: `plain_type` and `unwrap` remove the
+wrapping, `restore` adds it. This module does not depend on the bytes of keys or rows.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def levels_of(kind: pa.DataType) -> int:
-    """Return how many levels of lists, structs and maps a type has above its innermost values.
+    """Return the number of levels of lists, structs and maps in a type.
 
     >>> levels_of(pa.int64()), levels_of(pa.list_(pa.struct([("a", pa.int64())])))
     (0, 2)
     """
-    # In a loop: a type may have more levels than Python has frames.
+    # A loop, since a type may have more levels than Python has frames.
     level, levels = [plain_type(kind)], -1
     while level:
         levels += 1
@@ -60,9 +60,9 @@ def unwrap(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif isinstance(array, pa.DictionaryArray):
-            # Of views, as polars' categories are, Arrow takes none.
+            # Arrow does not accept dictionaries of views, such as polars' categories.
             values = unwrap(array.dictionary)
-            if not len(values):  # below nulls, Arrow makes indices of no value
+            if not len(values):  # below nulls, Arrow makes indices without a value
                 return pa.nulls(len(array), values.type)
             array = pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
         else:
@@ -82,16 +82,16 @@ def is_restorable(kind: pa.DataType) -> bool:
         return True
     try:
         pa.array([], kind.value_type).dictionary_encode()
-    except pa.ArrowNotImplementedError:  # Arrow says what it can do in no other way
+    except pa.ArrowNotImplementedError:  # Arrow has no other way to tell this
         return False
     return True
 
 
 def restore(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a plain array in a type that wraps its own.
+    """Return a plain array in a type that wraps its own type.
 
     Raises:
-        ValueError: more different values than the dictionary can hold.
+        ValueError: If there are more distinct values than the dictionary can hold.
 
     >>> restore(pa.array(["EWR", "JFK"]), pa.dictionary(pa.int8(), pa.string())).type
     DictionaryType(dictionary<values=string, indices=int8, ordered=0>)
@@ -107,7 +107,7 @@ def dictionary_of(values: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArr
     """Return plain values as an array of the dictionary type.
 
     Raises:
-        ValueError: more different values than the dictionary can hold.
+        ValueError: If there are more distinct values than the dictionary can hold.
 
     >>> dictionary_of(pa.array([7, 7, 8]), pa.dictionary(pa.int8(), pa.int64())).indices.to_pylist()
     [0, 0, 1]
@@ -134,7 +134,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether a plain type is of bytes, any or the same number in every value.
+    """Return whether a plain type is of bytes, of variable or fixed size.
 
     >>> is_bytes(pa.binary(3)), is_bytes(pa.string())
     (True, False)
@@ -160,9 +160,9 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    """Return arrays of one type as one; no arrays as an empty one.
+    """Return arrays of one type as one array, which is empty if there are none.
 
-    Nothing is copied of slices that follow each other in one array.
+    Adjacent slices of one array are not copied.
 
     >>> len(concat([], pa.int8()))
     0
@@ -176,7 +176,7 @@ def concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _one_slice(arrays: Sequence[pa.Array]) -> pa.Array | None:
-    """Return adjacent arrays as one slice of their memory; None: they are not adjacent."""
+    """Return adjacent arrays as one slice of their memory, or None if not adjacent."""
     first, types = arrays[0], pa.types
     is_flat = types.is_primitive(first.type) or types.is_decimal(first.type)
     is_text = types.is_string(first.type) or types.is_large_string(first.type)
@@ -199,7 +199,9 @@ def _memory(array: pa.Array) -> list[tuple[int, int]]:
 
 
 def validity(array: pa.Array) -> pa.Buffer | None:
-    """Return the bitmap of an array from bit 0 on, or None if nothing is null.
+    """Return the validity bitmap of an array from bit 0 on.
+
+    None: No value is null.
 
     >>> validity(pa.array([1, None, 3])[1:]).to_pybytes()[0]
     2
@@ -210,7 +212,7 @@ def validity(array: pa.Array) -> pa.Buffer | None:
 
 
 def first_invalid(array: pa.Array, kind: pa.DataType) -> int:
-    """Return the index of the first value that cannot be cast, by halving.
+    """Return the index of the first value that cannot be cast, by bisection.
 
     >>> first_invalid(pa.array([b"a", b"\\xff"]), pa.string())
     1
@@ -245,7 +247,7 @@ def schema_from_json(data: Mapping[str, Any]) -> pa.Schema:
     """Return the schema that `schema_to_json` described.
 
     Raises:
-        KeyError, TypeError, ValueError, OSError: the dict is not one that `schema_to_json` made.
+        KeyError, TypeError, ValueError, OSError: If the dict was not made by `schema_to_json`.
 
     >>> schema_from_json(schema_to_json(pa.schema([("id", pa.int64())]), [])).names
     ['id']

@@ -1,7 +1,7 @@
-"""Building a store of rows in one process.
+"""Build a store of rows in one process.
 
-`plan` checks what was asked against the schema of the source and turns columns into bytes,
-`bucket_count` says how many buckets there are, `data_files` how the sorted file of a bucket is
-written, and `in_process` sorts by bucket (`bucket_sorter`) within a memory budget and publishes the
-files as a version. `lookupstore.build` is its door; Spark takes the same steps apart.
+`plan` checks the arguments against the schema of the source and turns columns into bytes.
+`bucket_count` chooses the number of buckets, and `data_files` the options of their sorted files.
+`in_process` sorts by bucket (`bucket_sorter`) within a memory budget and publishes the files as a
+version. Users call `lookupstore.build`; Spark runs the same steps separately.
 """

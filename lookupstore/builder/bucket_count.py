@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from lookupstore.store.manifest import MAX_BUCKETS
 
-#: Bytes that a data file should have, before compression, since hosts make plain copies of
-#: compressed files. A host fetches, copies and rewrites files whole, so that they should be small;
-#: but each further one makes a batch of keys slower. An estimate that is wrong by a factor of two
-#: still gives files of less than 1 GiB. A file of more than 8 GiB cannot have a table of places,
-#: which is what makes lookups in a hot file fast.
+#: Intended size of a data file in bytes, before compression, since hosts make plain copies of
+#: compressed files. Hosts fetch, copy and rewrite whole files, so files should be small; but each
+#: additional file makes lookups of a batch of keys slower. If an estimate is wrong by a factor of
+#: two, files still have less than 1 GiB. A file of more than 8 GiB cannot have a table of places,
+#: which makes lookups in a hot file fast.
 FILE_BYTES = 512 << 20
 
-#: Buckets of a store whose size is unknown, and may exceed one file. Files have less than 1 GiB for
-#: 8 GiB of rows, and less than 8 GiB for 64 GiB.
+#: Number of buckets of a store whose size is unknown and may exceed one file. Files have less than
+#: 1 GiB for 8 GiB of rows, and less than 8 GiB for 64 GiB.
 BUCKETS_OF_UNKNOWN = 8
 
 
 def bucket_count(nbytes: int | None) -> int:
-    """Return the number of buckets for a store of about so many bytes.
+    """Return the number of buckets for a store of a given size.
 
     Args:
-        nbytes: Estimate of the size of all data files before compression. None: it is unknown.
+        nbytes: Estimate of the size of all data files before compression. None: The size is
+            unknown.
 
     >>> [bucket_count(nbytes) for nbytes in (0, 100 << 20, 10 << 30, None)]
     [1, 1, 20, 8]
@@ -36,9 +37,9 @@ def bucket_count(nbytes: int | None) -> int:
 
 
 def worth_counting(nbytes: int) -> bool:
-    """Return whether so many bytes of source files may fill several data files.
+    """Return whether source files of this size may fill several data files.
 
-    If not, footers need not be read: requests, if the files are remote.
+    If not, a build need not read their footers, which costs requests for remote files.
 
     >>> worth_counting(1 << 20), worth_counting(1 << 30)
     (False, True)
@@ -47,22 +48,24 @@ def worth_counting(nbytes: int) -> bool:
 
 
 def too_large_for_one(nbytes: int) -> bool:
-    """Return whether rows of so many bytes are too many for one file.
+    """Return whether rows of this size are too many for one file.
 
-    This is asked while rows come whose number was unknown, or was estimated wrongly.
+    A build calls it while it reads rows whose number was unknown or wrongly estimated.
 
     >>> too_large_for_one(700 << 20), too_large_for_one(1 << 30)
     (False, True)
     """
-    # Before rows are spilled, with the default budget for them: there they are spread in place.
+    # This is less than the default budget for rows, so they are spread in memory, before a spill.
     return nbytes > 3 * FILE_BYTES // 2
 
 
 def check_buckets(buckets: object) -> None:
-    """Check a number of buckets that a caller has given; None is to be chosen.
+    """Check a number of buckets from a caller.
+
+    None: The build chooses it.
 
     Raises:
-        ValueError: it is not a number from 1 to 65,536.
+        ValueError: If it is not a number from 1 to 65,536.
 
     >>> check_buckets(None)
     """

@@ -1,4 +1,4 @@
-"""Sort the rows of a build by bucket, and choose how many buckets there are while rows come."""
+"""Sort the rows of a build by bucket, and choose the number of buckets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lookupstore.sorting.runs import RunSorter
 class BucketSorter:
     """A sorter of encoded rows by bucket and key.
 
-    Without a number of buckets, an estimate by the first rows decides. Without an estimate there is
-    one bucket. If rows become too many for one, they are spread over several.
+    If no number of buckets is given, an estimate by the first rows decides. Without an estimate
+    there is one bucket. If rows become too many for one, they are spread over several.
 
     Args:
-        buckets: number of buckets; None: it is chosen.
-        estimate: Function that returns about how many bytes all rows have, by the first batch, or
-            None.
-        make: makes a sorter, by the keyword arguments `partitions` and `partition`.
+        buckets: Number of buckets. Default: chosen by the size of the rows.
+        estimate: Function that returns an estimate of the bytes of all rows, given the first batch,
+            or None.
+        make: Function that makes a sorter, with the keyword arguments `partitions` and `partition`.
 
     >>> make = partial(RunSorter, "error", memory=1 << 20, folder=".")
     >>> with BucketSorter(None, lambda first: first.nbytes, make) as sorter:
@@ -47,10 +47,10 @@ class BucketSorter:
         self.buckets: int = 1 if buckets is None else buckets
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, later in source order than all before.
+        """Add rows that follow all earlier ones in source order.
 
         Raises:
-            RepeatedKeyError: rows in memory were sorted, and repeat a key.
+            RepeatedKeyError: If rows in memory were sorted, and a key is repeated.
         """
         if not rows.num_rows:
             return
@@ -65,16 +65,16 @@ class BucketSorter:
             sorter.spread(self.buckets, self._partition)
 
     def sorted_batches(self, bucket: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket; see `RunSorter.sorted_batches`."""
+        """Yield the rows of one bucket in strictly ascending key order."""
         return self._begun().sorted_batches(bucket)
 
     def rows_at_most(self, bucket: int) -> int:
-        """Return how many rows one bucket can have; see `RunSorter.rows_at_most`."""
+        """Return the largest number of rows that one bucket can have."""
         return self._begun().rows_at_most(bucket)
 
     @property
     def spills(self) -> int:
-        """Return how often rows were spilled."""
+        """Return the number of times that rows were spilled."""
         return 0 if self._sorter is None else self._sorter.spills
 
     @property

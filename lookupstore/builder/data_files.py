@@ -1,4 +1,4 @@
-"""The options of a build's data files, and what the manifest says of them."""
+"""Options of a build's data files, and the manifest that records them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def file_options(
     block_size: Size | None = None,
     bloom_fpp: float = FileOptions.bloom_fpp,
 ) -> FileOptions:
-    """Return how the data files of a store are written, wherever it is built from.
+    """Return the options of the data files of a store.
 
     Args:
-        location: of the store; without `compression` files are plain where they are looked up in
-            place, a local folder, and zstd where they travel.
-        compression: one of `lookupstore.sst.codec.COMPRESSIONS`; None chooses by the location.
-        level: level of the compression; None is its default.
-        block_size: size of a block before compression; None is
-            `lookupstore.sst.codec.usual_block_size`.
-        bloom_fpp: false positive rate of the filter; 0 writes none.
+        location: Location of the store, which chooses the default of `compression`.
+        compression: Name of a codec in `lookupstore.sst.codec.COMPRESSIONS`. Default: `"none"` in a
+            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
+        level: Level of the compression. Default: that of the codec.
+        block_size: Size of a block before compression, in bytes or as a text such as `"8KiB"`.
+            Default: `lookupstore.sst.codec.usual_block_size` of the compression.
+        bloom_fpp: False positive rate of the filter. 0 writes no filter.
 
     >>> options = file_options(Location("users"))
     >>> options.compression, options.block_size
@@ -57,8 +57,8 @@ def new_manifest(
 ) -> Manifest:
     """Return the manifest of data files, in any order; None stands for an empty bucket.
 
-    Version and time are those of its publication, which comes later. Files that do not begin with
-    `store_id` are those of an older version.
+    The publication sets version and time later. Files whose names do not begin with `store_id`
+    belong to an older version.
     """
     present = tuple(sorted((file for file in files if file is not None), key=lambda f: f.bucket))
     return Manifest(
@@ -83,9 +83,9 @@ def new_manifest(
 def files_to_keep(
     current: Manifest | None, plan: BuildPlan, options: FileOptions, buckets: int
 ) -> Mapping[int, DataFile]:
-    """Return by bucket the files of the current version that a new one may go on using.
+    """Return the files of the current version that a new one may keep, by bucket.
 
-    Those are all, or none if the versions differ in more than rows.
+    These are all files, or none if the versions differ in more than rows.
     """
     if (
         current is None
@@ -103,10 +103,10 @@ def _recorded(plan: BuildPlan, options: FileOptions) -> dict[str, Any]:
 
 
 def check_file_options(folder: str, store_id: str, options: FileOptions, threads: int) -> None:
-    """Check options with a file that is not kept, before hours of reading.
+    """Check options before the build reads rows, with a file that is not kept.
 
     Raises:
-        ValueError: an option out of range, or a codec that there is not.
+        ValueError: If an option is out of range, or the codec is unknown.
     """
     path = os.path.join(folder, DATA_FOLDER, f"{store_id}-options.sst")
     Writer(path, threads=threads, **asdict(options)).abort()

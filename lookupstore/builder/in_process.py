@@ -1,6 +1,6 @@
 """Build a store from columnar data, in one process and a bounded amount of memory.
 
-A cluster takes the same steps: `plan_build` checks what was asked against a schema,
+A cluster takes the same steps: `plan_build` checks the arguments against a schema,
 `BuildPlan.encode` turns columns into bytes, `write_bucket` streams the sorted bytes of one bucket
 into one data file, and `lookupstore.store.new_version` makes the files a version of a store.
 """
@@ -61,7 +61,7 @@ def build(
     compression: str | None = None,
     level: int | None = None,
     block_size: Size | None = None,
-    bloom_fpp: float = 0.05,
+    bloom_fpp: float = FileOptions.bloom_fpp,
     overwrite: bool = False,
     allow_empty: bool = False,
     retain: Duration = HOUR,
@@ -72,73 +72,81 @@ def build(
 ) -> LookupStore:
     """Build a store from columnar data and open it.
 
-    A failed build removes what it wrote; a killed one leaves no version, so nothing can be opened.
+    A failed build removes the files that it wrote. A killed build leaves no version, so nothing can
+    be opened.
 
-    With `overwrite` it publishes the next version. A bucket whose file would be the same, to the
-    byte, as that of the current version is not written again. Files or a Hudi table that have not
-    changed since then, with the same arguments, are not even read.
+    With `overwrite`, the build publishes the next version. A bucket is not written again if its
+    file would have the same bytes as in the current version. The source is not even read if it is
+    files or a Hudi table that have not changed since then, and the arguments are the same.
 
     Args:
-        source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
-            of a Hudi table (its current rows, in its data columns), CSV, JSON lines or Arrow IPC (a
-            file, glob or URI, or a list of these), a `Location` of any of these, a file open for
-            bytes, an Arrow table, record batch, reader or dataset, a dict of columns, a polars
-            LazyFrame, an object with `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB
-            relation), or an iterable of record batches, tables or frames.
-        path: folder or URI of the store, or its location; made if missing, else empty. Files of a
-            remote store are written in a temporary folder first.
-        key: the key columns, in the order that sorts the store.
-        columns: the value columns; None takes all that are not in the key. Key columns named here
-            are left out: a store holds them once.
-        buckets: Number of data files over which keys are spread by hash. Default: the number of
-            the store that is overwritten. Of a new store, one for each 512 MiB of rows before
-            compression; if the size is unknown 1, or 8 once rows exceed 768 MiB.
-        on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
-            `"last"` keep that row in source order; `("max", column)` keeps the row with the
-            greatest value (null is least, NaN greatest, of equal ones the later row; if the source
-            has no order, of equal ones the row with the greatest bytes). The column need not be
-            stored.
-        nullable_keys: key columns that may hold nulls, which sort first.
-        memory: budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`;
-            what does not fit is spilled.
-        threads: how many threads read ahead (of files), sort, compress and write, the caller's
-            among them; None takes one for each processor that this process may use. The files are
-            the same whatever it is.
-        compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
-            `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
-            `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
-            elsewhere.
-        level: level of the compression; None is its default.
+        source: Source of the rows. Files: Parquet or ORC (a file, folder, glob or URI, or a list of
+            these), CSV, JSON lines or Arrow IPC (a file, glob or URI, or a list of these), a
+            `Location` of any of these, or a file open for bytes. Tables: the folder or URI of a
+            Hudi table (its current rows, in its data columns), a `deltalake.DeltaTable`, or a table
+            or scan of pyiceberg. In memory: an Arrow table, record batch, reader or dataset, a dict
+            of columns, a list or iterator of dicts, a structured NumPy array, a polars LazyFrame,
+            an object with `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB relation),
+            or an iterable of record batches, tables or frames.
+        path: Folder or URI of the store, or its `Location`. The folder is made if it is missing.
+            Otherwise it must be empty, or hold a store that `overwrite` replaces. Files of a remote
+            store are written in a temporary folder first.
+        key: Names of the key columns, in the order that sorts the store.
+        columns: Names of the value columns. Default: all columns that are not in the key. Key
+            columns named here are left out: a store holds them once.
+        buckets: Number of data files over which keys are spread by hash. Default: the number of the
+            store that is overwritten. For a new store, the default is one for each 512 MiB of rows
+            before compression. If the size is unknown, it is 1, or 8 once rows exceed 768 MiB.
+        on_duplicate: Rule for a key that occurs more than once. `"error"` fails the build.
+            `"first"` and `"last"` keep the first or last row in source order. `("max", column)`
+            keeps the row with the greatest value in that column, which need not be stored: null is
+            least, NaN greatest, and ties go to the later row, or to the row with the greatest bytes
+            if the source has no order.
+        nullable_keys: Names of the key columns that may hold nulls, which sort first.
+        memory: Budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`.
+            Rows that do not fit are spilled.
+        threads: Number of threads that read ahead (of files), sort, compress and write, including
+            the caller's. Default: one for each processor that this process may use. The number does
+            not change the files.
+        compression: Compression of the data files. `"none"` lets lookups use the blocks in place; a
+            codec such as `"zstd"` or `"lz4"` makes smaller files, and hosts make plain copies of
+            them for their lookups. Default: `"none"` in a local folder, where lookups use the files
+            in place, and `"zstd"` elsewhere.
+        level: Level of the compression. Default: that of the codec.
         block_size: Size of a block of a data file before compression, in bytes or as a text such as
-            `"8KiB"`. None: 8 KiB for plain files, 4.5 KiB for compressed ones.
-        bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
-        overwrite: replace the store at `path`; until the new version is complete the old one
-            answers. A reader stays on the version it opened.
-        allow_empty: let a version without rows replace one that has some. The first version of a
-            store may be empty in any case.
-        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
-            `lookupstore.expire`, which is called after a build that overwrites.
-        progress: show a progress bar; None shows it on a terminal or in a notebook.
-        temp_dir: where to spill, and where files of a remote store are written first; None is
-            beside a local store, and the system's temporary folder for a remote one.
-        max_text: the most bytes of one value in files of CSV or JSON lines, as a number or a text
+            `"8KiB"`. Default: 8 KiB for plain files, 4.5 KiB for compressed ones.
+        bloom_fpp: False positive rate of the filter of a data file. 0 writes no filter.
+        overwrite: Whether to replace the store at `path`. Until the new version is complete, the
+            old one answers lookups. A reader stays on the version that it opened.
+        allow_empty: Whether to let a version without rows replace one that has some. The first
+            version of a store may be empty in any case.
+        retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
+            `"1h"`. A build that overwrites calls `lookupstore.expire` with it.
+        progress: Whether to show a progress bar. Default: if standard error is a terminal, or in a
+            notebook.
+        temp_dir: Folder to spill to, which also holds the files of a remote store before their
+            upload. Default: the parent folder of a local store; the system's temporary folder for a
+            remote one.
+        max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
-        storage_options: of all URIs among `source` and `path`, as of `lookupstore.Location`.
+        storage_options: Options for all URIs among `source` and `path`: credentials, region,
+            endpoint and the like, by the names that pandas or deltalake have for them.
 
     Raises:
-        KeyError: a column that the source does not have.
-        ValueError: a null or repeated key, no rows where there were some, or an argument out of
-            range; the error names the remedy.
-        TypeError: a source or column type that cannot be stored.
-        FileNotFoundError: the source names no files.
-        FormatError: the source is files of a table; the error names the line to write instead. Or
-            a value of text is longer than `max_text`, or JSON nests more than 256 brackets.
-        CorruptionError: a file of the source is damaged.
-        StaleStoreError: a file of the source was written while it was read; build again.
-        OSError: a file cannot be read, or the disk is full; the error names the path.
-        FileExistsError: `path` holds a store or something else.
-        CommitConflictError: another build of the same store was published in the same moment.
-        CommitUnknownError: the version may or may not be published; nothing was deleted.
+        KeyError: If the source does not have a column.
+        ValueError: If a key is null or repeated, if no rows would replace some, or if an argument
+            is out of range. The error names the remedy.
+        TypeError: If the source, or the type of a column, cannot be stored.
+        FileNotFoundError: If the source names no files.
+        FormatError: If the source is files of a table (the error names the line to write instead),
+            if a value of text is longer than `max_text`, or if JSON nests more than 256 brackets.
+        CorruptionError: If a file of the source is damaged.
+        StaleStoreError: If a file of the source was written while it was read. Build again.
+        OSError: If a file cannot be read, or the disk is full. The error names the path.
+        FileExistsError: If `path` holds something else than a store, or a store and `overwrite` is
+            False.
+        CommitConflictError: If another build of the same store was published at the same moment.
+        CommitUnknownError: If the version may or may not be published. Nothing was deleted.
 
     >>> import tempfile
     >>> table = pa.table({"id": [2, 1], "name": ["two", "one"]})
@@ -252,9 +260,9 @@ def _sort_and_write(
     progress: bool | None,
     spill: str,
 ) -> list[DataFile | None]:
-    """Read the source, and give each bucket its file: a new one, or the one in `kept`.
+    """Read the source, and return the file of each bucket, a new or a kept one.
 
-    Without a number of buckets it is chosen by the rows.
+    If `buckets` is None, the rows decide the number.
     """
     with (
         progress_bars(progress) as bars,
@@ -303,11 +311,11 @@ def _sort_and_write(
 
 
 def _estimated_bytes(opened: Source, first: pa.RecordBatch) -> int | None:
-    """Return about how many bytes the rows of a source have as they are stored.
+    """Return an estimate of the bytes of a source's rows as they are stored.
 
     Args:
-        opened: the source.
-        first: some of its rows, encoded, which stand for the others; not none.
+        opened: Source of the rows.
+        first: First encoded batch, with at least one row, by whose size the others are estimated.
     """
     if opened.nbytes is not None and not worth_counting(opened.nbytes):
         return opened.nbytes
@@ -318,7 +326,7 @@ def _estimated_bytes(opened: Source, first: pa.RecordBatch) -> int | None:
 def _nothing_changed(
     location: Location, opened: Source, current: Manifest, kept: Mapping[int, DataFile]
 ) -> bool:
-    """Return whether a build would only make the files that the current version has."""
+    """Return whether a build would make only files that the current version has."""
     return (
         opened.fingerprint is not None
         and opened.fingerprint == current.source_fingerprint
@@ -330,14 +338,17 @@ def _nothing_changed(
 
 
 def spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None = None) -> str:
-    """Return where rows that are to be sorted are spilled: beside a local store, if not told."""
+    """Return the folder to spill rows to.
+
+    Default: the parent folder of a local store.
+    """
     if temp_dir is not None:
         return os.fspath(temp_dir)
     return location.spill_folder()
 
 
 def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield the source's batches, cut so that the encoded form of one stays small."""
+    """Yield batches of a source, cut so that each is small when it is encoded."""
     for batch in source.batches(plan.columns):
         rows = max(1, batch.num_rows * size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):

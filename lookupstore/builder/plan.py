@@ -1,4 +1,4 @@
-"""What a build does with every row: checked against the schema of its source, and pure."""
+"""Plan a build: check its arguments against the source, and encode rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ _RANK_AND_ROW = KeySchema(pa.schema({"rank": pa.binary(), "row": pa.binary()}))
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a build does with every batch; made by `plan_build`.
+    """The plan of a build, which encodes every batch.
+
+    `plan_build` makes it.
 
     Attributes:
-        key_schema: the key columns.
-        row_schema: the value columns.
-        keep: what happens to repeated keys.
-        rank_schema: under the rule `max` the column that decides, as a nullable key; else None.
-        in_order: whether the order of rows decides where that column does not; else the bytes of
-            their values do, which are the same in any order.
+        key_schema: Key columns and their encoding.
+        row_schema: Value columns and their layout.
+        keep: Rule for repeated keys: `"error"`, `"first"`, `"last"` or `"max"`.
+        rank_schema: Under the rule `max`, the column that decides, as a nullable key. None: another
+            rule.
+        in_order: Whether the order of rows decides between equal values of that column. Otherwise
+            the bytes of the rows' values decide, which are the same in any order.
     """
 
     key_schema: KeySchema
@@ -53,11 +56,11 @@ class BuildPlan:
         return self.keep if self.rank_schema is None else [self.keep, *self.rank_schema.names]
 
     def encode(self, batch: pa.RecordBatch, first_row: int | None = 0) -> pa.RecordBatch:
-        """Turn a batch of source columns into bytes: `key`, `rank` under the rule `max`, `value`.
+        """Encode a batch as bytes: `key`, `value` and, under the rule `max`, `rank`.
 
         Raises:
-            ValueError: a key column that is not in `nullable_keys` holds a null; the error counts
-                rows from `first_row`; with None it counts none.
+            ValueError: If a key column that is not in `nullable_keys` holds a null. The error
+                counts rows from `first_row`, or names no row if that is None.
         """
         for name in self.key_schema.names:
             column = batch.column(name)
@@ -77,11 +80,11 @@ class BuildPlan:
         return pa.RecordBatch.from_pydict(columns)
 
     def repeated_error(self, key: bytes, remedy: str = _REMEDY) -> DuplicateKeyError:
-        """Return the error for a key that comes more than once, with the key as its columns.
+        """Return the error for a repeated key, which shows the key as its columns.
 
         Args:
-            key: its bytes.
-            remedy: what to do about it.
+            key: Bytes of the key.
+            remedy: Remedy that the error names.
         """
         values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
@@ -99,18 +102,18 @@ def plan_build(
     nullable_keys: str | Sequence[str] = (),
     source: str | None = None,
 ) -> BuildPlan:
-    """Check what a build was asked against the schema of its source.
+    """Check the arguments of a build against the schema of its source.
 
     Args:
-        schema: of the source.
-        source: what to call it in errors of its columns; None: nothing.
+        schema: Schema of the source.
+        source: Name of the source in errors about its columns. None: These errors name no source.
 
-    The others are those of `build`.
+    `key`, `columns`, `on_duplicate` and `nullable_keys` are arguments of `build`.
 
     Raises:
-        KeyError: a column that the source does not have.
-        ValueError: no key columns, a column named twice, or an unknown rule.
-        TypeError: a key column whose type cannot be ordered, or an argument of a wrong type.
+        KeyError: If the source does not have a column.
+        ValueError: If there are no key columns, a column is named twice, or the rule is unknown.
+        TypeError: If the type of a key column cannot be ordered, or an argument has a wrong type.
 
     >>> plan = plan_build(pa.schema({"id": "int64", "name": "string"}), key="id")
     >>> plan.row_schema.schema.names
@@ -187,7 +190,7 @@ def _keep_rule(on_duplicate: object) -> tuple[Keep, str | None]:
 def _fields(
     schema: pa.Schema, names: Sequence[str], *, nullable: Sequence[str] | None
 ) -> pa.Schema:
-    """Return the named fields without the metadata of the file that they came from."""
+    """Return the named fields without the metadata of their file."""
     fields = [schema.field(name).remove_metadata() for name in names]
     if nullable is not None:
         fields = [field.with_nullable(field.name in nullable) for field in fields]

@@ -11,7 +11,7 @@ import click
 from lookupstore._version import __version__
 from lookupstore.cli.failures import Main
 
-#: Where the main command keeps options of object stores for those below it.
+#: Key of the context under which the main command stores options of object stores for subcommands.
 STORAGE_OPTIONS = "lookupstore.storage_options"
 
 _COMMANDS = {
@@ -40,7 +40,8 @@ _COMMANDS = {
     ),
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
     "dump": ("lookupstore.cli.dump", "Print every region of a file, or of all files of a store."),
-    "doctor": ("lookupstore.cli.doctor", "Tell what this machine has of what is needed."),
+    "doctor": ("lookupstore.cli.doctor", "Check this machine's installation and suggest fixes."),
+    "size": ("lookupstore.cli.size", "Estimate the disk and memory that a store needs."),
     "formats": ("lookupstore.cli.formats", "List what each kind of source may lose."),
     "verify": ("lookupstore.cli.reports", "Read every byte of a store or file and check it."),
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),
@@ -78,11 +79,11 @@ def main(ctx: click.Context, debug: bool, storage_options: tuple[str, ...]) -> N
 
 
 def _named_values(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what several NAME=VALUE say.
+    """Return the values of several NAME=VALUE by their names.
 
     Raises:
-        click.UsageError: one of them is not of this form. Its text may be a secret, and is not
-            shown.
+        click.UsageError: If one of them does not have this form. Its text may be a secret, and is
+            not shown.
     """
     for number, one in enumerate(given, 1):
         if not one.partition("=")[0] or "=" not in one:

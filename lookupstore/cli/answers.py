@@ -1,4 +1,4 @@
-"""Rows at keys, a batch at a time: those that are there, and how many are not."""
+"""Rows at keys, batch by batch: the found rows, and the number of missing keys."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from lookupstore.cli.key_files import Keys
 from lookupstore.keys.lookups import Lookups, value_columns
 from lookupstore.sst import Reader
 
-# Keys that are looked up at once: rows wait for them.
+# Number of keys that are looked up at once: their rows are in memory.
 _AT_ONCE = 1 << 18
 
-# Of these, those that are one text.
+# Number of keys that are one text each that are looked up at once.
 _LINES_AT_ONCE = 1 << 15
 
 
-class Answers:
-    """What there is at keys: the key columns, then value columns.
+class LookupResult:
+    """The rows at keys, with the key columns and then the value columns.
 
     Args:
-        opened: what looks keys up.
-        keys: the keys; those of a sorted file are in its bytes.
-        columns: value columns; None takes all.
+        opened: Store, files or table to look keys up in.
+        keys: Keys to look up, for a sorted file as its bytes.
+        columns: Value columns. Default: all.
 
     Attributes:
-        schema: of the rows.
-        asked: how many keys have been looked up so far.
-        missing: of these, the places of those that are not there, at most `MOST_PLACES`.
-        num_missing: how many are not there.
+        schema: Columns of the rows.
+        asked: Number of keys that have been looked up so far.
+        missing: Positions of missing keys among these, at most `MOST_PLACES`.
+        num_missing: Number of missing keys among these.
     """
 
     MOST_PLACES = 1000
@@ -55,7 +55,7 @@ class Answers:
         self.schema: pa.Schema = pa.schema([*keys.schema, *values])
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the rows of the keys that are there, in the order of the keys."""
+        """Yield the rows of the found keys, in the order of the keys."""
         for rows, present in self._all():
             if present.true_count == len(present):
                 yield rows
@@ -63,7 +63,7 @@ class Answers:
                 yield _those(rows, present)
 
     def lines(self, shown: Callable[[Any], Any]) -> Iterator[str]:
-        """Yield JSON of the rows, many lines at a time: one for each key, null where it is not."""
+        """Yield JSON of the rows, many lines at a time: one for each key, null if missing."""
         for rows, present in self._all():
             first = 0
             for batch in shown(rows).to_batches(_LINES_AT_ONCE):
@@ -71,7 +71,7 @@ class Answers:
                 first += batch.num_rows
 
     def _all(self) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
-        """Yield a row for each key, of nulls where it is not, and which are."""
+        """Yield a row for each key, of nulls for a missing key, and which keys are found."""
         for keys in _together(self._keys.tables):
             present, values = self._look(keys)
             missing = len(present) - present.true_count
@@ -100,7 +100,7 @@ def stored_keys(keys: Keys) -> Keys:
     """Return keys of a sorted file as its bytes: numbers are little-endian.
 
     Raises:
-        TypeError: keys that are neither bytes nor text nor numbers.
+        TypeError: If the keys are neither bytes nor text nor numbers.
     """
     kind = keys.schema.field(0).type
     is_number = pa.types.is_integer(kind)
@@ -124,7 +124,7 @@ def _little_endian(numbers: pa.Array) -> pa.Array:
 
 
 def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables of many keys, of small ones that come one after the other."""
+    """Yield tables of many keys from small tables in sequence."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
@@ -140,6 +140,6 @@ def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _those(rows: pa.Table, present: pa.BooleanArray) -> pa.Table:
     try:
         return rows.filter(present)
-    except pa.ArrowNotImplementedError:  # columns of views
+    except pa.ArrowNotImplementedError:  # columns of view types
         there = [i for i, one in enumerate(present.to_pylist()) if one]
         return pa.concat_tables([rows.slice(i, 1) for i in there])

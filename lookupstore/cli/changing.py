@@ -1,4 +1,4 @@
-"""``lookupstore upsert | compact | changes``: stores are changed, and tell of it."""
+"""``lookupstore upsert | compact | changes``: change stores, and list the changes."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def changes(
 
 
 def _moment(text: str | None) -> Moment | None:
-    """Return the number of a version if a text is one, else the text, which is to be a time."""
+    """Return the number of a version if a text is one, otherwise the text, which must be a time."""
     return int(text) if text is not None and re.fullmatch("[0-9]{1,10}", text) else text
 
 

@@ -70,7 +70,7 @@ def publish_lookup_files(
         )
 
 
-# Of a schema file of Paimon's.
+# Maximum size of a schema file of Paimon.
 _MOST_BYTES = 16 << 20
 
 

@@ -1,4 +1,4 @@
-"""What this machine has of what lookupstore needs, each with a verdict."""
+"""Check what lookupstore needs on this machine, with a verdict for each item."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from lookupstore.quantities import size_text
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
-# Room for copies of remote files below which it is worth a word.
+# Room for copies of remote files in bytes below which there is a warning.
 _LITTLE = 1 << 30
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What was found of one thing.
+class Diagnosis:
+    """The result of one check of the machine.
 
     Attributes:
-        what: the thing.
-        found: what there is of it.
-        verdict: `ok`, `warning` or `error`.
-        remedy: what to do; empty: nothing.
+        what: Name of the checked thing.
+        found: Description of its state.
+        verdict: Verdict: `ok`, `warning` or `error`.
+        remedy: Advice to fix it. Empty: nothing has to be done.
     """
 
     what: str
@@ -51,34 +51,34 @@ class Finding:
 @click.command()
 @output_option("table", "json")
 def doctor(output: str) -> int:
-    """Tell what this machine has of what lookupstore needs.
+    """Check this machine's installation and suggest fixes.
 
     The exit status is 1 if something is broken that all work needs.
     """
-    findings = list(_findings())
+    diagnoses = list(_diagnoses())
     if output == "json":
-        write_json([asdict(one) for one in findings])
+        write_json([asdict(one) for one in diagnoses])
     else:
         table = Table(show_header=False)
         table.add_column(no_wrap=True, style="bold")
         table.add_column(overflow="fold")
         table.add_column(no_wrap=True)
-        for one in findings:
+        for one in diagnoses:
             found = f"{one.found}; {one.remedy}" if one.remedy else one.found
             table.add_row(one.what, found, one.verdict)
         OutputConsole().print(table)
-    return int(any(one.verdict == ERROR for one in findings))
+    return int(any(one.verdict == ERROR for one in diagnoses))
 
 
-def _findings() -> Iterator[Finding]:
-    yield Finding("lookupstore", __version__)
-    yield Finding("Python", f"{platform.python_version()}, {platform.platform()}")
-    yield Finding("pyarrow", metadata.version("pyarrow"))
-    yield Finding("processors", str(processors()))
+def _diagnoses() -> Iterator[Diagnosis]:
+    yield Diagnosis("lookupstore", __version__)
+    yield Diagnosis("Python", f"{platform.python_version()}, {platform.platform()}")
+    yield Diagnosis("pyarrow", metadata.version("pyarrow"))
+    yield Diagnosis("processors", str(processors()))
     yield from map(_extra, PACKAGES)
     missing = "not installed: pip install 'lookupstore[hudi]' if you need filters in SQL"
-    yield Finding("sqlglot", _version("sqlglot") or missing)
-    yield Finding("pandas", _version("pandas") or "not installed, and not needed")
+    yield Diagnosis("sqlglot", _version("sqlglot") or missing)
+    yield Diagnosis("pandas", _version("pandas") or "not installed, and not needed")
     yield _java()
     yield _formats()
     yield _huge_pages()
@@ -92,96 +92,96 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _extra(extra: str) -> Finding:
+def _extra(extra: str) -> Diagnosis:
     what = f"extra {extra}"
     if is_there(extra):
         versions = (f"{name} {_version(name) or 'of unknown version'}" for name in PACKAGES[extra])
-        return Finding(what, ", ".join(versions))
-    return Finding(what, f"not installed: pip install 'lookupstore[{extra}]' if you need it")
+        return Diagnosis(what, ", ".join(versions))
+    return Diagnosis(what, f"not installed: pip install 'lookupstore[{extra}]' if you need it")
 
 
-def _java() -> Finding:
+def _java() -> Diagnosis:
     if not is_there("spark"):
-        return Finding("Java", "not needed without Spark")
+        return Diagnosis("Java", "not needed without Spark")
     from lookupstore.spark.sessions import check_java
 
     try:
         program, version = check_java()
-        return Finding("Java", f"{version}, {program}")
+        return Diagnosis("Java", f"{version}, {program}")
     except RuntimeError as error:
-        return Finding("Java", str(error), WARNING, "all but Spark works without")
+        return Diagnosis("Java", str(error), WARNING, "all but Spark works without")
 
 
-def _formats() -> Finding:
-    """Look for the packages by which Spark knows the formats, as Spark does."""
+def _formats() -> Diagnosis:
+    """Check the packages in which Spark finds the formats, in the same way as Spark."""
     what = "formats of Spark"
     if not is_there("spark"):
-        return Finding(what, "not needed without Spark")
+        return Diagnosis(what, "not needed without Spark")
     listed = {module.name for module in pkgutil.iter_modules()}
     if {"pyspark_lookupstore", "pyspark_lookupstore_hudi"} <= listed:
-        return Finding(what, "lookupstore and lookupstore.hudi")
-    return Finding(
+        return Diagnosis(what, "lookupstore and lookupstore.hudi")
+    return Diagnosis(
         what, "not found by Spark", WARNING,
         "call lookupstore.spark.register(spark); or install without --editable",
     )  # fmt: skip
 
 
-def _huge_pages() -> Finding:
+def _huge_pages() -> Diagnosis:
     try:
         setting = _HUGE_PAGES.read_text()
     except OSError:
-        return Finding("huge pages", "unknown on this system")
+        return Diagnosis("huge pages", "unknown on this system")
     chosen = setting.partition("[")[2].partition("]")[0]
     if chosen == "never":
-        return Finding(
+        return Diagnosis(
             "huge pages", chosen, WARNING,
             f"lookups in large stores are faster with madvise in {_HUGE_PAGES}",
         )  # fmt: skip
-    return Finding("huge pages", chosen)
+    return Diagnosis("huge pages", chosen)
 
 
-def _cache_folder() -> Iterator[Finding]:
-    """Look at the folder for copies of remote files, and at what its file system can do."""
+def _cache_folder() -> Iterator[Diagnosis]:
+    """Check the folder for copies of remote files, and the features of its file system."""
     what = "cache folder"
     try:
         residency = Residency()
         folder = there = residency.folder
-        while not os.path.exists(there):  # it is made when the first file comes
+        while not os.path.exists(there):  # it is made with the first copy
             there = os.path.dirname(there)
         free = shutil.disk_usage(there).free
         room = f"{size_text(residency.used)} of {size_text(residency.quota)} used"
-    except ValueError as error:  # which names the setting
-        yield Finding(what, str(error), ERROR)
+    except ValueError as error:  # the error names the setting
+        yield Diagnosis(what, str(error), ERROR)
         return
     except (OSError, RuntimeError) as error:
-        yield Finding(what, str(error), ERROR, "set LOOKUPSTORE_CACHE to a folder of yours")
+        yield Diagnosis(what, str(error), ERROR, "set LOOKUPSTORE_CACHE to a folder of yours")
         return
     found = f"{folder}: {room}, {size_text(free)} free on the disk"
     if residency.quota < _LITTLE and "LOOKUPSTORE_CACHE_BYTES" in os.environ:
         remedy = "raise LOOKUPSTORE_CACHE_BYTES: larger files have no copies here"
-        yield Finding(what, found, WARNING, remedy)
+        yield Diagnosis(what, found, WARNING, remedy)
     elif free < _LITTLE:
         remedy = "free some, or set LOOKUPSTORE_CACHE to a larger disk"
-        yield Finding(what, found, WARNING, remedy)
+        yield Diagnosis(what, found, WARNING, remedy)
     else:
-        yield Finding(what, found)
+        yield Diagnosis(what, found)
     try:
         missing = _missing_features(there)
     except OSError as error:
-        yield Finding("its file system", str(error), ERROR, "choose a local disk")
+        yield Diagnosis("its file system", str(error), ERROR, "choose a local disk")
         return
     if missing:
         lacks = f"no {' and no '.join(missing)}"
-        yield Finding("its file system", lacks, WARNING, "choose a local disk")
+        yield Diagnosis("its file system", lacks, WARNING, "choose a local disk")
     else:
-        yield Finding("its file system", "writes, syncs, renames, links and maps files")
+        yield Diagnosis("its file system", "writes, syncs, renames, links and maps files")
 
 
 def _missing_features(folder: str) -> list[str]:
-    """Return what cannot be done with files of a folder.
+    """Return the operations that files of a folder do not support.
 
     Raises:
-        OSError: files cannot be written or renamed there at all.
+        OSError: If files cannot be written or renamed there at all.
     """
     missing = []
     with tempfile.TemporaryDirectory(prefix=".lookupstore-doctor-", dir=folder) as place:

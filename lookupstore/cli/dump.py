@@ -1,4 +1,4 @@
-"""``lookupstore dump``: files region by region, whatever the path stands for."""
+"""``lookupstore dump``: files region by region, for any kind of path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.source.search import find_source
 from lookupstore.source.table_readers import table_reader
-from lookupstore.sst.dump import Layout, dump_text, hexdump, layout
+from lookupstore.sst.dump import FileLayout, dump_text, hexdump, layout
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
@@ -45,7 +45,7 @@ def dump(
     """
     path = expanded(path)
     kind = kind_of(path)
-    layouts: Iterator[tuple[str, Layout | ColumnarLayout]]
+    layouts: Iterator[tuple[str, FileLayout | ColumnarLayout]]
     if kind in (PathKind.COLUMNAR_FILES, PathKind.HUDI_TABLE):
         only_stores(version=version)
         if records or hexadecimal or order != "bytes":
@@ -64,13 +64,13 @@ def dump(
 
 
 def _write(
-    layouts: Iterator[tuple[str, Layout | ColumnarLayout]],
-    show: Callable[[Layout], str],
+    layouts: Iterator[tuple[str, FileLayout | ColumnarLayout]],
+    show: Callable[[FileLayout], str],
     output: str,
     *,
     is_one: bool,
 ) -> int:
-    """Print layouts, each as it is read; return the exit code."""
+    """Print layouts, each as soon as it is read; return the exit code."""
     status, said = 0, list[dict[str, Any]]()
     for i, (title, found) in enumerate(layouts):
         if output == "json":
@@ -93,7 +93,7 @@ def _write(
 
 
 def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
-    """Yield what each data file of a store in a folder is, and its path; by bucket."""
+    """Yield the description and the path of each data file of a store in a folder, by bucket."""
     location = Location(path)
     if not location.in_place:
         raise click.UsageError(
@@ -109,12 +109,12 @@ def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
-    """Yield where the columnar files of a path are, or the base files of a Hudi table."""
+    """Yield the addresses of the columnar files of a path, or of the base files of a Hudi table."""
     if kind is PathKind.HUDI_TABLE:
         for file in table_reader("hudi").table_files(path)[1]:
             yield file.address
         return
-    if os.path.isfile(path):  # of a table, too, whose files are no source one by one
+    if os.path.isfile(path):  # also a file of a table, which is not a source by itself
         yield FileAddress.on(fs.LocalFileSystem(), path)
         return
     found = find_source([path])

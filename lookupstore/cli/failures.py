@@ -1,4 +1,4 @@
-"""What goes wrong in a command: one line in the words of the command line, and an exit status."""
+"""Errors of commands: one line in the terms of the command line, and an exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lookupstore.cli.lazy import LazyGroup
 from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
 from lookupstore.errors import LookupStoreError
 
-# What the person at the keyboard can put right by typing something else.
+# Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
     ValueError,
     TypeError,
@@ -28,7 +28,7 @@ _USAGE_ERRORS = (
 )
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
-# Flags whose arguments have other names.
+# Flags of arguments with other names.
 _FLAGS = {"record_key": "key", "version": "table-version"}
 
 
@@ -37,7 +37,7 @@ def _contradiction(found: re.Match[str]) -> str:
     return f"--{flag} is {found[2]}, but --hoodie says {found[3]}; give one of them"
 
 
-# Remedies that the library tells in Python.
+# Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
     r"^options: ": "--hoodie: ",
@@ -87,7 +87,7 @@ class Main(LazyGroup):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
         options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
-        if os.environ.get("NO_COLOR"):  # which click does not know
+        if os.environ.get("NO_COLOR"):  # click does not support it
             options["color"] = False
         try:
             with echoed_logs(), warnings.catch_warnings():
@@ -97,7 +97,7 @@ class Main(LazyGroup):
             sys.stdout.flush()
         except BrokenPipeError:
             status = _reader_has_gone()
-        except OSError as error:  # what was left to write finds a full disk
+        except OSError as error:  # writing the rest finds a full disk
             echo(f"Error: {message_of(error)}", err=True)
             status = 1
         except click.ClickException as error:
@@ -110,7 +110,7 @@ class Main(LazyGroup):
         sys.exit(status or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; our errors become click's, after the trace if that was asked for."""
+        """Run a command; convert errors to click's, after the trace if that was requested."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
@@ -120,7 +120,7 @@ class Main(LazyGroup):
         except Exception as error:
             if ctx.params["debug"]:
                 echo_traceback(error)
-            # Arrow's ValueErrors are about data; ours are about the arguments.
+            # ValueErrors of Arrow are about data; those of lookupstore are about arguments.
             usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException
             raise failure(message_of(error)) from error
@@ -156,8 +156,8 @@ def _help(error: click.ClickException) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """Return what an error says, in the words of the command line."""
-    if isinstance(error, KeyError) and error.args:  # whose text is the repr of its argument
+    """Return the text of an error in the terms of the command line."""
+    if isinstance(error, KeyError) and error.args:  # its text is the repr of its argument
         return _spoken(str(error.args[0]))
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "

@@ -1,4 +1,4 @@
-"""``lookupstore formats``: what each kind of source may lose, and what happens instead."""
+"""``lookupstore formats``: list what each kind of source may lose, and the outcome."""
 
 from __future__ import annotations
 

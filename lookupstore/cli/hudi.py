@@ -1,4 +1,4 @@
-"""``lookupstore hudi ...``: what is done with whole tables in the format of Apache Hudi."""
+"""``lookupstore hudi ...``: operations on whole tables in the format of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _wait = click.option(
     help="How long to wait while another writer has the lock.",
 )
 
-# Arguments of a new table whose flags have other names.
+# Arguments of a new table by flags with other names.
 _ARGUMENTS = {"key": "record_key", "table_version": "version"}
-# Columns of a history that people look for first, with heads of which all fit in 80 columns.
+# Columns of a history that users need most, with short headings so that all fit in 80 columns.
 _TOLD_FIRST = {
     "instant": "instant",
     "operation": "operation",
@@ -350,7 +350,7 @@ def verify(path: str, output: str) -> int:
 
 
 def _opened(path: str) -> HudiTable:
-    """Open a table whose files are looked at: log files of merge-on-read tables do not count."""
+    """Open a table to check its files: log files of merge-on-read tables are ignored."""
     return HudiTable.open(path, query_type=READ_OPTIMIZED)
 
 
@@ -413,5 +413,5 @@ def _write(rows: pa.Table, output: str) -> None:
 
 
 def _counts(schema: pa.Schema) -> list[str]:
-    """Return the columns of counts: what else there is of instants and files are texts."""
+    """Return the columns of counts; all other values of instants and files are texts."""
     return [field.name for field in schema if pa.types.is_integer(field.type)]

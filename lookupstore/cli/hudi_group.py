@@ -57,7 +57,7 @@ _COMMANDS = {
     ),
     "advise-clustering": (
         "lookupstore.cli.hudi_layout",
-        "Try orders of a sample of the rows, and print which let queries read least.",
+        "Try row orders on a sample and print those with which queries read the least data.",
     ),
     "layout-picture": (
         "lookupstore.cli.hudi_layout",

@@ -1,4 +1,4 @@
-"""``lookupstore hudi cluster | collect-statistics | ...``: where rows lie, and what is known."""
+"""``lookupstore hudi cluster | collect-statistics | ...``: the order of rows, and statistics."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def layout_health(path: str, by: str, by_partition: bool, output: str) -> None:
 def advise_clustering(
     path: str, queries: tuple[str, ...], columns: str | None, sizes: tuple[str, ...], output: str
 ) -> None:
-    """Try orders of a sample of the rows, and print which let queries read least.
+    """Try row orders on a sample and print those with which queries read the least data.
 
     Up to four columns together, by each curve and file size; nothing is written.
     """
@@ -209,7 +209,7 @@ def layout_picture(path: str, x: str, y: str, out: str) -> None:
 
 
 def _said(result: ClusterResult) -> str:
-    """Return what a clustering did, or would do, in a line."""
+    """Return the result of a clustering, or of a dry run, in a line."""
     if not result.files_before:
         return "nothing to do"
     done = [
@@ -223,7 +223,7 @@ def _said(result: ClusterResult) -> str:
 
 
 def _measured(result: ClusterResult) -> str:
-    """Return what a clustering took, in a line."""
+    """Return the costs of a clustering in a line."""
     took = [f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items()]
     took.append(f"{counted(result.files_unchanged, 'file')} unchanged")
     took.append(f"{size_text(result.bytes_before)} read")
@@ -234,7 +234,7 @@ def _measured(result: ClusterResult) -> str:
 
 
 def _fields(result: ClusterResult, dry_run: bool) -> dict[str, Any]:
-    """Return what a clustering did, or would do, for JSON."""
+    """Return the result of a clustering, or of a dry run, for JSON."""
     fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
     instant = None if result.instant is None else result.instant.time
     return {**fields, "instant": instant, "dry_run": dry_run}

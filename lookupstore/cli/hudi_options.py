@@ -15,14 +15,14 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.write import (
     SIZE,
     WRITE_CHOICES,
-    Kind,
+    ValueKind,
     check_operation,
     combined_options,
     default_of,
     told_apart,
 )
 
-#: Flags of what follows a write.
+#: Flags of the services after a write.
 SERVICES = (
     "retain_commits", "retain_hours", "retain_versions", "archive", "cluster_by", "cluster_commits",
 )  # fmt: skip
@@ -31,19 +31,19 @@ ROW_WRITES = (*SERVICES, "metadata", "lock", "retries")
 
 
 class _Text(click.ParamType[Any]):
-    """Values of a kind that click has no type of its own for.
+    """A type of option values that click does not have.
 
     Args:
-        kind: The kind.
+        kind: Kind of the values.
     """
 
     name = "text"
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: ValueKind) -> None:
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what a text means."""
+        """Return the value of a text."""
         if not isinstance(value, str):
             return value
         try:
@@ -81,7 +81,7 @@ def _flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _type(kind: Kind) -> click.ParamType[Any]:
+def _type(kind: ValueKind) -> click.ParamType[Any]:
     if kind.choices:
         return click.Choice(kind.choices)
     if kind.least is not None:
@@ -121,38 +121,38 @@ def is_typed(name: str) -> bool:
 
 
 def typed(**flags: Any) -> dict[str, Any]:
-    """Return the flags that were typed, and not those that have their defaults."""
+    """Return the flags that were typed, without flags that have their defaults."""
     return {name: value for name, value in flags.items() if is_typed(name)}
 
 
 @dataclass(frozen=True)
 class WriteFlags:
-    """What was typed of how a command writes.
+    """The typed options of a write.
 
     Attributes:
         hoodie: Options by Hudi's names.
-        given: Values of the flags that were typed, by the names of `WRITE_CHOICES`.
+        given: Values of the typed flags, by the names of `WRITE_CHOICES`.
     """
 
     hoodie: dict[str, str]
     given: dict[str, Any]
 
     def options(self, table: HudiTable, operation: str) -> WriteOptions:
-        """Return how the command writes.
+        """Return the options of the write of a command.
 
         Args:
-            table: The table.
+            table: Table to write to.
             operation: Hudi's name of the write, in any case.
 
         Raises:
-            ValueError: if a flag contradicts an option or the operation, or a value is refused.
+            ValueError: If a flag contradicts an option or the operation, or a value is refused.
         """
         check_operation(self.given, operation.lower(), _flag_name)
         return combined_options(self.hoodie, self.given, table.options, operation.upper())
 
 
 def write_flags(*names: str) -> Option:
-    """Let a command take flags of a write, and options by Hudi's names, as the argument `flags`.
+    """Add flags of a write, and options by Hudi's names, to a command as the argument `flags`.
 
     Args:
         names: Names of the flags, as in `WRITE_CHOICES`, in the order in which help shows them.

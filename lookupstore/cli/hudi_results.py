@@ -1,4 +1,4 @@
-"""What writes of a Hudi table did, or would do, in lines and in JSON."""
+"""Results of writes to a Hudi table, and of dry runs, in lines and in JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lookupstore.quantities import counted, size_text
 
 
 def said(result: WriteResult) -> str:
-    """Return what a write did, or would do, in a line."""
+    """Return the result of a write, or of a dry run, in a line."""
     would = "would be " if result.instant is None else ""
     counts = (
         (result.rows_inserted, "row", "inserted"),
@@ -38,7 +38,7 @@ def said(result: WriteResult) -> str:
 
 
 def measured(result: WriteResult) -> str:
-    """Return what a write took, in a line."""
+    """Return the costs of a write in a line."""
     took = [f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items()]
     if result.files_unchanged is not None:
         took.append(f"{counted(result.files_unchanged, 'file')} unchanged")
@@ -47,7 +47,7 @@ def measured(result: WriteResult) -> str:
 
 
 def fields_of(result: WriteResult, dry_run: bool) -> dict[str, Any]:
-    """Return what a write did, or would do, for JSON."""
+    """Return the result of a write, or of a dry run, for JSON."""
     fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
     return {
         **fields,

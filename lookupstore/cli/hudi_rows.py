@@ -40,7 +40,7 @@ from lookupstore.hudi.write import operation_in
 from lookupstore.quantities import counted
 from lookupstore.storage.uris import shown_uri
 
-# What is done with rows, by the name that Hudi has for it.
+# Functions that write rows, by Hudi's name of the operation.
 _OPERATIONS: dict[str, Callable[..., WriteResult]] = {
     "upsert": HudiTable.upsert,
     "insert": HudiTable.insert,
@@ -118,7 +118,7 @@ def get(
     except pa.ArrowException as error:
         raise click.UsageError(f"--keys: not keys of the table: {error}") from None
     names = _data_columns(table.schema) if columns is None else names_of(columns)
-    # What is asked for is compared with key columns, which need not be among those shown.
+    # Keys are compared with key columns, which may be missing in the output.
     asked = list(dict.fromkeys([*names, *wanted.column_names]))
     found = table.scan(columns=asked, filter=_may_be(wanted), as_of=as_of)
     rows, known = _tuples(wanted), _tuples(found.select(wanted.column_names))
@@ -379,13 +379,13 @@ def delete(
 def _wanted(
     table: HudiTable, keys: tuple[str, ...], keys_file: str | None, *, by_partition: bool = True
 ) -> pa.Table:
-    """Return keys that were typed, or that a file has, and their partition columns if it has them.
+    """Return typed keys, or the keys of a file with its partition columns.
 
     Args:
-        table: whose keys they are.
-        keys: as they were typed.
-        keys_file: the file; None: there is none.
-        by_partition: whether partition columns are wanted.
+        table: Table that the keys belong to.
+        keys: Keys as they were typed.
+        keys_file: Path of a file with keys. None: the keys were typed.
+        by_partition: Whether to return the partition columns that the file has.
     """
     options, known = table.options, table.schema
     key = pa.schema([known.field(one) for one in options.record_key])

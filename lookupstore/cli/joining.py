@@ -1,4 +1,4 @@
-"""A join on the command line: columns of a store beside those of files."""
+"""A join on the command line: columns of a store next to those of files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def join(
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:
-            # The keys, and the columns that were appended.
+            # The keys, and the appended columns.
             telling = {*pairs, *joined.schema.names[len(source.schema) :]}
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all", telling)
         else:
@@ -94,7 +94,7 @@ def _pairs(on: str) -> dict[str, str]:
     """Return the key column of each fact column.
 
     Raises:
-        UsageError: a fact column is given twice.
+        UsageError: If a fact column is given twice.
 
     >>> _pairs("plane=tailnum, day")
     {'plane': 'tailnum', 'day': 'day'}

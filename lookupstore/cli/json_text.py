@@ -1,4 +1,4 @@
-"""Rows as lines of JSON, made column by column: a value costs no Python object where it can."""
+"""Rows as lines of JSON, made column by column, mostly without a Python object per value."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text
 
-# Characters that JSON may have as they are, and that a terminal does not show as themselves:
-# controls, those of the direction of text, ends of lines, what has no width, halves of pairs.
+# Characters that JSON may contain unescaped, but that a terminal does not show: control characters,
+# text direction, line ends, characters without width, surrogates.
 _UNSEEN = (
     (0x7F, 0x9F), (0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200B),
     (0x200E, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xD800, 0xDFFF), (0xFEFF, 0xFEFF),
     (0xFFF9, 0xFFFB), (0xE0001, 0xE0001), (0xE0020, 0xE007F),
 )  # fmt: skip
 _UNSEEN_SIGNS = re.compile(f"[{''.join(f'{chr(a)}-{chr(b)}' for a, b in _UNSEEN)}]")
-# Beside quotes and backslashes, what is escaped in a text: Arrow's have no halves of pairs.
+# Characters that are escaped in a text, besides quotes and backslashes; Arrow's have no surrogates.
 _ESCAPED = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in _UNSEEN if a != 0xD800)
 _CONTROLS = rf"[\x00-\x1f{_ESCAPED}]"
 
-# As isoformat() writes a time: a "T", no fraction of zeros, a colon in the offset.
+# Pattern of a time for the form of isoformat(): a "T", no fraction of zeros, a colon in the offset.
 _ISO = (
     (r"^(-?\d{4,}-\d\d-\d\d) ", r"\1T"),
     (r"Z$", "+00:00"),
@@ -36,7 +36,7 @@ _ISO = (
     (r"\.000000($|[+-])", r"\1"),
 )
 
-# `pa.scalar` imports pandas, which takes longer than all the rest.
+# `pa.scalar` is not used: it imports pandas, which takes longer than all other work.
 _NULL = pa.nulls(1, pa.large_string())[0]
 
 
@@ -44,8 +44,8 @@ def json_lines(batch: pa.RecordBatch, there: pa.BooleanArray | None = None) -> s
     """Return the rows as lines, each a JSON object.
 
     Args:
-        batch: the rows.
-        there: which of them there are; the line of another one is null.
+        batch: Rows to print.
+        there: Whether each row exists. The line of a missing row is null. Default: all rows exist.
 
     >>> json_lines(pa.RecordBatch.from_pylist([{"id": 1, "raw": b"\\xff"}]))
     '{"id": 1, "raw": "0xff"}'
@@ -59,7 +59,7 @@ def json_lines(batch: pa.RecordBatch, there: pa.BooleanArray | None = None) -> s
 
 
 def json_texts(column: pa.Array) -> pa.Array:
-    """Return the JSON of each value of a column, as `plain` has values, none of them null.
+    """Return the JSON of each value of a column with the values of `plain`, none of them null.
 
     >>> json_texts(pa.array([0.1, None, float("inf")], pa.float32())).to_pylist()
     ['0.1', 'null', '"inf"']
@@ -68,7 +68,7 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 
 def json_of(value: Any, indent: int | None = None) -> str:
-    r"""Return a Python value as JSON that a terminal shows as it is.
+    r"""Return a Python value as JSON that a terminal shows unchanged.
 
     >>> json_of({"a\u202e": "\x1b\x9b é"})
     '{"a\\u202e": "\\u001b\\u009b é"}'
@@ -78,7 +78,7 @@ def json_of(value: Any, indent: int | None = None) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a Python value as JSON has it.
+    """Return a Python value in a form that JSON supports.
 
     Dates and times are ISO 8601 text, decimals and infinities text, durations seconds; bytes are
     ``0x`` and hex digits.
@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
 
 
 def _texts_of(column: pa.Array) -> pa.Array:
-    """Return the JSON of each value, null where there is none."""
+    """Return the JSON of each value, null for null."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
         is_bool = kind.extension_name == "arrow.bool8"
@@ -144,7 +144,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 def _floats(column: pa.Array) -> pa.Array:
     """Return the shortest text of each number that reads back as the same one of its type."""
-    if pa.types.is_float16(column.type):  # of which Arrow writes every digit, and NumPy does not
+    if pa.types.is_float16(column.type):  # Arrow writes every digit of these, NumPy does not
         texts = [str(one) for one in column.to_numpy(zero_copy_only=False)]
         shown = pc.if_else(column.is_valid(), pa.array(texts, pa.large_string()), _NULL)
     else:
@@ -158,7 +158,7 @@ def _times(column: pa.Array) -> pa.Array:
     kind = column.type
     unit, zone = kind.unit, getattr(kind, "tz", None)
     if unit != "ns":
-        if zone not in (None, "UTC"):  # whose offsets may have seconds, which Arrow leaves out
+        if zone not in (None, "UTC"):  # its offsets may have seconds, which Arrow omits
             return _one_by_one(column)
         is_time = pa.types.is_time(kind)
         column = column.cast(pa.time64("us") if is_time else pa.timestamp("us", zone))
@@ -185,7 +185,7 @@ def _structs(column: pa.StructArray) -> pa.Array:
 
 
 def _lists(column: pa.Array) -> pa.Array:
-    # A null list has no values in flatten(), whatever is at its place.
+    # A null list has no values in flatten(), even if there are values at its offsets.
     lengths = pc.list_value_length(column).fill_null(0)
     ends = pc.cumulative_sum(lengths.cast(pa.int64()))
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
@@ -197,7 +197,7 @@ def _lists(column: pa.Array) -> pa.Array:
 def _maps(column: pa.MapArray) -> pa.Array:
     """Return maps as lists, of lists of a key and its value."""
     pairs = _joined("[", json_texts(column.keys), ", ", json_texts(column.items), "]")
-    # Offsets of their own, because Arrow takes no part of others with a mask.
+    # The offsets are copied, because Arrow accepts no slice of others with a mask.
     offsets = pa.array(column.offsets.to_numpy().astype("int64"))
     texts = pa.LargeListArray.from_arrays(offsets, pairs, mask=column.is_null())
     return _joined("[", pc.binary_join(texts, _text(", ")), "]")
@@ -214,7 +214,7 @@ def _objects(names: list[str], columns: list[pa.Array], length: int) -> pa.Array
 
 
 def _joined(*pieces: pa.Array | str) -> pa.Array:
-    """Return texts and what stands between them as one text a row."""
+    """Return texts with separators between them, as one text per row."""
     texts = [_text(one) if isinstance(one, str) else one for one in pieces]
     return pc.binary_join_element_wise(*texts, _text(""))
 

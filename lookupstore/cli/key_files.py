@@ -1,4 +1,4 @@
-"""Keys of a file or of standard input, batch by batch, in the order in which they are there."""
+"""Keys of a file or of standard input, batch by batch, in the order of the file."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from lookupstore.source.streams import (
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 
-# Bytes of text that are read at once.
+# Bytes of text that are read at a time.
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys as tables that have the key columns.
+    """Keys as tables with the key columns.
 
     Attributes:
-        schema: of each table.
-        tables: the keys; to be read once.
+        schema: Columns of each table.
+        tables: Tables of the keys, which can be read once.
     """
 
     schema: pa.Schema
@@ -48,10 +48,10 @@ class Keys:
 
 
 def check_one_of(typed: Sequence[str], keys_file: str | None) -> None:
-    """Check that keys were typed, or else are those of a file.
+    """Check that keys were either typed or given as a file.
 
     Raises:
-        UsageError: both were given, or neither.
+        UsageError: If both were given, or neither.
     """
     if typed and keys_file is not None:
         raise click.UsageError("give KEY... or --keys, one of them")
@@ -61,19 +61,19 @@ def check_one_of(typed: Sequence[str], keys_file: str | None) -> None:
 
 @contextmanager
 def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iterator[Keys]:
-    """Open what `--keys` names, for as long as the keys are read.
+    """Open the file or input that `--keys` names, for as long as keys are read.
 
-    It is `-`, a file of Arrow IPC, CSV or lines, or what `open_source` reads. CSV is read as
-    everywhere, and has a first line with the names of the key columns; its values are keys as they
-    are typed, and so are lines.
+    The path is `-`, a file of Arrow IPC, CSV or lines, or a source that `open_source` reads. CSV
+    has a first line with the names of the key columns. Values of CSV, and lines, are keys as they
+    are typed.
 
     Args:
-        given: path of the file, or `-`.
-        key: the key columns.
-        also: other columns, each of which is read if it is there.
+        given: Path of the file, or `-` for the standard input.
+        key: Key columns.
+        also: Other columns, which are read if the file has them.
 
     Raises:
-        UsageError: it lacks a key column, or is not read from standard input.
+        UsageError: If the file lacks a key column, or cannot be read from the standard input.
     """
     columns = _Columns(key, also)
     path = expanded(given)
@@ -98,7 +98,7 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
 
 @contextmanager
 def _said_of_keys() -> Iterator[None]:
-    """Name the option in errors of a source, which do not know what it is for."""
+    """Add the name of the option to errors of a source, which do not contain it."""
     try:
         yield
     except (ValueError, TypeError, FileNotFoundError, FormatError) as error:
@@ -109,7 +109,7 @@ def _said_of_keys() -> Iterator[None]:
 
 
 def _of_csv_source(source: Source, name: str, wanted: _Columns) -> Keys:
-    """Return the keys of files of CSV: its values are texts until they are parsed as keys."""
+    """Return the keys of CSV files: values are texts until they are parsed as keys."""
     fields = wanted.among(wanted.given_in(source.schema, name).names)
     assert source.in_types is not None
     texts = source.in_types(_as_texts(fields))
@@ -142,26 +142,26 @@ def _of_source(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns that are wanted.
+    """The wanted columns of a file of keys.
 
     Attributes:
-        key: those that have to be there.
-        also: those that may be.
+        key: Columns that the file must have.
+        also: Columns that the file may have.
     """
 
     key: pa.Schema
     also: Sequence[pa.Field]
 
     def among(self, names: Collection[str]) -> pa.Schema:
-        """Return the wanted columns of those that there are."""
+        """Return the wanted columns, as far as they exist."""
         others = (one for one in self.also if one.name in names and one.name not in self.key.names)
         return pa.schema([*self.key, *others])
 
     def given_in(self, schema: pa.Schema, name: str) -> pa.Schema:
-        """Return the wanted columns as they are given.
+        """Return the wanted columns of a file, with their types in it.
 
         Raises:
-            UsageError: a key column is missing.
+            UsageError: If a key column is missing.
         """
         for field in self.key.names:
             if field not in schema.names:
@@ -173,7 +173,7 @@ class _Columns:
 
 
 def _is_columnar(path: str) -> bool:
-    """Return whether a file is Parquet or ORC; a pipe, which is read once, is neither."""
+    """Return whether a file is Parquet or ORC; a pipe, which can be read only once, is neither."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -181,7 +181,7 @@ def _is_columnar(path: str) -> bool:
 
 
 def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
-    """Return the keys of a stream, whose first bytes say what it is."""
+    """Return the keys of a stream, whose format is determined by its first bytes."""
     head = first_line(file)
     for magic, kind in FROM_THE_END.items():
         if head.startswith(magic):
@@ -214,11 +214,11 @@ def _of_batches(
 
 
 def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
-    """Return the keys of CSV with a line of names, or else of lines."""
+    """Return the keys of CSV with a line of names, or of lines without names."""
     key = wanted.key
     try:
         names = names_at(head.removeprefix(BOM), name)
-    except ValueError:  # a key as it is typed
+    except ValueError:  # a key in the form in which users type it
         names = []
     with _said_of_keys():
         if set(key.names) <= set(names):

@@ -1,4 +1,4 @@
-"""Keys as people type them, to typed keys.
+"""Convert keys as users type them to typed keys.
 
 A key of one field is its text, whole. A key of several fields is a line of CSV: ``eu,42``, and
 ``"a, b",42`` for a field with a comma. ``\\N`` is null, in fields that may hold it. Numbers, dates,
@@ -25,14 +25,14 @@ def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
     """Parse whole keys.
 
     Args:
-        texts: n keys.
-        schema: the key fields.
+        texts: Texts of n keys.
+        schema: Key fields.
 
     Returns:
         Table of n rows with the fields by name; dictionary fields as their values.
 
     Raises:
-        ValueError: a text with a wrong number of fields, or that is not a value of a field's type.
+        ValueError: If a text has a wrong number of fields, or is not a value of a field's type.
 
     >>> schema = pa.schema([("region", pa.string()), ("id", pa.int32())])
     >>> parse_keys(["eu,42"], schema).to_pylist()
@@ -51,14 +51,14 @@ def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
 
 
 def parse_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
-    r"""Parse whole keys, whose fields are apart.
+    r"""Parse whole keys, with the fields in separate columns.
 
     Args:
-        columns: of each key field the texts; null, too, is null.
-        schema: the key fields.
+        columns: Texts of each key field, where null is null too.
+        schema: Key fields.
 
     Raises:
-        ValueError: a text that is not a value of a field's type.
+        ValueError: If a text is not a value of a field's type.
 
     >>> schema = pa.schema([("id", pa.int32())])
     >>> parse_columns([pa.array(["42", r"\N"])], schema)["id"].to_pylist()
@@ -69,7 +69,7 @@ def parse_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
 
 
 def key_types(schema: pa.Schema) -> pa.Schema:
-    """Return the key fields as they are when they have been parsed.
+    """Return the key fields in the types that they have after parsing.
 
     >>> key_types(pa.schema([("id", pa.dictionary(pa.int8(), pa.string()))])).field("id").type
     DataType(string)
@@ -81,7 +81,7 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
     """Parse the first fields of a key, for a scan.
 
     Raises:
-        ValueError: too many fields, or a text that is not a value of a field's type.
+        ValueError: If there are too many fields, or a text is not a value of a field's type.
 
     >>> parse_bound("eu", pa.schema([("region", pa.string()), ("id", pa.int32())]))
     ('eu',)
@@ -98,10 +98,10 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
 
 
 def parse_beginning(text: str, field: pa.Field) -> str | bytes:
-    """Parse the beginning of a key field: of bytes text, or 0x and hex digits; else the text.
+    """Parse the beginning of a key field: text, or for bytes also 0x and hex digits.
 
     Raises:
-        ValueError: not hex digits after 0x.
+        ValueError: If 0x is not followed by hex digits.
 
     >>> parse_beginning("0xff", pa.field("raw", pa.binary(16))), parse_beginning(
     ...     "eu", pa.field("region", pa.string())

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are run, so that no command waits for others."""
+"""Groups of commands that are imported when they run, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and one line each, and imports those that are run.
+    """A group that imports a command only when it runs.
 
     Args:
-        lazy: of each command the module, in which it has its name with underscores, and the line.
+        lazy: Module and help line of each command, by the name of the command. The module has the
+            command under its name with underscores.
     """
 
     def __init__(
@@ -27,10 +28,10 @@ class LazyGroup(click.Group):
         return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None: there is no such command.
+        """Import a command; None if there is no such command.
 
         Raises:
-            ImportError: it needs an extra that is not installed; says which.
+            ImportError: If the command needs an extra that is not installed. The error names it.
         """
         if cmd_name not in self.lazy:
             return None

@@ -1,4 +1,4 @@
-"""``lookupstore get | scan``: rows of stores, sorted files, and columnar files as they are."""
+"""``lookupstore get | scan``: rows of stores, sorted files, and columnar files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from lookupstore.cli.answers import Answers, stored_keys
+from lookupstore.cli.answers import LookupResult, stored_keys
 from lookupstore.cli.key_files import Keys, check_one_of, read_keys
 from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import (
@@ -106,7 +106,7 @@ def get(
             if out is not None:
                 tables = stack.enter_context(closing(watched(asked.tables, "Looking up")))
                 asked = replace(asked, tables=tables)
-            answers = Answers(opened, asked, wanted)
+            answers = LookupResult(opened, asked, wanted)
             shown = _as_shown(opened, order, hexadecimal)
             _write_answers(answers, shown, output, out, is_typed=keys_file is None)
     if not answers.num_missing:
@@ -124,7 +124,7 @@ def get(
 def _keys(
     opened: Opened, typed: Sequence[str], file: str | None, order: str, hexadecimal: bool
 ) -> Iterator[Keys]:
-    """Yield keys that were typed, or those of a file."""
+    """Yield typed keys, or the keys of a file."""
     if isinstance(opened, Reader):
         kind = pa.type_for_alias(order) if _has_numbers(order) else pa.large_binary()
         key = pa.schema([("key", kind)])
@@ -143,21 +143,21 @@ def _keys(
 
 
 def _as_shown(opened: Opened, order: str, hexadecimal: bool) -> Callable[[Any], Any]:
-    """Return what makes rows ready to be printed."""
+    """Return the function that prepares rows for printing."""
     if not isinstance(opened, Reader):
         return lambda rows: rows
     return lambda rows: _shown(rows, order, hexadecimal)
 
 
 def _write_answers(
-    answers: Answers,
+    answers: LookupResult,
     shown: Callable[[Any], Any],
     output: str,
     out: str | None,
     *,
     is_typed: bool,
 ) -> None:
-    """Write rows to a file, or print them: of keys that were typed all, as a table, too."""
+    """Write rows to a file, or print them: all rows of typed keys, even in a table."""
     schema = shown(answers.schema.empty_table()).schema
     batches = (batch for rows in answers.rows() for batch in shown(rows).to_batches())
     if out is not None:
@@ -248,11 +248,11 @@ def scan(
 
 
 def _beginning(text: str | None, prefix: str | None, schema: pa.Schema) -> str | bytes | None:
-    """Return what a key field begins with: text, or bytes for the field that has them."""
+    """Return the prefix of a key field: text, or bytes for a field of bytes."""
     if text is None:
         return None
     place = 0 if prefix is None else len(parse_bound(prefix, schema))
-    # Where there is no such field, the scan says so.
+    # If there is no such field, the scan raises the error.
     return parse_beginning(text, schema.field(place)) if place < len(schema) else text
 
 
@@ -262,7 +262,7 @@ def _has_numbers(order: str) -> bool:
 
 
 def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
-    """Return a key of a file: text, 0x and hex digits, or a number where the order has numbers."""
+    """Return a key of a file: text, 0x and hex digits, or a number for an order of numbers."""
     if hexadecimal:
         try:
             return bytes.fromhex(key.removeprefix("0x"))
@@ -288,7 +288,7 @@ def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
 
 
 def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
-    """Return rows of a file with keys as numbers if they are, and all bytes in hex if asked."""
+    """Return rows of a file with numeric keys as numbers, and all bytes in hex if requested."""
     key, value = rows.column(0), rows.column(1)
     if hexadecimal:
         key, value = (
@@ -300,7 +300,7 @@ def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
     elif _has_numbers(order):
         size = int(order.removeprefix("int")) // 8
         stored = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
-        whole = stored.fill_null(bytes(size))  # there is no row at null
+        whole = stored.fill_null(bytes(size))  # a null has no row
         numbers = b"".join(whole.cast(pa.binary(size)).to_pylist())
         key = pa.Array.from_buffers(
             pa.type_for_alias(order), len(key), [None, pa.py_buffer(numbers)]

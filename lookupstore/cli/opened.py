@@ -1,4 +1,4 @@
-"""What a command opens: a store, a sorted file, or columnar files; and what that says of itself."""
+"""The object that a command opens, and its description: a store, a sorted file, columnar files."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from lookupstore.store.version_files import list_names
 if TYPE_CHECKING:
     from lookupstore.hudi import TableLookup
 
-#: What looks up keys.
+#: Objects that look up keys.
 Opened: TypeAlias = "LookupStore | Reader | ColumnarFiles | TableLookup"
 
 
 def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say what it opens."""
+    """Add the options that define the object to open to a command."""
     options = (
         key_option,
         latest_partition_option,
@@ -64,16 +64,17 @@ def open_lookups(
     version: int | None,
     order: str,
 ) -> Opened:
-    """Open a store, a sorted file, columnar files by a key, or a Hudi table by its record key.
+    """Open a store, a sorted file, columnar files or a Hudi table for lookups.
 
     Args:
-        path: of it.
-        columns: value columns of columnar files or of a table; None takes all.
-        key: what was typed for `--key`; None for a store or a sorted file.
-        latest_partition: for columnar files; see `ColumnarFiles`.
-        on_duplicate: the same.
-        version: of a store; None opens the current one.
-        order: of a sorted file.
+        path: Path or URI of the store, file, files or table.
+        columns: Value columns of columnar files or of a table. Default: all.
+        key: Text of `--key`. None: a store, a sorted file, or a Hudi table by its record key.
+        latest_partition: Name in `name=value` folders of columnar files. Only the folders with the
+            greatest value are read. None: all folders.
+        on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
+        version: Version of a store. None: the current one.
+        order: Order of the keys of a sorted file.
     """
     kind = kind_of(path)
     if kind is PathKind.SORTED_FILE and is_stream(path):
@@ -153,9 +154,9 @@ def keyless_files(
     version: int | None,
     order: str,
 ) -> Source | None:
-    """Return columnar files of which no key is given, so that nothing is looked up in them.
+    """Return columnar files without a key, in which nothing can be looked up.
 
-    None: a path is of something else, or `--key` is given. Other options are refused.
+    None: the path is of another kind, or `--key` is given. Other options are refused.
     """
     if key is not None or kind_of(path) is not PathKind.COLUMNAR_FILES:
         return None
@@ -187,14 +188,14 @@ def _refuse(of: str, given: dict[str, object]) -> None:
 def write_info(
     opened: Opened, output: str, source_bytes: int | None = None, fetched: int | None = None
 ) -> None:
-    """Print what is opened says of itself, and the size of the source that it was built from.
+    """Print the description of a store or files, with the size of the source.
 
     Args:
-        opened: a store, a file or several.
-        output: `table` or `json`.
-        source_bytes: of the source; None: nobody knows.
-        fetched: bytes of a version of a store that this host has fetched, in place of those that
-            this process has.
+        opened: Store, files or table to describe.
+        output: Form of the output: `table` or `json`.
+        source_bytes: Size of the source that it was built from, in bytes. None: unknown.
+        fetched: Bytes of a version of a store that this host has fetched, instead of those that
+            this process has fetched.
     """
     found = opened.info()
     if fetched is not None and isinstance(found, StoreInfo):

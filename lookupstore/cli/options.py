@@ -1,4 +1,4 @@
-"""Options that several commands have, and how what is typed in them is read."""
+"""Options of several commands, and the conversion of their values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import click
 
 from lookupstore.cli import STORAGE_OPTIONS
 
-#: What gives a command an option.
+#: Decorator that adds an option to a command.
 Option: TypeAlias = "Callable[[Any], Any]"
 
 
 class _Place(click.types.StringParamType):
-    """A path or URI; a URI gets the options that the main command was given."""
+    """A path or URI; a URI uses the storage options of the main command."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text; options that the object store does not know are a ValueError."""
+        """Return the text; raise ValueError for options that the object store does not support."""
         options = None if ctx is None else ctx.meta.get(STORAGE_OPTIONS)
         if not options:
             return value
@@ -46,7 +46,7 @@ hex_option: Option = click.option(
 
 
 def filter_option(*, required: bool) -> Option:
-    """Return the option that says which rows."""
+    """Return the option that selects rows."""
     return click.option(
         "--filter",
         "filters",
@@ -129,5 +129,5 @@ def output_option(*formats: str) -> Option:
 
 
 def names_of(columns: str) -> list[str]:
-    """Return the names of columns that are given with commas between them."""
+    """Return the names of columns in a text with commas between them."""
     return [name.strip() for name in columns.split(",") if name.strip()]

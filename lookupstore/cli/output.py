@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON lines, CSV and Arrow streams for pipes."""
+"""Output of the commands: tables for users, JSON lines, CSV and Arrow streams for pipes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.cli.json_text import json_lines, json_of, plain
 from lookupstore.cli.tables import fields_table, list_table, rows_table
 from lookupstore.cli.terminal import echo
-from lookupstore.columnar.parquet_rows import ParquetRows
+from lookupstore.columnar.parquet_rows import ParquetRowWriter
 from lookupstore.errors import printable
 from lookupstore.storage.home import expanded
 from lookupstore.storage.naming import naming, temporary_name
 
-#: Rows that a table shows unless `--limit` says otherwise.
+#: Maximum number of rows of a table without `--limit`.
 TABLE_ROWS = 50
 
 
 class OutputConsole(Console):
-    """A console as wide as the terminal; in a pipe, as wide as what is printed."""
+    """A console as wide as the terminal; in a pipe, as wide as the output."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class OutputConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Yield what is printed, whose texts are escaped if nobody has done it before."""
+        """Yield the output, escaping texts that were not escaped before."""
         for one in super().render(renderable, options):
             text, style, control = one
             plain = text if control else printable(text, but="\n")
@@ -61,22 +61,24 @@ def write_rows(
     output: str,
     telling: Collection[str] = (),
 ) -> None:
-    """Print rows as ``table``, ``json`` (an object per line), ``csv`` or ``arrow`` (an IPC stream).
+    """Print rows as a table, JSON, CSV or a stream of Arrow IPC.
 
-    In a terminal too narrow for the columns beside each other a table has them one below the other.
-    Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys. Tables, and
-    CSV in a terminal, are for people: characters that a terminal would obey are shown as escapes.
-    CSV in a pipe or file has them as they are, JSON as its own escapes.
+    If a terminal is too narrow for the columns of a few rows next to each other, a table has them
+    one below the other. Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them
+    in keys. Tables, and CSV in a terminal, are for people: characters that a terminal would obey
+    are shown as escapes. CSV in a pipe or file has these characters as they are, and JSON has its
+    own escapes.
 
     Args:
-        schema: of the rows.
-        batches: the rows.
-        output: which of these.
-        telling: columns that a table leaves out last, where not all fit.
+        schema: Columns of the rows.
+        batches: Rows to print.
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
+            (an IPC stream).
+        telling: Columns that a table leaves out last, if not all fit.
 
     Raises:
-        ValueError: a column that CSV can not hold; nothing is printed then.
-        UsageError: an Arrow stream for a terminal.
+        ValueError: If CSV cannot hold a column. Nothing is printed then.
+        UsageError: If a stream of Arrow would go to a terminal.
     """
     if output == "json":
         write_text(json_lines(batch) for batch in batches)
@@ -94,7 +96,7 @@ def write_rows(
 
 
 class _TerminalFile(io.RawIOBase):
-    """A file of text that people see, whose lines stay lines."""
+    """A text file for the terminal, whose lines stay single lines."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
@@ -109,12 +111,13 @@ class _TerminalFile(io.RawIOBase):
 
 
 def write_report(rows: pa.Table, output: str, counts: Collection[str]) -> None:
-    """Print rows that are about data, and no data themselves, as `write_rows` does.
+    """Print rows that describe data, as `write_rows` does.
 
     Args:
-        rows: what is printed.
-        output: as of `write_rows`.
-        counts: columns of counts, which have separators of thousands in a table.
+        rows: Rows to print.
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
+            (an IPC stream).
+        counts: Columns of counts, which have separators of thousands in a table.
     """
     if output != "table":
         write_rows(rows.schema, rows.to_batches(), output)
@@ -124,24 +127,24 @@ def write_report(rows: pa.Table, output: str, counts: Collection[str]) -> None:
 
 
 def write_list(rows: pa.Table, counts: Collection[str]) -> None:
-    """Print what there is of a kind as a table: its most telling columns first.
+    """Print a list of things as a table, with the most telling columns first.
 
     Args:
-        rows: what is printed.
-        counts: columns of counts, which have separators of thousands.
+        rows: Rows to print.
+        counts: Columns of counts, which have separators of thousands.
     """
     console = OutputConsole()
     console.print(list_table(rows.schema, rows.to_batches(), console.width, counts))
 
 
 def write_text(blocks: Iterable[str]) -> None:
-    """Print blocks of lines; empty ones have none."""
+    """Print blocks of lines, except empty ones."""
     for block in blocks:
         if block:
             click.echo(block)
 
 
-#: Formats of files that are written, by the ending of the name.
+#: Formats of output files, by the extension of the name.
 FILE_FORMATS = {
     ".parquet": "parquet",
     ".arrow": "ipc",
@@ -153,10 +156,10 @@ FILE_FORMATS = {
 
 
 def file_format(path: str) -> str:
-    """Return the format of a file that is to be written.
+    """Return the format of a file to write, by the ending of its name.
 
     Raises:
-        UsageError: its name does not say.
+        UsageError: If the ending is unknown, or the path is a URI.
     """
     ending = os.path.splitext(path)[1].lower()
     if ending not in FILE_FORMATS or "://" in path:
@@ -165,10 +168,10 @@ def file_format(path: str) -> str:
 
 
 def check_out(ctx: click.Context, out: str | None) -> None:
-    """Refuse a file for the rows that no format is known of, or one beside `--output`.
+    """Refuse a file for the rows with an unknown format, or together with `--output`.
 
     Raises:
-        UsageError: its name does not say the format, or `--output` is given, too.
+        UsageError: If the name of the file has no known ending, or `--output` is also given.
     """
     if out is None:
         return
@@ -180,13 +183,13 @@ def check_out(ctx: click.Context, out: str | None) -> None:
 def write_file(
     path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], lines: Iterable[str]
 ) -> None:
-    """Write rows to a file, which has its name when it is whole, and replaces another.
+    """Write rows to a file, which replaces an older file when it is complete.
 
     Args:
-        path: of it; the ending says the format.
-        schema: of the rows.
-        batches: the rows.
-        lines: the same as blocks of lines of JSON.
+        path: Path of the file, with an ending that names the format.
+        schema: Columns of the rows.
+        batches: Rows to write.
+        lines: Rows to write as blocks of lines of JSON.
     """
     given, path = path, expanded(path)
     kind = file_format(path)
@@ -202,7 +205,7 @@ def write_file(
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
-        with suppress(OSError):  # which would hide the error
+        with suppress(OSError):  # it would hide the first error
             os.unlink(temporary)
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = given
@@ -219,7 +222,7 @@ def _write_binary(
             for batch in batches:
                 writer.write_batch(_csv_batch(batch, schema))
     elif kind == "parquet":
-        with ParquetRows(file, schema) as rows:
+        with ParquetRowWriter(file, schema) as rows:
             for batch in batches:
                 rows.write(pa.Table.from_batches([batch]))
     else:
@@ -250,20 +253,21 @@ def write_first_rows(
     more: str = "--limit N shows more",
     telling: Collection[str] = (),
 ) -> None:
-    """Write rows up to a limit; as a table without one, the first few, and say if there are more.
+    """Print rows up to a limit; without one, a table has the first few rows.
 
     Args:
-        schema: of the rows.
-        batches: all of them.
-        output: as of `write_rows`.
-        limit: how many; None: all, unless they are a table.
-        more: what shows more of them.
-        telling: as of `write_rows`.
+        schema: Columns of the rows.
+        batches: All rows.
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
+            (an IPC stream).
+        limit: Greatest number of rows. None: all rows, or the first few of a table.
+        more: Advice to see more rows, for a table that has left out some.
+        telling: Columns that a table leaves out last, if not all fit.
     """
     if output != "table" or limit is not None:
         write_rows(schema, limited(batches, limit), output, telling)
         return
-    # One row more than is shown tells whether there are more.
+    # One row more than is shown reveals whether there are more.
     rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
     write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output, telling)
     if rows.num_rows > TABLE_ROWS:

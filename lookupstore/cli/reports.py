@@ -1,4 +1,4 @@
-"""``lookupstore info | verify | stats``: what stores and files are, and what joins did."""
+"""``lookupstore info | verify | stats``: descriptions and checks of stores, statistics of joins."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def info(path: str, output: str, **what: Any) -> None:
     with open_lookups(path, **what) as opened:
         fetched = None
         if isinstance(opened, LookupStore):
-            with suppress(OSError):  # a damaged table is said by `stats`
+            with suppress(OSError):  # `stats` reports a damaged table
                 fetched = fetched_bytes(default_folder(), opened.path, opened.version)
         write_info(opened, output, fetched=fetched)
 
@@ -116,7 +116,7 @@ def verify(path: str, output: str, **what: Any) -> int:
 
 
 def _verify_rows(files: Source, path: str, output: str) -> None:
-    """Read all rows of columnar files, and print how many they are."""
+    """Read all rows of columnar files, and print their number."""
     every = files.batches(files.schema.names)
     with closing(watched(every, "Checking", files.count_rows, late=True)) as batches:
         rows = sum(batch.num_rows for batch in batches)

@@ -1,4 +1,4 @@
-"""Rows that a command reads: what its arguments name, or standard input."""
+"""Rows that a command reads: from its arguments, or from standard input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lookupstore.storage.uris import shown_uri
 
 
 def source_of(given: Sequence[str], max_text: str) -> Source:
-    """Open the paths that were given, or for `-` the standard input.
+    """Open the given paths, or for `-` the standard input.
 
     Args:
-        given: paths.
-        max_text: what `--max-text` is given.
+        given: Paths to open, or `-` alone.
+        max_text: Size that was given as `--max-text`.
 
     Raises:
-        UsageError: `-` is one of several.
+        UsageError: If `-` is one of several paths.
     """
     most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
     if "-" not in given:
@@ -36,20 +36,20 @@ def source_of(given: Sequence[str], max_text: str) -> Source:
 
 
 def check_kept(out: str | None, *given: str | None) -> None:
-    """Refuse to write to a file that is read: it would be replaced by what was made of it.
+    """Refuse to write to a file that is read, because it would be replaced.
 
     Args:
-        out: the file to write, if there is one.
-        given: paths that are read, those that there are: files, folders or globs.
+        out: Path of the file to write. None: there is none.
+        given: Paths that are read: files, folders or globs. None: that path is not given.
 
     Raises:
-        UsageError: `out` is one of the files that they name.
+        UsageError: If `out` is one of the files that they name.
     """
     if out is None or not os.path.isfile(expanded(out)):
         return
     own = os.path.realpath(expanded(out))
     for path in filter(None, given):
-        here = local_folder(expanded(path), None)  # file:// is here, too
+        here = local_folder(expanded(path), None)  # file:// is local, too
         if here is None:
             continue
         real = os.path.realpath(here)

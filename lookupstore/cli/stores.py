@@ -127,7 +127,7 @@ def versions(path: str, output: str) -> None:
     rows = [
         {
             "version": one.number,
-            # As `changes --since` takes it.
+            # In the form that `changes --since` accepts.
             "created": f"{one.created:%Y-%m-%dT%H:%M:%SZ}",
             "current": "*" if one.current else "",
             "rows": one.num_rows,

@@ -1,4 +1,4 @@
-"""Tables for people: no line is wider than the terminal, and only long texts are cut or folded."""
+"""Tables for users: no line is wider than the terminal, and only long texts are cut or folded."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from lookupstore.errors import printable
 from lookupstore.quantities import counted, number_text
 from lookupstore.sst.dump import text
 
-# Rows that are told one below the other where they are too wide: more are a table that is cut.
+# Maximum number of rows that are printed below each other if they are too wide; more rows are
+# printed as a table with cut texts.
 RECORDS = 10
 
-# A text of one word is an id, an instant, a path or the name of a file, up to so many letters.
+# Maximum length of a text of one word that is not cut: an id, an instant, a path or a file name.
 _WORD = 80
-# Of other texts so many letters at least are shown.
+# Minimum number of characters shown of other texts.
 _READABLE = 20
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as it is printed.
+    """A column of a printed table.
 
     Attributes:
-        name: its header.
-        cells: its values.
-        is_number: whether they stand at the right.
-        is_text: whether they may be cut or folded where they are long.
+        name: Header of the column.
+        cells: Values of the column.
+        is_number: Whether the values are aligned to the right.
+        is_text: Whether long values may be cut or folded.
     """
 
     name: str
@@ -48,7 +49,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """The width that its values need, those cut that may be."""
+        """The width that its values need if long texts are cut."""
         if not self.is_text:
             return self.whole
         return max(map(_least, self.cells), default=0)
@@ -66,17 +67,17 @@ def rows_table(
     counts: Collection[str] = (),
     telling: Collection[str] = (),
 ) -> Table:
-    """Return rows as a table no wider than that.
+    """Return rows as a table that is no wider than the terminal.
 
-    A few rows that are wider have each value in a line of its own. Of many, long texts are cut, and
-    the columns that do not fit even so are left out, and counted below.
+    If it would be wider and has few rows, each value has a line of its own. With many rows, long
+    texts are cut. Columns that still do not fit are left out, and counted below the table.
 
     Args:
-        schema: of the rows.
-        batches: the rows.
-        width: of the terminal.
-        counts: columns of counts, which have separators of thousands.
-        telling: columns that are left out last, where many rows are shown.
+        schema: Columns of the rows.
+        batches: Rows to show.
+        width: Width of the terminal, in characters.
+        counts: Columns of counts, which have separators of thousands.
+        telling: Columns that are left out last, if many rows are shown.
     """
     columns = _columns(schema, batches, counts)
     rows = len(columns[0].cells) if columns else 0
@@ -88,7 +89,7 @@ def rows_table(
 def list_table(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int, counts: Collection[str] = ()
 ) -> Table:
-    """Return rows as a table whose columns stand from the most to the least telling."""
+    """Return rows as a table with the most important columns first."""
     return _beside(_columns(schema, batches, counts), width)
 
 
@@ -102,17 +103,17 @@ def fields_table(fields: Mapping[str, object], width: int) -> Table:
 
 
 def _beside(columns: Sequence[_Column], width: int, telling: Collection[str] = ()) -> Table:
-    """Return the columns that fit beside each other, each row in one line."""
+    """Return the columns that fit next to each other, each row in one line."""
     least = [max(one.header, one.least) for one in columns]
     fit, left = [], width - 1
     for i in sorted(range(len(columns)), key=lambda i: columns[i].name not in telling):
         if least[i] + 3 <= left:
             fit.append(i)
             left -= least[i] + 3
-    # Of a terminal with room for none there is still to be seen that there are rows.
+    # If the terminal has no room for any column, one is shown so that the rows are visible.
     fit = sorted(fit) or [*range(len(columns))][:1]
     table = _table(len(columns) - len(fit), "column")
-    # What room is left the cut texts share.
+    # The remaining room is shared by the cut texts.
     widths = dict.fromkeys(fit, 0)
     shortest = sorted(fit, key=lambda i: columns[i].whole - least[i])
     for place, i in enumerate(shortest):
@@ -134,7 +135,7 @@ def _beside(columns: Sequence[_Column], width: int, telling: Collection[str] = (
 
 
 def _records(columns: Sequence[_Column], width: int, noun: str) -> Table:
-    """Return rows one below the other, each as its names and values, of which texts are folded."""
+    """Return rows below each other, each as its names and values; long texts are folded."""
     shown: list[_Column] = []
     header = least = 0
     for one in columns:
@@ -142,7 +143,7 @@ def _records(columns: Sequence[_Column], width: int, noun: str) -> Table:
         if wider + longer + 7 <= width:
             shown.append(one)
             header, least = wider, longer
-    if not shown:  # a cut value says that it is one, and one in two lines does not
+    if not shown:  # a cut value is marked as such, a value in two lines is not
         return _beside(columns, width)
     table = _table(len(columns) - len(shown), noun)
     table.show_header = False
@@ -198,7 +199,7 @@ def _counts(column: pa.Array) -> list[str | None]:
 
 
 def _texts(column: pa.Array) -> list[str | None]:
-    """Return values as they are typed: numbers plain, and as JSON and CSV have them."""
+    """Return values in the form in which users type them: numbers plain, others as in JSON."""
     kind = _stored(column.type)
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -211,7 +212,7 @@ def _texts(column: pa.Array) -> list[str | None]:
             shown = [one.replace("T", " ") for one in shown]
         there = column.is_valid().to_pylist()
         return [one if is_there else None for one, is_there in zip(shown, there, strict=True)]
-    if types.is_duration(kind) and kind.unit == "ns":  # which Python has not
+    if types.is_duration(kind) and kind.unit == "ns":  # a type that Python lacks
         column = column.cast(pa.int64())
     return [_text(one) for one in column.to_pylist()]
 

@@ -1,7 +1,8 @@
-"""What a person sees: the one place where the commands print lines.
+"""Output of lines to the terminal; commands print lines only with this module.
 
-Names and values are of anybody. No character of theirs moves the cursor, changes colors, turns the
-direction of what follows, or ends a line: it is shown as an escape, such as `\\x1b`
+Names and values may come from any source. None of their characters moves the cursor, changes
+colors, turns the direction of the following text, or ends a line: it is shown as an escape, such as
+`\\x1b`
 (`lookupstore.errors.printable`).
 """
 
@@ -18,7 +19,7 @@ from lookupstore.errors import printable
 
 
 def echo(*lines: str, err: bool = False, color: str | None = None) -> None:
-    """Print lines; a line that has another in it stays one."""
+    """Print lines; a line break inside of a line is escaped."""
     for line in lines:
         shown = printable(line)
         click.echo(click.style(shown, fg=color) if color else shown, err=err)
@@ -30,7 +31,7 @@ def echo_text(text: str, *, err: bool = False) -> None:
 
 
 def echo_traceback(error: BaseException) -> None:
-    """Print the traceback of an error on standard error, in which its message is one line."""
+    """Print the traceback of an error on standard error, with its message in one line."""
     for part in traceback.format_exception(error):
         if part.startswith("  File "):
             echo_text(part, err=True)
@@ -39,7 +40,7 @@ def echo_traceback(error: BaseException) -> None:
 
 
 class _EchoHandler(logging.Handler):
-    """What says the warnings of loggers that nobody has configured."""
+    """A handler of the warnings of loggers that have no configuration."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record on standard error."""
@@ -50,7 +51,7 @@ class _EchoHandler(logging.Handler):
 
 @contextmanager
 def echoed_logs() -> Iterator[None]:
-    """Let loggers that nobody has configured print by `echo`, as long as the block runs."""
+    """Print the messages of loggers without configuration with `echo` while the block runs."""
     before = logging.lastResort
     logging.lastResort = _EchoHandler(logging.WARNING)
     try:

@@ -1,10 +1,11 @@
-"""Lookups in columnar files as they are: each file gets a lookup file of its own, on demand.
+"""Lookups in columnar files without a store: each file gets a lookup file of its own, on demand.
 
-`ColumnarFiles` is the door, `Levels` that of files by age, and `lookup_compact` merges the newest
-of these. `source_file` knows one file, `evolution` what the columns of all of them are together,
-`lookup_file` makes one lookup file, `probe` answers without one, `published` keeps lookup files
-beside their sources, and `file_lookup` chooses between these, by what `rent` says. `planned_files`
-is what lookups in several files share, `open_lookups` those of whoever asks many.
+`ColumnarFiles` is the public class for files, `Levels` that for files by age, and `lookup_compact`
+merges the newest of these. `source_file` describes one file, `evolution` combines the columns of
+all files, `lookup_file` makes one lookup file, `probe` answers without one, `published` stores
+lookup files next to their sources, and `file_lookup` chooses between these with the help of `rent`.
+`planned_files` contains what lookups in several files share, and `open_lookups` limits the number
+of open lookup files.
 """
 
 from lookupstore.columnar.compaction import lookup_compact

@@ -1,4 +1,4 @@
-"""Keys that are looked up in one file after the other, until each is decided."""
+"""Keys that are looked up in one file after the other until each is decided."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting._sort import lower_bound, sort_keys
 
-#: Numbers of keys in their order, from 0.
+#: Indices of keys in their order, from 0.
 Turns = npt.NDArray[np.int64]
 
 
 class AskedKeys:
-    """Keys in their order, each open until a file decides it; those with a null never are.
+    """Keys in ascending order, each open until a file decides it.
 
     Args:
-        keys: in any form of `lookupstore.keys.arguments`.
-        schema: encodes the keys of all files.
+        keys: Keys in any form of `lookupstore.keys.arguments`. Keys with a null are never open.
+        schema: Schema that encodes the keys of all files.
 
     Attributes:
-        count: number of all keys.
-        at: where each of the n keys in order is among all, int64 of length n.
-        open: how many of the n are not decided.
+        count: Number of all keys.
+        at: Positions of the n keys without nulls, in ascending order of the keys, among all keys:
+            int64 of length n.
+        open: Number of the n keys that are not decided.
     """
 
     def __init__(self, keys: object, schema: KeySchema) -> None:
@@ -41,7 +42,7 @@ class AskedKeys:
         self._is_open = np.ones(self.open, np.bool_)
 
     def within(self, span: KeyRange) -> Turns:
-        """Return the open keys that are in a range."""
+        """Return the indices of the open keys in a range."""
         first, stop = span
         start = 0 if first is None else lower_bound(self._ascending, first)
         end = len(self.at) if stop is None else lower_bound(self._ascending, stop)
@@ -50,7 +51,7 @@ class AskedKeys:
         return start + np.flatnonzero(self._is_open[start:end])
 
     def encoded(self, turns: Turns, schema: KeySchema) -> pa.Array:
-        """Return some keys as a file with another schema has them, null where it cannot."""
+        """Return some keys in the encoding of another schema, null if it cannot encode them."""
         if schema not in self._by_schema:
             every = encode_keys(self._given, schema)
             self._by_schema[schema] = every.take(pa.array(self.at))
@@ -60,6 +61,6 @@ class AskedKeys:
         return keys.take(pa.array(turns))
 
     def decide(self, turns: Turns) -> None:
-        """Ask no more files for some keys."""
+        """Mark some keys as decided, so that no more files are searched for them."""
         self._is_open[turns] = False
         self.open = int(np.count_nonzero(self._is_open))

@@ -1,6 +1,6 @@
-"""``lookup_compact``: merge the files of level 0, and tell what they change in the levels above.
+"""``lookup_compact``: merge the files of level 0, and write their changes to the levels above.
 
-Only rows of keys that level 0 has are looked up there: the levels are not read in full.
+Only rows with keys of level 0 are looked up in the levels, which are not read in full.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lookupstore.arrow.changelog import (
     changes_between,
 )
 from lookupstore.arrow.taking import keep_rows, take, take_rows
-from lookupstore.columnar.level_changes import ChangedRows, LevelChanges
+from lookupstore.columnar.level_changes import LevelChanges, RowsByKey
 from lookupstore.columnar.levels import Given, Levels, Shape, rows_below, shape_of
-from lookupstore.columnar.parquet_rows import ParquetRows
+from lookupstore.columnar.parquet_rows import ParquetRowWriter
 from lookupstore.columnar.rent import Build
 from lookupstore.columnar.row_kinds import DELETED
 from lookupstore.errors import listed
@@ -48,16 +48,16 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LevelCompaction:
-    """What a lookup compaction has written.
+    """The result of a lookup compaction.
 
     Attributes:
-        merged: path of the merged file, or its URI without credentials.
-        changelog: the same of the changelog.
-        num_rows: rows of the merged file, tombstones among them.
-        tombstones: how many of these say that a key is deleted.
-        inserted: keys that have a row now, and had none.
-        updated: keys whose row has other values now.
-        deleted: keys that had a row, and have none now.
+        merged: Path of the merged file, or its URI without credentials.
+        changelog: Path of the changelog, or its URI without credentials.
+        num_rows: Number of rows of the merged file, including tombstones.
+        tombstones: Number of tombstones in the merged file, which are rows that mark a deleted key.
+        inserted: Number of keys that have a row now and had none.
+        updated: Number of keys with other values now, in the columns that count.
+        deleted: Number of keys that had a row and have none now.
     """
 
     merged: str
@@ -88,58 +88,59 @@ def lookup_compact(
     residency: Residency | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LevelCompaction:
-    """Merge the files of level 0 into one, and write what they change in the levels above.
+    """Merge the files of level 0 into one, and write a changelog against other levels.
 
     The merged file has one row for each key of level 0, sorted by the key, with all columns of the
-    files: the newest row, or what the rules make of all rows of the key from the oldest on, that of
-    the levels first. A key that is deleted has a row of the kind -D as long as the levels have a
-    row at it, else none. With the merged file in the place of the files of level 0, lookups answer
-    as before.
+    files. It is the newest row, or the result of the rules for all rows of the key, from that of
+    the levels to the newest. A deleted key has a row of the kind -D if the levels have a row for
+    it, otherwise none. With the default rule, lookups return the same rows from the merged file as
+    from the files of level 0.
 
     The changelog has a column `change` (`insert`, `update_before`, `update_after`, `delete`), the
-    key columns and the value columns: rows in key order, a deleted one as it was, an updated one as
-    it was and right after it as it is. What has the same values as before has no row.
+    key columns and the value columns. Its rows are in key order. A deleted row is as it was. An
+    updated row is as it was, followed by the row as it is. Rows with unchanged values are left out.
 
-    Both are Parquet. The merged file gets its name last, when all is written: without it, a
-    changelog is of a run that was killed, and may be removed.
+    Both files are Parquet. The merged file gets its name last, when everything is written. A
+    changelog without its merged file was left by a run that was killed, and may be removed.
 
-    In memory are the rows of level 0, within `memory`, and beside that some megabytes of rows on
-    their way, before and after; rows that do not fit are spilled to the folder of the merged file,
-    or, if that is a URI, to that of temporary files.
+    Memory holds the rows of level 0, within `memory`, and a few megabytes of rows that are being
+    read or written. Rows that do not fit are spilled to the folder of the merged file, or, if that
+    is a URI, to the folder of temporary files.
 
     Args:
-        level0: files of level 0, the newest first: paths or URIs of one Parquet or ORC file each.
-            Their rows may be in any order; a key is once in each.
-        levels: level 1 and those after it, the newest first, as of `Levels`: all that is below
-            level 0. `[]`: nothing is.
-        merged: path or URI of the merged file, which ends in .parquet.
-        changelog: path or URI of the changelog, likewise.
-        key: the key columns, which every file has, without nulls in level 0.
-        kind: column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D); a file without it has no deletes.
-        rule: what becomes of a value of the same key: `replace`, `first`, `partial` (a null leaves
-            the older value), `sum`, `min` or `max`, for all value columns, or a dict by column,
-            where other columns have `replace`. A delete ends what was before it.
-        ignore: value columns in which a change does not count.
-        build: when to make lookup files of the levels, as of `ColumnarFiles`.
-        memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
-            `"1GB"`.
-        residency: where lookup files of this host are; None takes that of the host.
-        storage_options: of all URIs, as of `lookupstore.Location`.
+        level0: Files of level 0, the newest first: paths or URIs of one Parquet or ORC file each.
+            Their rows may be in any order. No file may have a key twice.
+        levels: Files of level 1 and of each level after it, the newest level first, as for
+            `Levels`: all levels below level 0. `[]`: there are none.
+        merged: Path or URI of the merged file, which ends in .parquet.
+        changelog: Path or URI of the changelog, which ends in .parquet.
+        key: Key columns, which every file must have, without nulls in level 0.
+        kind: Column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D). A file without it has no deletes.
+        rule: Rule that combines the values of a key: `replace`, `first`, `partial` (a null keeps
+            the older value), `sum`, `min` or `max` for all value columns, or a dict by column,
+            where other columns have `replace`. A delete discards all earlier values.
+        ignore: Value columns in which a difference is not a change.
+        build: Time to make lookup files of the levels. `auto`: when reading row groups of the file
+            instead would cost as much. `always`: at the first key. `never`: not at all.
+        memory: Budget for sorting rows, at least 64 KiB: bytes, or a text such as `"1GB"`.
+        residency: Cache that holds the lookup files of this host. Default: the cache of the host.
+        storage_options: Options of all URIs, such as credentials; see `lookupstore.Location`.
 
     Returns:
-        what was written: paths and counts.
+        Paths of the written files, and counts of their rows and changes.
 
     Raises:
-        FileExistsError: one of the two files exists already.
-        FileNotFoundError: a path names no file.
-        KeyError: a column does not exist, or a file lacks a key column.
-        TypeError: what `Levels` raises; or a rule for a type that has no sum or no order.
-        ValueError: what `Levels` raises; no files of level 0, a rule that there is not, a null in a
-            key, a sum that its column cannot hold; or a key is twice in a file.
-        FormatError: what `Levels` raises.
-        CorruptionError: a file is damaged, or a row kind is none of the four.
-        StaleStoreError: a file has been written again meanwhile, or is gone.
-        DiskQuotaError: a lookup file does not fit into the quota of the host.
+        FileExistsError: If one of the two files exists already.
+        FileNotFoundError: If a path names no file.
+        KeyError: If a column does not exist, or a file lacks a key column.
+        TypeError: If `Levels` raises it, or a rule does not apply to a type without a sum or an
+            order.
+        ValueError: If `Levels` raises it, there are no files of level 0, a rule is unknown, a key
+            has a null, a column cannot hold a sum, or a key is twice in a file.
+        FormatError: If `Levels` raises it.
+        CorruptionError: If a file is damaged, or a row kind is not one of the four.
+        StaleStoreError: If a file was written again meanwhile, or is gone.
+        DiskQuotaError: If a lookup file does not fit into the quota of the host.
 
     Source: LookupMergeTreeCompactRewriter and LookupChangelogMergeFunctionWrapper of Apache Paimon.
 
@@ -188,21 +189,21 @@ def lookup_compact(
                 raise FileExistsError(f"{location.show(name)} exists; give the path of a new file")
         compared = [name for name in values.names if name not in ignore]
         places[0][0].make_folder("")
-        # What does not fit into memory goes beside the merged file.
+        # Rows that do not fit into memory are spilled next to the merged file.
         folder = Location(merged).spill_folder()
         return _Compaction(stack, shape, rules, compared, budget, folder).run(*places)
 
 
 class _Compaction:
-    """A compaction that runs.
+    """A running compaction.
 
     Args:
-        stack: all levels, of which level 0 is compacted.
-        shape: of these.
-        rules: what becomes of values of one key.
-        compared: names of the columns in which a change counts.
-        memory: budget of bytes for the rows of level 0.
-        folder: where to spill.
+        stack: All levels, with level 0 to compact.
+        shape: Columns of the levels, and the files of level 0.
+        rules: Rules that combine the values of a key.
+        compared: Names of the columns in which a difference is a change.
+        memory: Budget for the rows of level 0, in bytes.
+        folder: Folder for spilled rows.
     """
 
     def __init__(
@@ -232,14 +233,14 @@ class _Compaction:
         )
         log_schema = changelog_schema(pa.schema([*stack.key_schema.schema, *self._values]))
         with ExitStack() as opened:
-            # What is opened last is done first: both are written, and the changelog has its name,
-            # when the merged file gets its own.
+            # The file that is opened last is completed first: both are written, and the changelog
+            # has its name, before the merged file gets its name.
             streams = [
                 opened.enter_context(location.new_file(name))
                 for location, name in (merged, changelog)
             ]
             into, log = (
-                opened.enter_context(ParquetRows(stream, schema))
+                opened.enter_context(ParquetRowWriter(stream, schema))
                 for stream, schema in zip(streams, (rows_schema, log_schema), strict=True)
             )
             changes = LevelChanges(
@@ -268,8 +269,8 @@ class _Compaction:
             deleted=told[DELETE],
         )
 
-    def _compacted(self, changed: ChangedRows) -> tuple[pa.Table, int, pa.Table]:
-        """Return the merged rows of some keys, how many are tombstones, and what changed."""
+    def _compacted(self, changed: RowsByKey) -> tuple[pa.Table, int, pa.Table]:
+        """Return the merged rows of some keys, the number of tombstones, and the changes."""
         stack = self._stack
         keys = stack.key_schema.decode(changed.keys)
         names = self._values.names
@@ -294,20 +295,20 @@ class _Compaction:
             merged = merged.append_column(
                 kind.name, pa.array(np.where(deleted, DELETED, numbers)).cast(kind.type)
             )
-        # Without a row below there is nothing to delete.
+        # If the levels have no row for the key, there is nothing to delete.
         stays = ~deleted | was
         return keep_rows(merged, pa.array(stays)), int(np.count_nonzero(deleted & was)), log
 
     def _folded(
-        self, changed: ChangedRows, newest: pa.RecordBatch, was: _Flags, before: pa.RecordBatch
+        self, changed: RowsByKey, newest: pa.RecordBatch, was: _Flags, before: pa.RecordBatch
     ) -> pa.RecordBatch:
-        """Return the row of each key: what the rules make of its rows since it was last deleted.
+        """Return the row of each key, combined by the rules since its last delete.
 
         Args:
-            changed: n keys and their rows in level 0.
-            newest: the newest of these of each key; it is that of keys that are deleted.
-            was: which of the n keys have a row in the levels.
-            before: the rows that they have there.
+            changed: Keys, n of them, and their rows in level 0.
+            newest: Newest row of each key in level 0, which may be a delete.
+            was: Whether each of the n keys has a row in the levels.
+            before: Rows of the n keys in the levels.
         """
         if self._rules.whole == "replace":
             return newest
@@ -321,7 +322,7 @@ class _Compaction:
         is_left = np.arange(total) > last_gone[groups]
         deleted = changed.gone[np.append(changed.starts[1:], total) - 1]
         counts_before = was & (last_gone < 0)
-        # Those that are deleted keep their newest row, alone.
+        # Deleted keys keep only their newest row.
         parts = [
             keep_rows(before, pa.array(counts_before)),
             keep_rows(changed.rows.select(self._values.names), pa.array(is_left)),

@@ -1,4 +1,4 @@
-"""The layout of a Parquet or ORC file: every region in file order, read, damaged or not."""
+"""The layout of a Parquet or ORC file: every region in file order, read even if damaged."""
 
 from __future__ import annotations
 
@@ -22,29 +22,33 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 
 _WHAT = {"parquet": "a Parquet file", "orc": "an ORC file"}
-# Of a text or of bytes among the bounds.
+# Maximum length of the text of a bound.
 _MOST_SHOWN = 24
 
 
 @dataclass
 class ColumnarRegion:
-    """One stretch of the file.
+    """A contiguous range of bytes of a file.
 
     Attributes:
-        kind: ``magic``, ``column chunk``, ``stripe``, ``footer``, or ``other`` for bytes that the
-            footer says nothing of here, such as indexes of pages and filters.
-        offset: of its first byte in the file.
-        size: bytes.
-        group: number of the row group or stripe.
-        column: whose values the chunk has.
-        leaf: name of the Parquet column, which of a nested one is that with the names below it.
-        codec: what pages are compressed with; None: nothing.
-        plain_size: bytes when they are not compressed.
-        values: number of values of a chunk, nulls included, or of rows of a stripe.
-        nulls: how many of them are null; None: nobody says it.
-        least: of the values, as a text; None: nobody says it.
-        greatest: the same.
-        errors: what is wrong here, in words; none if all is well.
+        kind: Kind of the region: ``magic``, ``column chunk``, ``stripe``, ``footer``, or ``other``
+            for bytes that the footer does not describe, such as indexes of pages and filters.
+        offset: Offset of the first byte in the file.
+        size: Size in bytes.
+        group: Number of the row group or stripe. None: the region is neither a column chunk nor a
+            stripe.
+        column: Top-level column of a column chunk.
+        leaf: Name of the Parquet column of a chunk. For a nested column, it is followed by the
+            names below it.
+        codec: Codec of the pages of a column chunk, or ``unknown``. None: the pages are not
+            compressed, or the region is not a column chunk.
+        plain_size: Size of a column chunk before compression, in bytes.
+        values: Number of values of a column chunk, including nulls, or of rows of a stripe.
+        nulls: Number of nulls of a column chunk. None: the file does not record it.
+        least: Least value of a column chunk, as a text. None: the file does not record all of it.
+        greatest: Greatest value of a column chunk, as a text. None: the file does not record all of
+            it.
+        errors: Errors found in the region, as texts. Empty: there are none.
     """
 
     kind: str
@@ -63,7 +67,7 @@ class ColumnarRegion:
 
     @property
     def name(self) -> str:
-        """Return the kind, with the number of a stripe, or row group and column of a chunk."""
+        """Return the kind, and the number of a stripe, or the row group and column of a chunk."""
         if self.group is None:
             return self.kind
         if self.leaf is None:
@@ -71,23 +75,23 @@ class ColumnarRegion:
         return f"row group {self.group}, {self.leaf}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the region as plain JSON values, only what is known of it."""
+        """Return the region as plain JSON values, without unknown ones."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         return {**known, "errors": list(self.errors)}
 
 
 @dataclass(frozen=True)
 class ColumnarLayout:
-    """A file, region by region.
+    """The regions of a Parquet or ORC file.
 
     Attributes:
-        path: of the file, as people see it.
-        format: ``parquet`` or ``orc``.
-        size: of the file.
-        rows: how many it has; None: its footer cannot be read.
-        writer: who wrote it, as it says.
-        columns: name and type of each.
-        regions: in file order; together they cover every byte.
+        path: Path of the file as shown to people.
+        format: Format of the file: ``parquet`` or ``orc``.
+        size: Size of the file in bytes.
+        rows: Number of rows. None: the footer cannot be read.
+        writer: Name or version of the program that wrote the file, from the footer.
+        columns: Name and type of each column.
+        regions: Regions in file order, which together cover every byte.
     """
 
     path: str
@@ -118,14 +122,14 @@ class ColumnarLayout:
 
 
 def columnar_layout(address: FileAddress) -> ColumnarLayout:
-    """Return the layout of a Parquet or ORC file, all of which is read.
+    """Return the layout of a Parquet or ORC file, after reading all of it.
 
-    What is wrong is said of each column in a row group, and of the first stripe in which a column
-    of ORC cannot be read; of a file whose footer cannot be read, nothing else is known.
+    Errors are reported for each column in a row group of Parquet, and for the first stripe of ORC
+    in which a column cannot be read. If the footer cannot be read, nothing else is known.
 
     Raises:
-        ValueError: it is neither, by its name or its first bytes.
-        OSError: it cannot be read at all.
+        ValueError: If the file is neither Parquet nor ORC, by its name or its first bytes.
+        OSError: If the file cannot be read at all.
 
     >>> import tempfile
     >>> from pyarrow import fs
@@ -155,7 +159,7 @@ def columnar_layout(address: FileAddress) -> ColumnarLayout:
 
 
 def columnar_text(layout: ColumnarLayout) -> str:
-    """Return a layout as aligned text; every line about something wrong starts with ``!``."""
+    """Return a layout as aligned text; every line about an error starts with ``!``."""
     bad = sum(len(region.errors) for region in layout.regions)
     state = "ok" if layout.ok else f"{bad} error{'s'[: bad != 1]}"
     rows = "" if layout.rows is None else f", {counted(layout.rows, 'row')}"
@@ -189,7 +193,7 @@ def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
     for number, group in enumerate(footer.groups):
         for i, chunk in enumerate(group.columns):
             bounds = metadata.row_group(number).column(i).statistics
-            # Of bounds that are cut Arrow would read more than there is.
+            # If bounds are truncated, Arrow would read past their end.
             is_whole = chunk.has_bounds_of(footer.leaves[i].width)
             has_bounds = bounds is not None and is_whole and bounds.has_min_max
             regions.append(
@@ -204,8 +208,8 @@ def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
                     chunk.plain_bytes,
                     chunk.rows,
                     chunk.bounds.nulls,
-                    _text(bounds.min) if has_bounds else None,
-                    _text(bounds.max) if has_bounds else None,
+                    _bound_text(bounds, "min") if has_bounds else None,
+                    _bound_text(bounds, "max") if has_bounds else None,
                 )
             )
     return metadata.num_rows, footer.created_by, columns, regions
@@ -225,12 +229,12 @@ def _orc(file: pa.NativeFile, shown: str) -> _Looked:
 
 
 def _columns(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Return name and type of each column for people, and its name."""
+    """Return name and type of each column as text, and its name."""
     return [(f"{one.name}: {one.type}", one.name) for one in schema]
 
 
 def _covered(known: Sequence[ColumnarRegion], size: int) -> tuple[ColumnarRegion, ...]:
-    """Return regions in file order, with what lies between them."""
+    """Return regions in file order, including regions for the bytes in between."""
     return tuple(_with_others(sorted(known, key=lambda one: (one.offset, one.size)), size))
 
 
@@ -252,7 +256,7 @@ def _check(
     address: FileAddress,
     regions: Sequence[ColumnarRegion],
 ) -> None:
-    """Read a column, and say at the regions where that fails what is wrong."""
+    """Read a column, and add errors to the regions in which reading fails."""
     error, rows = _failure(file, file_format, column, address)
     if error is None:
         return
@@ -269,7 +273,7 @@ def _check(
         (number, _failure(file, file_format, column, address, number)[0])
         for number in sorted({one.group for one in chunks if one.group is not None})
     ]
-    if not any(failed for _, failed in failures):  # it reads on where one ends that should not
+    if not any(failed for _, failed in failures):  # a chunk ends too late
         failures = [(chunks[0].group or 0, error)] if chunks else []
     for number, failed in failures:
         if failed is not None:
@@ -277,8 +281,9 @@ def _check(
 
 
 def _mark(chunks: Sequence[ColumnarRegion], group: int, error: Exception, column: str) -> None:
-    """Say at the chunk of a column in which a row group cannot be read what is wrong."""
-    # Pages of all row groups are looked at before one is read: it may be of another.
+    """Add an error to the chunk of a column in which a row group cannot be read."""
+    # Pages of all row groups are checked before one is read: the error may be that of another
+    # chunk.
     at = error.offset if isinstance(error, CorruptionError) else -1
     found = [one for one in chunks if one.offset <= at < one.offset + one.size]
     own = [one for one in chunks if one.group == group]
@@ -296,7 +301,7 @@ def _failure(
     address: FileAddress,
     group: int | None = None,
 ) -> tuple[Exception | None, int]:
-    """Return what keeps a column from being read, in one row group or all, and the rows before."""
+    """Return the error of reading a column, in one row group or all, and the rows before it."""
     rows = 0
     try:
         with address.reading(_WHAT[file_format]):
@@ -312,6 +317,13 @@ def _said(error: Exception) -> str:
     if isinstance(error, CorruptionError):
         return f"expected {error.expected}, found {error.found}"
     return str(error).partition("\n")[0]
+
+
+def _bound_text(bounds: pq.Statistics, name: str) -> str:
+    try:
+        return _text(getattr(bounds, name))
+    except UnicodeDecodeError:  # the values can be read nevertheless
+        return _text(getattr(bounds, f"{name}_raw"))
 
 
 def _text(value: object) -> str:

@@ -1,11 +1,11 @@
-"""The columns of several files together: one rule for missing, added and widened columns.
+"""The columns of several files together: a rule for missing, added and widened columns.
 
-Columns are the same if their names are. The result has every column of every file, in the order in
-which the files, by path, bring them. A file that lacks a column has nulls there. If types differ,
-the result has the least type that holds the values of all, as Arrow finds it
-(`pyarrow.unify_schemas`, "permissive"): wider integers, wider or exact floats, decimals of more
-digits, finer times, the values of a dictionary. Types of different kinds are an error, and so is,
-when it is read, a value that the wider type cannot hold exactly.
+Columns with equal names are the same column. The result has every column of every file, in the
+order of their first occurrence in the files sorted by path. If a file lacks a column, its values
+are null. If types differ, the result has the smallest type that holds the values of all, as
+determined by Arrow (`pyarrow.unify_schemas`, "permissive"): wider integers, wider or exact floats,
+decimals of more digits, finer times, the values of a dictionary. Types of different kinds raise an
+error. A value that the wider type cannot hold exactly raises an error when it is read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def common_schema(
     """Return the columns of all files together.
 
     Args:
-        schemas: path and columns of each file, by path.
-        names: of the columns that are wanted; None: all.
+        schemas: Path and columns of each file, in the order of the paths.
+        names: Names of the columns to return. Default: all.
 
     Raises:
-        ValueError: a column has types of different kinds; the error names two files.
+        ValueError: If a column has types of different kinds. The error names two files.
 
     >>> common_schema([
     ...     ("a", pa.schema({"id": pa.int32()})),
@@ -52,8 +52,8 @@ def _common_type(
     name: str, common: Mapping[str, tuple[str, pa.DataType]], path: str, given: pa.DataType
 ) -> pa.DataType:
     first, known = common[name]
-    # Text and bytes have several layouts in Arrow, and dictionaries are one more: none of it is
-    # of interest to who reads values.
+    # Text, bytes and dictionaries have several layouts in Arrow; readers of values need not
+    # distinguish them.
     sides = [pa.schema([(name, plain_type(kind))]) for kind in (known, given)]
     try:
         kind = pa.unify_schemas(sides, promote_options="permissive").field(0).type

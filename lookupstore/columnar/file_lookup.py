@@ -1,7 +1,7 @@
-"""Answer keys from one columnar file: by its lookup file, or by a look into its row groups.
+"""Answer keys from one columnar file: with its lookup file, or by reading row groups.
 
-Looks are taken until they have read as much as making the lookup file would (`Rent`). A batch that
-would read a large part of the file at once is not worth a look.
+Row groups are read until these reads have cost as much as making the lookup file would (`Rent`). If
+a batch would read a large part of the file at once, the lookup file is made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lookupstore.sst import Reader
 from lookupstore.sst.reader import scan_after
 from lookupstore.storage import descriptors
 
-#: Part of the bytes of the columns that one look may read.
+#: Largest share of the bytes of the columns that one lookup may read from row groups.
 LARGE_LOOK = 0.25
 
 _log = logging.getLogger(__name__)
@@ -47,14 +47,15 @@ A = TypeVar("A")
 class FileLookup(descriptors.Holder):
     """Lookups in one columnar file; threads may share it.
 
-    Its files give way where this process has too many open, or the quota has no room for others.
+    Its files are released if this process has too many open, or the quota has no room for others.
 
     Args:
-        plan: says what is looked up.
-        published: its lookup file beside the source, if there is one.
-        residency: where lookup files of this host are.
-        build: whether to make a lookup file: when it pays, at once, or never.
-        memory: budget of bytes for rows that are sorted.
+        plan: Plan of the lookup file.
+        published: Published lookup file next to the source. None: there is none.
+        residency: Cache that holds the lookup files of this host.
+        build: Time to make a lookup file: `auto` (when that pays), `always` (at the first key) or
+            `never`.
+        memory: Budget for sorting rows, in bytes.
     """
 
     def __init__(
@@ -82,17 +83,18 @@ class FileLookup(descriptors.Holder):
         """Return which keys the file has, and their packed rows.
 
         Args:
-            encoded: the keys as bytes, as the plan encodes them; a null is never found.
-            hashed: the same, with their hashes, of who asks several files.
+            encoded: Keys as bytes, as the plan encodes them. A null is never found.
+            hashed: The same keys with their hashes, which a caller that asks several files passes.
+                Default: they are hashed here.
 
         Returns:
-            positions of the keys, ascending, and the row at each.
+            Positions of the found keys, ascending, and the packed row of each.
 
         Raises:
-            CorruptionError: the file is damaged.
-            StaleStoreError: it has been written again, or is gone.
-            DiskQuotaError: its lookup file does not fit into the quota.
-            ValueError: a key comes twice under the rule `error`.
+            CorruptionError: If the file is damaged.
+            StaleStoreError: If the file was written again, or is gone.
+            DiskQuotaError: If the lookup file does not fit into the quota.
+            ValueError: If a key is repeated under the rule `error`.
         """
         if encoded.null_count == len(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
@@ -112,33 +114,34 @@ class FileLookup(descriptors.Holder):
         """Yield `key` and `value` of a range of encoded keys, by the lookup file.
 
         Args:
-            start: first key wanted; None is the beginning.
-            stop: stop before this key; None is the end.
-            reverse: from the greatest key to the least.
+            start: First key to yield. None: the least key.
+            stop: Key to stop before. None: the end.
+            reverse: Whether to yield from the greatest key to the least.
 
-        Raises: what `lookup` does.
+        Raises the errors of `lookup`.
         """
         last: bytes | None = None
 
         def following(reader: Reader) -> pa.RecordBatch | None:
             return next(scan_after(reader, last, start=start, stop=stop, reverse=reverse), None)
 
-        # While others are asked, the file may give way: no reader is kept between two batches.
+        # The file may be released while other files are read: no reader is kept between two
+        # batches.
         while (batch := self._repaired(self.reader(), following)) is not None:
             descriptors.used(self)
             last = batch.column(0)[-1].as_py()
             yield batch
 
     def verify(self) -> bool:
-        """Read the columnar file, and its lookup file if it is here or published, and compare them.
+        """Read the columnar file, and compare it with a local or published lookup file.
 
         Returns:
-            whether there is a lookup file.
+            Whether there is a lookup file.
 
         Raises:
-            CorruptionError: one of them is damaged, or they differ.
-            StaleStoreError: the columnar file has been written again, or is gone.
-            OSError: a remote file could not be read.
+            CorruptionError: If one of the files is damaged, or they differ.
+            StaleStoreError: If the columnar file was written again, or is gone.
+            OSError: If a remote file could not be read.
         """
         reader = self._ready()
         if reader is not None:
@@ -147,7 +150,7 @@ class FileLookup(descriptors.Holder):
         return reader is not None
 
     def _repaired(self, reader: Reader, use: Callable[[Reader], A]) -> A:
-        """Return what `use` returns of the reader; of a lookup file made anew if it is damaged."""
+        """Return the result of `use` for the reader, or for that of a new file if it is damaged."""
         try:
             return use(reader)
         except CorruptionError:
@@ -162,7 +165,7 @@ class FileLookup(descriptors.Holder):
         return self._ready() is not None
 
     def reader(self) -> Reader:
-        """Return a reader of the lookup file, which is fetched or made if it is not there."""
+        """Return a reader of the lookup file, and fetch or make the file if it is missing."""
         reader = self._ready()
         if reader is not None:
             return reader
@@ -175,7 +178,7 @@ class FileLookup(descriptors.Holder):
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
                     )
                 )
-                self._use(pinned, Reader(pinned.path))
+                self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))
             assert self._reader is not None
             return self._reader
 
@@ -187,10 +190,10 @@ class FileLookup(descriptors.Holder):
 
     def release(self) -> None:
         """Release the files; the next lookup pins them again."""
-        if self._lock.acquire(blocking=False):  # else somebody opens it, who needs it
+        if self._lock.acquire(blocking=False):  # otherwise a thread is opening it
             try:
                 pinned = self._pinned
-                # Who is in a call with the reader goes on: what is evicted loses its name only.
+                # A call that uses the reader continues: eviction only removes the name of the file.
                 self._reader = self._pinned = None
                 if pinned is not None:
                     pinned.close()
@@ -244,7 +247,7 @@ class FileLookup(descriptors.Holder):
         pinned = self._residency.lookup_files.pin(self._name)
         if pinned is not None:
             try:
-                self._use(pinned, Reader(pinned.path))
+                self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))
             except (CorruptionError, FormatError) as error:
                 _log.warning("%s; building it again", error)
                 pinned.close()
@@ -261,14 +264,15 @@ class FileLookup(descriptors.Holder):
             )
         )
         try:
-            self._use(pinned, Reader(pinned.path, fill=pinned.fill))
+            tables = self._residency.shared_tables
+            self._use(pinned, Reader(pinned.path, fill=pinned.fill, tables=tables))
         except BaseException:
             pinned.close()
             raise
 
     def _use(self, pinned: PinnedCopy | PinnedLookupFile, reader: Reader) -> None:
         self._reader, self._pinned = reader, pinned
-        if self._probe is not None:  # it has done what it was for
+        if self._probe is not None:  # it is no longer needed
             self._probe.close()
             self._probe = None
         self._count()
@@ -281,7 +285,7 @@ class FileLookup(descriptors.Holder):
                 self._count()
 
     def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
-        """Answer by a look into row groups; None if the lookup file should be made."""
+        """Return answers from row groups. None: the lookup file should be made."""
         if self._rent.build == "always" or not self._can_look:
             return None
         with self._lock:
@@ -309,7 +313,7 @@ def _present(rows: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     if not rows.null_count:
         return np.arange(len(rows)), rows
     present = pc.indices_nonzero(rows.is_valid()).to_numpy().astype(np.int64)
-    # A row that is missing has no bytes: those that are there follow each other already.
+    # Missing rows have no bytes, so the rows that are present are already contiguous.
     offsets = np.frombuffer(rows.buffers()[1], np.int64, len(rows) + 1)
     ends = pa.py_buffer(np.append(offsets[present], offsets[-1]))
     return present, pa.LargeBinaryArray.from_buffers(

@@ -1,4 +1,4 @@
-"""``ColumnarFiles``: Parquet or ORC files that answer what is at a key, without a store."""
+"""``ColumnarFiles``: Parquet or ORC files that answer lookups without a store."""
 
 from __future__ import annotations
 
@@ -62,46 +62,47 @@ _log = logging.getLogger(__name__)
 
 
 class ColumnarFiles(PlannedFiles):
-    """Lookups in Parquet or ORC files, each of which has a lookup file.
+    """Lookups in Parquet or ORC files, without building a store.
 
-    Lookup files are made on the host that looks up, when they pay, within the quota of its cache;
-    other processes, later jobs and other queries with the same columns use them. A file that is
-    written again gets a new one; those of the other files stay. Lookups see the files as they were
-    when this object was made.
+    Each file gets a lookup file on the host that looks up keys, when that pays, within the quota of
+    its cache. Other processes, later jobs and other queries with the same columns use it. A file
+    that is written again gets a new lookup file; those of other files are kept. Lookups see the
+    files as they were when this object was created.
 
-    Rows with a null in the key never match. Columns of the files that differ:
-    `lookupstore.columnar.evolution`.
+    Rows with a null in the key never match. `lookupstore.columnar.evolution` describes how files
+    with different columns are combined.
 
     Args:
-        source: path, URI, glob or folder of Parquet or ORC files, or a list of these; or the
-            folder or URI of a Hudi table: its data columns, in the base files that have its rows.
-            A `Location` is a path, too.
-        key: the key columns, which every file has.
-        columns: the value columns; None takes all that are not in the key.
-        mode: what a lookup returns: `value`: its value columns; `position`: the columns `_file`
-            and `_pos`, the path of its file and its row there, from 0; `value_and_position`: both;
-            `presence`: only whether it is there.
-        on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
-            `"last"` keep that row, files by ascending path. Under `"error"`, a key that two files
-            hold is an error when it is looked up.
-        latest_partition: name of the `name=value` folders of which only the greatest value counts,
-            by number if all values are numbers, else as text: the partition of the last day.
-        build: when to make a lookup file: `auto`: when looks into the row groups of the file that
-            may hold the keys would cost as much; `always`: at the first key; `never`.
-        memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
-            `"1GB"`.
-        residency: where lookup files of this host are; None takes that of the host.
-        storage_options: of the URIs, as of `lookupstore.Location`.
+        source: Path, URI, glob or folder of Parquet or ORC files, or a list of these; or the folder
+            or URI of a Hudi table, for its data columns in its current base files. Each path may be
+            a `Location`.
+        key: Key columns. Every file must have them, except that base files of a Hudi table without
+            them are skipped.
+        columns: Value columns. Default: all columns that are not in the key.
+        mode: Content of the result. `value`: the value columns. `position`: the columns `_file` and
+            `_pos`, which are the path of the file and the number of the row in it, from 0.
+            `value_and_position`: both. `presence`: only whether the key was found.
+        on_duplicate: Handling of repeated keys. `"error"` raises an error; a key in two files
+            raises it when it is looked up. `"first"` or `"last"` keeps the first or last row, with
+            files in ascending order of their paths.
+        latest_partition: Name in `name=value` folders. Only the folders with the greatest value are
+            read, such as the partition of the last day. Values compare as integers if all of them
+            are integers, otherwise as text. Default: all folders.
+        build: Time to make a lookup file. `auto`: when reading row groups of the file instead would
+            cost as much. `always`: at the first key. `never`: not at all.
+        memory: Budget for sorting rows, at least 64 KiB: bytes, or a text such as `"1GB"`.
+        residency: Cache that holds the lookup files of this host. Default: the cache of the host.
+        storage_options: Options of the URIs, such as credentials; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: the source names no files.
-        KeyError: a column does not exist, or a file lacks a key column.
-        TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
-        ValueError: an argument out of range, or columns of several files that do not agree.
-        CorruptionError: a footer is damaged.
-        FormatError: the files are those of a table: the error names the line to write instead; or
-            a folder has other files, or its `name=value` folders do not agree.
-        ImportError: the source is a Hudi table, and the extra `hudi` is not installed.
+        FileNotFoundError: If the source names no files.
+        KeyError: If a column does not exist, or a file lacks a key column.
+        TypeError: If the type of a key column cannot be ordered, or a value cannot be stored.
+        ValueError: If an argument is out of range, or columns of several files do not agree.
+        CorruptionError: If a footer is damaged.
+        FormatError: If the files belong to a table, and the error names the line to write instead;
+            or if a folder has other files, or its `name=value` folders do not agree.
+        ImportError: If the source is a Hudi table, and the extra `hudi` is not installed.
 
     Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;
     `max_pt()` of its lookup joins.
@@ -151,7 +152,7 @@ class ColumnarFiles(PlannedFiles):
             read = table_reader("hudi").table_files
             schema, sources = read(found.path, latest_partition=latest_partition)
             those = f"the table has [{listed(schema.names)}]"
-            # Rows of files that are older than a key column have a null in it.
+            # In files that are older than a key column, that column is null in all rows.
             sources = [file for file in sources if set(names) <= set(file.schema.names)]
         else:
             sources = source_files(found, latest_partition=latest_partition)
@@ -267,14 +268,14 @@ class ColumnarFiles(PlannedFiles):
             places[positions] = np.arange(count, count + len(positions))
             parts.append((number, rows))
             count += len(positions)
-        if places is None:  # a table without files
+        if places is None:  # the table has no files
             places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
         return places, parts
 
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range of encoded keys, by the lookup files, which are made."""
+        """Yield the rows of a range of encoded keys from the lookup files, which are made first."""
         rows = RowSchema(pa.schema([self._values.field(name) for name in names]))
         runs = [
             self._records(number, rows, start, stop, reverse) for number in range(len(self._plans))
@@ -300,24 +301,24 @@ class ColumnarFiles(PlannedFiles):
         )
 
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
-        """Write the lookup files beside their columnar files, so that other hosts fetch them.
+        """Write the lookup files next to their columnar files, for other hosts to fetch.
 
-        They go into the folder `_lookup` of the source. Existing ones stay as they are; those of
-        files that have changed are removed a day later, by the next `publish`. Files that may
-        still change without a difference that can be seen are left out, with a warning in the log:
-        those of the last minute, on an object store without ETags.
+        They are written to the folder `_lookup` of the source. Existing ones are kept. If a file
+        has changed, a `publish` removes its old lookup files that are more than a day old. Files
+        that may still change unseen are skipped with a warning in the log: on an object store
+        without ETags, those of the last minute; on other file systems, those of the last moment.
 
         Args:
-            threads: how many are made at the same time.
-            progress: show a progress bar; None shows it on a terminal or in a notebook.
+            threads: Number of lookup files to make at the same time.
+            progress: Whether to show a progress bar. Default: on a terminal or in a notebook.
 
         Returns:
-            how many were written.
+            Number of lookup files that were written.
 
         Raises:
-            OSError: the source's folder cannot be written.
-            FormatError: the source is a Hudi table, whose folder takes nothing but its own files.
-            Exception: what `lookup` raises.
+            OSError: If the folder of the source cannot be written.
+            FormatError: If the source is a Hudi table. Its folder accepts only its own files.
+            Exception: If making a lookup file fails, with an error of `lookup`.
         """
         if self._is_table:
             raise FormatError(
@@ -367,42 +368,43 @@ class ColumnarFiles(PlannedFiles):
         progress: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Write the lookup file that Apache Paimon would make of each columnar file.
+        """Write the lookup file of Apache Paimon for each columnar file.
 
-        It is called ``DATAFILE.BYTES.MODE.v1.lookup``, as Paimon looks for it beside the data file;
-        `lookupstore.sst.Reader` opens it with the same types. Rows are sorted if they are not in
-        the order of Paimon's keys, nulls first, within `memory`. Values are whole rows, with the
-        key columns in them, or those of `columns`. Modes are, in Paimon's words: `value`;
-        `position`; `value_and_position`: ``position-and-value``; `presence`: ``empty``.
+        Its name is ``DATAFILE.BYTES.MODE.v1.lookup``, which Paimon looks for next to the data file.
+        `lookupstore.sst.Reader` opens it with the same types. Rows that are not in the order of
+        Paimon's keys, nulls first, are sorted within `memory`. Values are whole rows with the key
+        columns, or the columns of `columns`. Paimon names the modes `value`, `position`,
+        ``position-and-value`` (for `value_and_position`) and ``empty`` (for `presence`).
 
         Args:
-            folder: folder or URI of the files; a folder is made if it is missing.
-            types: of the table's columns, as an Arrow schema or as the fields in a schema file of
-                Paimon's; None takes the types that the files have, and the order of their columns.
-                A key column ``_KEY_x`` has the type of ``x``.
-            sequence: column of the sequence numbers, or one number for all rows.
-            kind: column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D), or one for all rows.
-            compression: as of `lookupstore.sst.Writer`, as are the next three; Paimon's default is
-                zstd of level 1.
-            level: of the compression.
-            block_size: bytes of a block before compression.
-            bloom_fpp: rate of false positives of the filter; 0 for none.
-            overwrite: replace files that were made of the same columnar files.
-            threads: how many files are made at the same time, each with `memory` for its rows.
-            progress: show a progress bar; None shows it on a terminal or in a notebook.
-            storage_options: of the URI of the folder, as of `lookupstore.Location`.
+            folder: Folder or URI for the files. A missing folder is created.
+            types: Types of the columns of the table, as an Arrow schema or as the fields in a
+                schema file of Paimon. A key column ``_KEY_x`` has the type of ``x``. Default: the
+                types and the order of the columns in the files.
+            sequence: Column of the sequence numbers, or one number for all rows.
+            kind: Column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D), or one kind for all rows.
+            compression: Codec of the blocks; see `lookupstore.sst.Writer`. Default: zstd, as in
+                Paimon.
+            level: Level of the compression. Default: that of the codec; for zstd 1, as in Paimon.
+            block_size: Size of a block before compression, in bytes or as a text.
+            bloom_fpp: False positive rate of the filter; 0 writes no filter.
+            overwrite: Whether to replace files that were made of the same columnar files.
+            threads: Number of files to make at the same time, each with `memory` for its rows.
+            progress: Whether to show a progress bar. Default: on a terminal or in a notebook.
+            storage_options: Options of the URI of the folder, such as credentials; see
+                `lookupstore.Location`.
 
         Returns:
-            the names of the files in the folder, in the order of the columnar files' paths.
+            Names of the files in the folder, in the order of the paths of the columnar files.
 
         Raises:
-            KeyError: a column that a file, or `types`, does not have.
-            TypeError: a column has a type that Paimon's rows do not have.
-            ValueError: a value that its type cannot hold, a null where none may be, or a key that
-                comes twice under the rule `error`.
-            FileExistsError: a file is there, and `overwrite` is False.
-            StaleStoreError: a columnar file has been written again, or is gone.
-            CorruptionError: a columnar file is damaged.
+            KeyError: If a file, or `types`, lacks a column.
+            TypeError: If the type of a column does not exist in rows of Paimon.
+            ValueError: If a type cannot hold a value, a null is where none may be, a key is
+                repeated under the rule `error`, or two columnar files have the same name.
+            FileExistsError: If a file exists, and `overwrite` is false.
+            StaleStoreError: If a columnar file was written again, or is gone.
+            CorruptionError: If a columnar file is damaged.
 
         Source: LookupLevels and RemoteLookupFileManager of Apache Paimon.
 
@@ -467,7 +469,7 @@ def _restored(state: dict[str, Any]) -> ColumnarFiles:
 
 
 def _published(plans: Sequence[LookupFilePlan]) -> dict[str, PublishedFile]:
-    """Return the lookup files that are beside the columnar files, by name."""
+    """Return the lookup files that are published next to the columnar files, by name."""
     names: dict[Location, list[str]] = {}
     for plan in plans:
         names.setdefault(location_of(plan.source), []).append(plan.name)

@@ -1,7 +1,7 @@
-"""Between which keys a Parquet file has all of its own, by what its row groups say of a column.
+"""The range that contains all keys of a Parquet file, from the statistics of its row groups.
 
-Only statistics of signed integers, dates and text are used: those of unsigned and floating
-numbers, times and decimals depend on who wrote them.
+Only statistics of signed integers, dates and text are used: those of unsigned and floating-point
+numbers, times and decimals depend on the program that wrote them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from lookupstore.arrow.types import is_text
 from lookupstore.keys.schema import KeySchema
 
-#: Least and greatest value of a row group, as the footer has them; text may be cut.
+#: Least and greatest value of a row group, as in the footer; text may be truncated.
 Range: TypeAlias = "tuple[int, int] | tuple[bytes, bytes]"
-#: First bytes of keys that are in a range, and first bytes behind it; None: no bound.
+#: Prefix of the first keys of a range, and prefix of the first keys after it; None: no bound.
 KeyRange: TypeAlias = "tuple[bytes | None, bytes | None]"
 
 
 def column_paths(metadata: pq.FileMetaData) -> list[str]:
-    """Return the paths of the columns of row groups; none if there are no row groups."""
+    """Return the paths of the columns of row groups; [] without row groups."""
     if not metadata.num_row_groups:
         return []
     group = metadata.row_group(0)
@@ -30,22 +30,22 @@ def column_paths(metadata: pq.FileMetaData) -> list[str]:
 
 
 def column_number(paths: Sequence[str], field: pa.Field) -> int | None:
-    """Return the number of a column in row groups, if what they say of it can be used.
+    """Return the number of a column in row groups, if its statistics can be used.
 
     Args:
-        paths: of the columns of the row groups; see `column_paths`.
-        field: the column, in Arrow's type.
+        paths: Paths of the columns of the row groups; see `column_paths`.
+        field: Column to find, with its Arrow type.
     """
     kind = field.type
     known = is_text(kind) or pa.types.is_signed_integer(kind) or pa.types.is_date32(kind)
-    # A dot may be of a name, or between the names of nested columns.
+    # A dot may be part of a name, or separate the names of nested columns.
     if "." in field.name or not known or not paths:
         return None
     return paths.index(field.name)
 
 
 def group_ranges(metadata: pq.FileMetaData, field: pa.Field) -> tuple[Range, ...] | None:
-    """Return the range of a column in each row group; None if it is not known of one of them."""
+    """Return the range of a column in each row group. None: the range of one is unknown."""
     number = column_number(column_paths(metadata), field)
     if number is None:
         return None
@@ -59,9 +59,10 @@ def group_ranges(metadata: pq.FileMetaData, field: pa.Field) -> tuple[Range, ...
 
 
 def range_of(statistics: pq.Statistics | None) -> Range | None:
-    """Return the range of a row group; None: it is not known.
+    """Return the range of a row group. None: it is unknown.
 
-    No checksum covers a footer. A least value above the greatest one is damage, and says nothing.
+    Footers have no checksum. If the least value is greater than the greatest one, the footer is
+    damaged, and the range is unknown.
     """
     if statistics is None or not statistics.has_min_max:
         return None
@@ -70,12 +71,12 @@ def range_of(statistics: pq.Statistics | None) -> Range | None:
 
 
 def key_range(ranges: Sequence[Range] | None, kind: pa.DataType, key: KeySchema) -> KeyRange:
-    """Return between which encoded keys a file has all of its own.
+    """Return the range of encoded keys that contains all keys of a file.
 
     Args:
-        ranges: of its first key column in each row group; None: nobody knows.
-        kind: type of that column in the file.
-        key: encodes the keys; its first field may be wider.
+        ranges: Range of the first key column in each row group. None: unknown.
+        kind: Type of that column in the file.
+        key: Schema that encodes the keys. Its first field may be wider.
 
     >>> key_range([(1, 5), (7, 9)], pa.int8(), KeySchema(pa.schema({"id": pa.int8()})))
     (b'\\x81', b'\\x89\\x00')
@@ -87,13 +88,13 @@ def key_range(ranges: Sequence[Range] | None, kind: pa.DataType, key: KeySchema)
     least, greatest = min(low for low, _ in ranges), max(high for _, high in ranges)
     try:
         if isinstance(least, bytes) and isinstance(greatest, bytes):
-            # What is cut is the beginning of a value, or of one that is greater.
+            # A truncated bound is a prefix of a value, or of a greater value.
             first = key.encode_prefix((), least.decode())
             last = key.encode_prefix((), greatest.decode())
         else:
             values = pa.array([least, greatest], pa.int32() if kind == pa.date32() else pa.int64())
             low, high = values.cast(kind).to_pylist()
             first, last = key.encode_prefix((low,)), key.encode_prefix((high,))
-    except (ValueError, OverflowError):  # text that is cut within a character, a year beyond 9999
+    except (ValueError, OverflowError):  # text truncated inside a character, or a year after 9999
         return None, None
     return None if first is None else first[0], None if last is None else last[1]

@@ -1,6 +1,6 @@
-"""The rows of level 0 in the order of their keys, each key with all of its rows, the oldest first.
+"""The rows of level 0 by key: each key with all of its rows, the oldest row first.
 
-For that they are sorted by a key of two fields: the key, and the turn of their file.
+To achieve this, rows are sorted by a key of two fields: the key, and the position of their file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lookupstore.source.reading import fitted
 
 
 @dataclass(frozen=True)
-class ChangedRows:
-    """Some keys in their order, with all rows that level 0 has of them.
+class RowsByKey:
+    """Keys in ascending order, with all their rows of level 0.
 
     Attributes:
-        keys: the n keys, encoded.
-        starts: where the rows of each begin, ascending from 0.
-        rows: m rows, those of each key the oldest first: value columns, and the row kind last if
-            there are some.
-        gone: which of the m rows are tombstones.
+        keys: Encoded keys, n of them.
+        starts: Position of the first row of each key, ascending from 0.
+        rows: Rows of the keys, m of them, the oldest row of each key first: the value columns,
+            followed by the row kind if the files have one.
+        gone: Whether each of the m rows is a tombstone.
     """
 
     keys: pa.Array
@@ -44,12 +44,12 @@ class LevelChanges:
     """The rows of level 0, sorted within a memory budget.
 
     Args:
-        plans: of the files, the newest first.
-        key: encodes the keys of all files.
-        values: the value columns of all files, nullable.
-        kinds: the column of the row kinds; None: no file has it.
-        memory: budget in bytes.
-        folder: where to spill.
+        plans: Plans of the files, the newest first.
+        key: Schema that encodes the keys of all files.
+        values: Value columns of all files, nullable.
+        kinds: Column of the row kinds. None: no file has it.
+        memory: Budget for sorting rows, in bytes.
+        folder: Folder for spilled rows.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class LevelChanges:
         self._order = KeySchema(pa.schema({"key": kind, "turn": pa.uint32()}))
         self._sorter = RunSorter("error", memory=memory, folder=folder)
 
-    def batches(self) -> Iterator[ChangedRows]:
-        """Yield all changed keys, in their order, some at a time.
+    def batches(self) -> Iterator[RowsByKey]:
+        """Yield all changed keys in ascending order, in batches.
 
         Raises:
-            DuplicateKeyError: a file has a key twice.
-            ValueError: a key has a null, or values of a file do not fit those of the others.
-            CorruptionError: a file is damaged, or a row kind is none of the four.
-            StaleStoreError: a file has been written again, or is gone.
+            DuplicateKeyError: If a file has a key twice.
+            ValueError: If a key has a null, or values of a file do not fit those of the others.
+            CorruptionError: If a file is damaged, or a row kind is not one of the four.
+            StaleStoreError: If a file was written again, or is gone.
         """
         for turn, plan in enumerate(self._plans):
             self._read(turn, plan)
@@ -92,7 +92,7 @@ class LevelChanges:
                 )
                 together = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
                 starts = _starts(together.column("key"))
-                # The last key may go on in the next batch.
+                # The next batch may contain more rows of the last key.
                 last = int(starts[-1])
                 if last:
                     yield self._changed(together.slice(0, last), starts[:-1])
@@ -132,7 +132,7 @@ class LevelChanges:
                     pa.array(np.full(batch.num_rows, turn, np.uint32)),
                 ]
             )
-            # A batch without columns has no rows.
+            # A batch without columns would have no rows.
             values = batch.select([])
             if columns:
                 values = pa.RecordBatch.from_arrays(columns, schema=self._rows.schema)
@@ -144,7 +144,7 @@ class LevelChanges:
         source.check_unchanged()
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, uri: str) -> pa.Array:
-        """Return a column of a file, as all files together have it."""
+        """Return a column of a file in the type of the column of all files together."""
         is_kind = self._kinds is not None and field.name == self._kinds.name
         if field.name not in batch.schema.names:
             if is_kind:
@@ -156,7 +156,7 @@ class LevelChanges:
         return column
 
     def _repeated_error(self, sorted_by: bytes) -> DuplicateKeyError:
-        """Return the error for a key that a file has twice, of which these bytes sort."""
+        """Return the error for a key that a file has twice, given the bytes by which it sorts."""
         order = self._order.decode(pa.array([sorted_by], pa.large_binary()))
         turn: int = order.column("turn")[0].as_py()
         plan = self._plans[turn]
@@ -164,17 +164,17 @@ class LevelChanges:
         key: bytes = own.encode(self._key.decode(order.column("key")).columns)[0].as_py()
         return plan.repeated_error(key)
 
-    def _changed(self, records: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> ChangedRows:
+    def _changed(self, records: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> RowsByKey:
         rows = self._rows.unpack(records.column("value"))
         gone = np.zeros(records.num_rows, np.bool_)
         if self._kinds is not None:
             gone = are_tombstones(rows.column(self._kinds.name), "level 0")
         keys = records.column("key").take(pa.array(starts))
-        return ChangedRows(keys, starts, rows, gone)
+        return RowsByKey(keys, starts, rows, gone)
 
 
 def _starts(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where equal keys begin among sorted ones."""
+    """Return the index of the first of each group of equal keys in sorted keys."""
     _, same = sort_keys(keys)
     count = len(keys)
     return np.arange(count) if same is None else np.flatnonzero(~same)

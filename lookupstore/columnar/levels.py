@@ -1,4 +1,4 @@
-"""``Levels``: columnar files in levels, as an LSM tree has them, of which the newest row counts."""
+"""``Levels``: columnar files in the levels of an LSM tree, where the newest row of a key counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lookupstore.source.search import FoundFiles, FoundTable, Path, find_source,
 from lookupstore.sst.typed import KIND
 from lookupstore.storage.storage_options import paths_with_options
 
-#: A level, or a file of level 0, as it is given.
+#: A level, or a file of level 0, in the form in which callers pass it.
 Given = str | os.PathLike[str] | Sequence[str]
 
 _MEMORY = 128 << 20
@@ -46,44 +46,47 @@ _REMEDY = "a key may be once in each file of a level"
 
 
 class Levels(PlannedFiles):
-    """Lookups in columnar files by level: the newest row of a key counts, or that it is deleted.
+    """Lookups of the newest rows of keys in columnar files by level.
 
-    Level 0 is files whose keys may overlap, the newest first. Each level above is a sorted run:
-    files of which no two share keys, older than all levels before it. A search ends in the first
-    file that has the key. If its row there has the kind -D or -U, the key is deleted: not found.
+    Level 0 consists of files with keys that may overlap, the newest first. Each level above is a
+    sorted run: files without common keys, older than all levels before it. A search ends in the
+    first file that has the key. If the row there has the kind -D or -U, the key is deleted and not
+    found.
 
-    Each file has a lookup file, as those of `ColumnarFiles` have: made on the host that looks up,
-    when it pays. Files whose row groups say that they have no key of a range are not asked.
-    Rows with a null in the key never match. Lookups see the files as they were when this object was
-    made.
+    Each file gets a lookup file on the host that looks up keys, when that pays, as with
+    `ColumnarFiles`. Files are skipped if the statistics of their row groups exclude the keys. Rows
+    with a null in the key never match. Lookups see the files as they were when this object was
+    created.
 
     Args:
-        level0: files of level 0, the newest first: paths or URIs of one Parquet or ORC file each.
-        levels: level 1 and those after it, the newest first: of each the path, URI, glob or folder
-            of its files, or a list of these; `[]` is a level without files.
-        key: the key columns, which every file has.
-        columns: the value columns; None takes all that are neither in the key nor the row kind.
-        mode: what a lookup returns, as of `ColumnarFiles`: `value`, `position`,
-            `value_and_position` or `presence`.
-        kind: column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D); a file without it has no deletes.
-        build: when to make a lookup file, as of `ColumnarFiles`.
-        memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
-            `"1GB"`.
-        residency: where lookup files of this host are; None takes that of the host.
-        storage_options: of the URIs, as of `lookupstore.Location`.
+        level0: Files of level 0, the newest first: paths or URIs of one Parquet or ORC file each.
+        levels: Files of level 1 and of each level after it, the newest level first: the path, URI,
+            glob or folder of the files of a level, or a list of these. `[]` is a level without
+            files.
+        key: Key columns, which every file must have.
+        columns: Value columns. Default: all columns that are neither in the key nor the row kind.
+        mode: Content of the result. `value`: the value columns. `position`: the columns `_file` and
+            `_pos`, which are the path of the file and the number of the row in it, from 0.
+            `value_and_position`: both. `presence`: only whether the key was found.
+        kind: Column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D). A file without it has no deletes.
+        build: Time to make a lookup file. `auto`: when reading row groups of the file instead would
+            cost as much. `always`: at the first key. `never`: not at all.
+        memory: Budget for sorting rows, at least 64 KiB: bytes, or a text such as `"1GB"`.
+        residency: Cache that holds the lookup files of this host. Default: the cache of the host.
+        storage_options: Options of the URIs, such as credentials; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: a path names no file.
-        KeyError: a column does not exist, or a file lacks a key column.
-        TypeError: a key column whose type cannot be ordered, a value that cannot be stored, or row
-            kinds that are not integers.
-        ValueError: an argument out of range, a file that is given twice, or columns of several
-            files that do not agree.
-        FormatError: files of one level above 0 have keys of the same range, or one is not sorted by
-            its key, as far as row groups say it; or a path names a table.
-        CorruptionError: a footer is damaged.
+        FileNotFoundError: If a path names no file.
+        KeyError: If a column does not exist, or a file lacks a key column.
+        TypeError: If the type of a key column cannot be ordered, a value cannot be stored, or row
+            kinds are not integers.
+        ValueError: If an argument is out of range, a file is given twice, or columns of several
+            files do not agree.
+        FormatError: If row groups show that files of one level above 0 have overlapping ranges of
+            keys, or that one is not sorted by its key; or if a path names a table.
+        CorruptionError: If a footer is damaged.
 
-    Lookups of a key that two files of one level above 0 have, or that a file has twice, raise a
+    If two files of one level above 0 have a key, or a file has it twice, lookups of the key raise
     `DuplicateKeyError`.
 
     Source: LookupLevels and Levels of Apache Paimon.
@@ -126,7 +129,7 @@ class Levels(PlannedFiles):
         values = [columns] if isinstance(columns, str) else columns
         level0, levels = paths_with_options(storage_options, level0=level0, levels=levels)
         uri, by_level = _files(level0, levels, names[0])
-        # Columns come as the oldest files have them.
+        # Columns have the order of the oldest files.
         sources = [file for files in reversed(by_level) for file in reversed(files)]
         everything = values is None and mode in ("value", "value_and_position")
         wanted = [*names, *(values or ())]
@@ -226,7 +229,7 @@ class Levels(PlannedFiles):
 
     @property
     def num_levels(self) -> int:
-        """Return the number of levels, level 0 and those without files among them."""
+        """Return the number of levels, including level 0 and levels without files."""
         return len(self._by_level)
 
     def lookup(
@@ -237,33 +240,33 @@ class Levels(PlannedFiles):
         found: bool | str = False,
         start_level: int = 0,
     ) -> pa.Table:
-        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+        """Return the value columns at many keys: row i answers key i, null if missing.
 
         Args:
-            keys: the keys, in any order, repeated or not, and in any of the forms of
+            keys: Keys, in any order, repeated or not, and in any of the forms of
                 `lookupstore.keys.arguments`.
-            columns: value columns to read, in this order; None reads all.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
-            start_level: the first level that is asked; 1 leaves out the files of level 0.
+            columns: Value columns to read, in this order. Default: all.
+            found: Whether to append a boolean column `found`, or the name of that column, which
+                distinguishes a missing key from stored nulls.
+            start_level: First level to search. 1 leaves out the files of level 0.
 
         Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a value column, or a key field in `keys`, that there is not.
-            ValueError: a value column has the name that `found` gives; there is no such level; or a
-                key is in two files of a level above 0, or twice in a file.
-            CorruptionError: the stored bytes are wrong, or a row kind is none of the four.
-            StaleStoreError: a file is gone, or is another one by now.
-            DiskQuotaError: what a lookup needs does not fit into the quota of the host.
+            TypeError: If keys have a wrong type or form. The error names the right one.
+            KeyError: If a value column, or a key field in `keys`, does not exist.
+            ValueError: If a value column has the name of the column `found`, there is no such
+                level, or a key is in two files of a level above 0 or twice in a file.
+            CorruptionError: If stored bytes are damaged, or a row kind is not one of the four.
+            StaleStoreError: If a file is gone, or was replaced.
+            DiskQuotaError: If a lookup file does not fit into the quota of the host.
         """
         return self._answered(
             columns, found, lambda names: self._answers(names, *self._places(keys, start_level))
         )
 
     def contains(self, keys: Any, *, start_level: int = 0) -> pa.BooleanArray:
-        """Return for each of many keys whether a row is there: Arrow booleans, never null.
+        """Return whether each of many keys has a row: Arrow booleans, never null.
 
-        Raises: what `lookup` does.
+        Raises the errors of `lookup`.
         """
         places, _ = self._places(keys, start_level)
         return pa.array(places >= 0)
@@ -278,7 +281,7 @@ class Levels(PlannedFiles):
         parts: Parts = []
         count = 0
         for level in range(start_level, len(self._by_level)):
-            decided = np.full(len(asked.at), -1, np.int64)  # by which file of this level
+            decided = np.full(len(asked.at), -1, np.int64)  # file of this level, by key
             for number in self._by_level[level]:
                 turns = asked.within(self._ranges[number])
                 if not len(turns):
@@ -308,7 +311,7 @@ class Levels(PlannedFiles):
         return places, parts
 
     def _are_gone(self, number: int, rows: pa.Array) -> npt.NDArray[np.bool_] | None:
-        """Return which rows of a file say that their key is deleted; None if none can."""
+        """Return which rows of a file mark their key as deleted. None: it has no row kinds."""
         if self._kinds is None or self._kinds.name not in self._plans[number].source.schema.names:
             return None
         kinds = self._column(self._kinds, number, rows)
@@ -329,7 +332,7 @@ class Levels(PlannedFiles):
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range of encoded keys, by the lookup files, which are made."""
+        """Yield the rows of a range of encoded keys from the lookup files, which are made first."""
         rows = RowSchema(pa.schema([self._values.field(name) for name in names]))
         runs: list[Iterator[pa.RecordBatch]] = []
         for level, numbers in enumerate(self._by_level):
@@ -342,7 +345,7 @@ class Levels(PlannedFiles):
             raise
 
     def _beside(self, number: int, packed: pa.Array) -> dict[str, pa.Array]:
-        """Return which records are tombstones, as bytes."""
+        """Return a column that marks the records that are tombstones, as bytes."""
         gone = self._are_gone(number, packed)
         marks = np.zeros(len(packed), np.uint8) if gone is None else gone.astype(np.uint8)
         buffers = [None, pa.py_buffer(marks)]
@@ -359,13 +362,13 @@ class Levels(PlannedFiles):
 
 
 def rows_below(levels: Levels, keys: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-    """Return which keys have a row in level 1 or one after it, and the value columns of these.
+    """Return which keys have a row in a level above 0, and their value columns.
 
     Args:
-        keys: n rows of the key columns.
+        keys: Rows of the key columns, n of them.
 
     Returns:
-        n booleans, and n rows, null where there is none.
+        For each of the n keys, whether it has a row, and that row, with nulls if there is none.
     """
     schema = levels.value_schema
     found, rows = levels._answers(schema.names, *levels._places(keys, 1))
@@ -375,12 +378,12 @@ def rows_below(levels: Levels, keys: pa.RecordBatch) -> tuple[pa.BooleanArray, p
 
 @dataclass(frozen=True)
 class Shape:
-    """What a compaction of levels asks of them.
+    """The columns and files of levels for a compaction.
 
     Attributes:
-        schema: the columns of all files together, those of key and row kind among them.
-        kinds: the column of the row kinds; None: no file has it.
-        level0: plans of the files of level 0, the newest first.
+        schema: Columns of all files together, including those of key and row kind.
+        kinds: Column of the row kinds. None: no file has it.
+        level0: Plans of the files of level 0, the newest first.
     """
 
     schema: pa.Schema
@@ -395,7 +398,7 @@ def shape_of(levels: Levels) -> Shape:
 
 
 def _live(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the records that are no tombstones."""
+    """Return the records that are not tombstones."""
     marks = batch.column("gone")
     stored = np.frombuffer(marks.buffers()[1], np.uint8)
     gone = stored[marks.offset : marks.offset + len(marks)] == 1
@@ -411,12 +414,12 @@ def _restored(state: dict[str, Any]) -> Levels:
 def _files(
     level0: Given, levels: Sequence[Given], column: str
 ) -> tuple[str, list[list[SourceFile]]]:
-    """Return what people see of the first path, and the files of each level, from level 0 on.
+    """Return the first path as text, and the files of each level from 0 on.
 
     Args:
-        level0: files, the newest first.
-        levels: files of each level after it.
-        column: the first key column.
+        level0: Files of level 0, the newest first.
+        levels: Files of each level after level 0.
+        column: First key column.
     """
     if isinstance(levels, (str, os.PathLike)):
         raise TypeError(
@@ -465,19 +468,19 @@ def _found(paths: Sequence[Path], argument: str) -> list[FoundFiles]:
 
 
 def _check_run(level: int, files: Sequence[SourceFile], is_whole_key: bool) -> None:
-    """Check that files are a sorted run, as far as the ranges of their row groups say it.
+    """Check that files are a sorted run, by the ranges of their row groups.
 
     Args:
-        level: number of the level.
-        files: of it.
-        is_whole_key: whether a range is of whole keys, and not of their first fields.
+        level: Number of the level.
+        files: Files of the level.
+        is_whole_key: Whether a range is of whole keys, not only of their first fields.
 
     Raises:
-        FormatError: two of them overlap, or one is not sorted.
+        FormatError: If two of the files overlap, or one is not sorted.
     """
     spans = []
     for file in files:
-        # Of text, what a footer says may be cut, and overlap where the keys do not.
+        # Bounds of text in a footer may be truncated, and overlap although the keys do not.
         if not file.ranges or isinstance(file.ranges[0][0], bytes):
             continue
         for (_, last), (first, _) in pairwise(file.ranges):

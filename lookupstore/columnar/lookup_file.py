@@ -1,7 +1,7 @@
 """Make a lookup file of one columnar file: its keys, each with its values, its position, or both.
 
-A file that is sorted by its key is streamed: nothing but a block of it is in memory. Rows in any
-other order are sorted within a memory budget, and spilled beyond it.
+A file that is sorted by its key is streamed: only one of its blocks is in memory. Rows in any other
+order are sorted within a memory budget, and spilled beyond it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from lookupstore.sst import Reader, Writer
 
 Mode = Literal["value", "position", "value_and_position", "presence"]
 
-# What to do about repeated keys where rules choose a row.
+# Remedy in errors about repeated keys, where rules can choose a row.
 _REMEDY = "pass on_duplicate='first' or 'last' to choose the row to keep"
 MODES: tuple[Mode, ...] = ("value", "position", "value_and_position", "presence")
-#: Column of the row's position in its file, from 0, after Iceberg's metadata column of that name.
+#: Name of the column of a row's position in its file, from 0, as in the metadata columns of
+#: Iceberg.
 POSITION = "_pos"
 
-# Beside packed rows, bytes that a record takes in a file and in runs.
+# Bytes that a record takes in a file and in runs, in addition to its packed row.
 _RECORD_BYTES = 24
 _SLACK_BYTES = 1 << 20
 
@@ -49,11 +50,11 @@ class LookupFilePlan:
     """The contents of the lookup file of one columnar file.
 
     Attributes:
-        source: the columnar file.
-        build: gives keys and rows of it as bytes.
-        remedy: what to do about a key that comes more than once.
-        has_positions: whether the column `POSITION` is that of rows in the file, and no column of
-            the source.
+        source: The columnar file.
+        build: Plan that encodes its keys and rows as bytes.
+        remedy: Advice about a repeated key, for errors.
+        has_positions: Whether the column `POSITION` holds the positions of rows in the file, and is
+            not a column of the source.
     """
 
     source: SourceFile
@@ -63,7 +64,7 @@ class LookupFilePlan:
 
     @property
     def name(self) -> str:
-        """Return 32 hexadecimal digits that tell all that is in the lookup file."""
+        """Return 32 hexadecimal digits that identify the content of the lookup file."""
         build = self.build
         parts = [
             __version__,
@@ -78,29 +79,29 @@ class LookupFilePlan:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns that are read of the source."""
+        """Return the names of the columns that are read from the source."""
         if not self.has_positions:
             return list(self.build.columns)
         return [name for name in self.build.columns if name != POSITION]
 
     def repeated_error(self, key: bytes) -> DuplicateKeyError:
-        """Return the error for a key that comes more than once in the file."""
+        """Return the error for a key that occurs more than once in the file."""
         error = self.build.repeated_error(key, self.remedy)
         return DuplicateKeyError(f"{self.source.uri}: {error}", key=error.key)
 
     def encoded(self) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of all rows whose key has no null."""
+        """Yield `key` and `value` of all rows without a null in the key."""
         row = 0
         for batch in self.source.batches(self.columns):
             yield self.encode(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
 
     def encode(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
-        """Turn rows of the source into `key` and `value`; rows with a null in the key are left out.
+        """Encode rows of the source as `key` and `value`, leaving out null keys.
 
         Args:
-            batch: the columns that the plan reads.
-            positions: of these rows in the source, int64.
+            batch: Columns that the plan reads. Rows with a null in a key column are left out.
+            positions: Positions of the rows in the source, int64.
         """
         if self.has_positions:
             batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
@@ -122,17 +123,19 @@ def plan_lookup_file(
     """Plan the lookup file of a columnar file.
 
     Args:
-        source: the file.
-        key: names of the key columns.
-        columns: value columns; those that the file lacks are not part of the plan. None: all.
-        mode: what the lookup file holds beside keys.
-        on_duplicate: what happens to a key that comes twice in the file.
-        also: columns that it holds in every mode, if the file has them.
+        source: The columnar file.
+        key: Names of the key columns.
+        columns: Value columns. Those that the file lacks are not part of the plan. None: all
+            columns.
+        mode: Content of the lookup file in addition to keys: `value`, `position`,
+            `value_and_position` or `presence`.
+        on_duplicate: Handling of a key that the file has twice: `"error"`, `"first"` or `"last"`.
+        also: Columns that the lookup file contains in every mode, if the source has them.
 
     Raises:
-        KeyError: the file lacks a key column.
-        ValueError: the mode adds a column that is a wanted column of the file as well.
-        TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
+        KeyError: If the file lacks a key column.
+        ValueError: If the mode adds a column with the name of a wanted column of the file.
+        TypeError: If the type of a key column cannot be ordered, or a value cannot be stored.
     """
     there = set(source.schema.names)
     for name in key:
@@ -149,7 +152,7 @@ def plan_lookup_file(
     has_positions = mode in ("position", "value_and_position")
     if has_positions:
         check_added((*key, *values), mode, (POSITION,))
-        # A column of that name that nobody wants is not read.
+        # An unwanted column of that name is not read.
         own = [field for field in schema if field.name != POSITION]
         schema = pa.schema([*own, pa.field(POSITION, pa.int64(), nullable=False)])
         values.append(POSITION)
@@ -158,10 +161,10 @@ def plan_lookup_file(
 
 
 def check_added(names: Iterable[str], mode: Mode, added: Iterable[str]) -> None:
-    """Check that columns that a mode adds are none of the wanted columns.
+    """Check that no column that a mode adds is also a wanted column.
 
     Raises:
-        ValueError: one is.
+        ValueError: If one is.
 
     >>> check_added(["id"], "position", ["_pos"])
     """
@@ -177,16 +180,16 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
     """Write the lookup file of a columnar file to a path of this host.
 
     Args:
-        plan: says what it holds.
-        path: of the new file.
-        room: is asked for the bytes that the file and what is spilled beside it take.
-        memory: budget for rows in memory, in bytes.
+        plan: Plan of the lookup file.
+        path: Path of the new file.
+        room: Reservation of the bytes that the file and its spilled rows take.
+        memory: Budget for sorting rows, in bytes.
 
     Raises:
-        ValueError: a key comes twice under the rule `error`.
-        DiskQuotaError: the file does not fit into the quota.
-        StaleStoreError: the source has been written again meanwhile, or is gone.
-        CorruptionError: the source is damaged.
+        ValueError: If a key is repeated under the rule `error`.
+        DiskQuotaError: If the file does not fit into the quota.
+        StaleStoreError: If the source was written again meanwhile, or is gone.
+        CorruptionError: If the source is damaged.
     """
     source = plan.source
     _log.info("%s: building a lookup file of %d rows", source.uri, source.num_rows)
@@ -201,13 +204,13 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
 
 
 def needed_bytes(plan: LookupFilePlan) -> int:
-    """Return the bytes that a lookup file takes at least, about."""
+    """Return the approximate minimum size of a lookup file in bytes."""
     width = (plan.build.key_schema.width or 0) + (plan.build.row_schema.width or 0)
     return plan.source.num_rows * width + _SLACK_BYTES
 
 
 def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
-    """Write rows as they come; return whether they were in ascending order of their keys."""
+    """Write rows in source order; return whether their keys were in ascending order."""
     writer = _writer(plan.build, path, plan.source.uri, plan.source.num_rows)
     nbytes = _SLACK_BYTES
     try:
@@ -216,7 +219,7 @@ def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
             room.ensure(nbytes)
             try:
                 writer.put_many(batch.column("key"), batch.column("value"))
-            except ValueError:  # out of order, or repeated: sorting finds out which
+            except ValueError:  # out of order, or repeated: sorting decides which
                 writer.abort()
                 return False
         writer.close()
@@ -237,16 +240,16 @@ def write_sorted(
     """Write a lookup file of rows in any order.
 
     Args:
-        build: says what the columns are, and what happens to repeated keys.
-        batches: `key` and `value`, as `build` encodes them.
-        path: of the new file.
-        room: is asked for the bytes that the file and what is spilled beside it take.
-        memory: budget for rows in memory, in bytes.
-        source: what the file says that its rows are of.
+        build: Plan that defines the columns and the handling of repeated keys.
+        batches: Batches of `key` and `value`, as `build` encodes them.
+        path: Path of the new file.
+        room: Reservation of the bytes that the file and its spilled rows take.
+        memory: Budget for sorting rows, in bytes.
+        source: Description of the source of the rows, which the file records.
 
     Raises:
-        RepeatedKeyError: a key comes twice under the rule `error`.
-        DiskQuotaError: the file does not fit into the quota.
+        RepeatedKeyError: If a key is repeated under the rule `error`.
+        DiskQuotaError: If the file does not fit into the quota.
     """
     nbytes = _SLACK_BYTES
     with RunSorter(build.keep, memory=memory, folder=os.path.dirname(path)) as sorter:
@@ -263,13 +266,14 @@ def check_lookup_file(plan: LookupFilePlan, reader: Reader | None, memory: int) 
     """Read a columnar file, and compare its rows with its lookup file.
 
     Args:
-        plan: says what the lookup file holds.
-        reader: of the lookup file; None: there is none, and the columnar file is only read.
-        memory: budget for rows in memory, in bytes.
+        plan: Plan of the lookup file.
+        reader: Reader of the lookup file. None: there is no lookup file, and only the columnar file
+            is read.
+        memory: Budget for sorting rows, in bytes.
 
     Raises:
-        CorruptionError: the columnar file is damaged, or the lookup file is not of its rows.
-        StaleStoreError: the columnar file has been written again, or is gone.
+        CorruptionError: If the columnar file is damaged, or the lookup file does not have its rows.
+        StaleStoreError: If the columnar file was written again, or is gone.
     """
     try:
         _compare(plan, reader, memory)
@@ -299,11 +303,11 @@ def _compare(plan: LookupFilePlan, reader: Reader | None, memory: int) -> None:
 
 
 def _records(plan: LookupFilePlan, memory: int) -> Iterator[pa.RecordBatch]:
-    """Yield `key` and `value` of the rows that a lookup file has, in any order."""
+    """Yield `key` and `value` of the rows in a lookup file, in any order."""
     if plan.build.keep == "error":
         yield from plan.encoded()
         return
-    # Of a key that comes twice, one row is left.
+    # One row of each repeated key is kept.
     with RunSorter(plan.build.keep, memory=memory, folder=tempfile.gettempdir()) as sorter:
         for batch in plan.encoded():
             sorter.add(batch)

@@ -1,4 +1,4 @@
-"""What lookups in many files have in common: they pin lookup files, and release them."""
+"""The common part of lookups in many files: they pin lookup files, and release them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class FilesInfo:
     """A description of files that are looked up in, for people and programs.
 
     Attributes:
-        path: of the files, or their URI without credentials.
-        id: identity of their rows, and of what is asked of them.
+        path: Path of the files, or their URI without credentials.
+        id: Identifier of their rows and of the options of the lookups.
         key: Arrow type of each key column, by name, in the order of the key.
         values: Arrow type of each value column, by name.
-        num_rows: number of rows.
-        files: number of files.
-        bytes: size of all files.
-        lookup_files: number of those that have a lookup file on this host.
-        options: how they are looked up in.
+        num_rows: Number of rows.
+        files: Number of files.
+        bytes: Size of all files in bytes.
+        lookup_files: Number of files that have a lookup file on this host.
+        options: Options of the lookups, by name.
     """
 
     path: str
@@ -47,13 +47,13 @@ class FilesInfo:
 
 @dataclass(frozen=True)
 class FilesCheck:
-    """What `verify` has read of files that are looked up in, and found valid.
+    """The files that `verify` has read and found valid.
 
     Attributes:
-        files: number of files.
-        num_rows: number of their rows.
-        bytes: size of all files.
-        lookup_files: number of lookup files, on this host or published, which have their rows.
+        files: Number of files.
+        num_rows: Number of their rows.
+        bytes: Size of all files in bytes.
+        lookup_files: Number of checked lookup files, on this host or published.
     """
 
     files: int
@@ -67,11 +67,11 @@ class FilesCheck:
 
 
 class AskedFiles(LocalFiles):
-    """The lookup files of the files that may have been asked.
+    """The lookup files of the files that lookups may have used.
 
     Args:
-        asked: returns what answers from these.
-        residency: where lookup files of this host are.
+        asked: Function that returns the lookups of the files that lookups may have used.
+        residency: Cache that holds the lookup files of this host.
     """
 
     def __init__(self, asked: Callable[[], Iterable[FileLookup]], residency: Residency) -> None:
@@ -79,11 +79,11 @@ class AskedFiles(LocalFiles):
         self._residency = residency
 
     def counts(self) -> Counts:
-        """Return what lookups of this process have read of lookup files, and fetched for them."""
+        """Return what lookups of this process have read of lookup files, and fetched."""
         return sum((lookup.counts() for lookup in self.asked()), Counts())
 
     def share_room(self) -> None:
-        """Release lookup files if room for others is getting short on this host."""
+        """Release lookup files if the cache of this host is getting full."""
         if self._residency.is_getting_full:
             self.release()
 
@@ -99,10 +99,10 @@ class AskedFiles(LocalFiles):
 
 
 class ManyLookups(LocalLookups):
-    """The lookups of many files; equal ones have one `id`.
+    """The lookups of many files; equal lookups have the same `id`.
 
     Attributes:
-        id: says what is answered, and from which files.
+        id: Identifier of the content of the files and of the options of the lookups.
     """
 
     id: str
@@ -121,11 +121,11 @@ class ManyLookups(LocalLookups):
 
     @abstractmethod
     def _every(self) -> Iterable[FileLookup]:
-        """Return what answers from each file."""
+        """Return the lookups of each file."""
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:
-        """Return how the files are looked up in, as plain JSON values."""
+        """Return the options of the lookups as plain JSON values."""
 
     def info(self) -> FilesInfo:
         """Describe the files."""
@@ -143,18 +143,18 @@ class ManyLookups(LocalLookups):
         )
 
     def verify(self, *, progress: bool | None = None) -> FilesCheck:
-        """Read all files and their lookup files, and check that these have the rows of those.
+        """Read all files, and check that their lookup files have the same rows.
 
         No lookup file is made.
 
         Args:
-            progress: show a progress bar; None shows it after a second, on a terminal or in a
+            progress: Whether to show a progress bar. Default: after a second, on a terminal or in a
                 notebook.
 
         Raises:
-            CorruptionError: the first thing that is wrong.
-            StaleStoreError: a file is gone, or is another one by now.
-            OSError: a remote file could not be read.
+            CorruptionError: If a file is damaged. The error describes the first damage.
+            StaleStoreError: If a file is gone, or was replaced.
+            OSError: If a remote file could not be read.
         """
         made = 0
         with progress_bars(progress, late=True) as bars:

@@ -1,4 +1,4 @@
-"""Lookup files that stay open, of whoever asks many of them: each takes room and descriptors."""
+"""Lookup files that stay open in callers with many of them; each takes room and descriptors."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Protocol
 
 from lookupstore.hostcache.cache import Residency
 
-#: Lookup files that stay open: each takes file descriptors.
+#: Maximum number of lookup files that stay open: each takes file descriptors.
 MOST_OPEN = 256
 
 
 class Opened(Protocol):
-    """What opens a lookup file when it is asked."""
+    """An object that opens a lookup file on demand."""
 
     def release(self) -> None:
-        """Keep no lookup file from being evicted; who asks opens it again."""
+        """Release the lookup file so that it can be evicted; the next lookup opens it again."""
 
 
 class OpenLookups:
-    """Lookup files that may be open: those that were asked last. Threads may share it."""
+    """The most recently used lookup files, which may be open. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: OrderedDict[Opened, None] = OrderedDict()
-        self._has_more = False  # since it was last seen how much room there is
+        self._has_more = False  # files were added since the last check of the room
 
     def used(self, one: Opened) -> None:
-        """Note that one is asked now; the one that was not for the longest time is released."""
+        """Note that a lookup file is used now, and release the least recently used one."""
         with self._lock:
             self._has_more |= one not in self._open
             self._open[one] = None
@@ -39,7 +39,7 @@ class OpenLookups:
             other.release()
 
     def share_room(self, residency: Residency) -> None:
-        """Release all if there are more, and room for others is getting short on this host."""
+        """Release all if files were added and the cache of this host is getting full."""
         with self._lock:
             has_more, self._has_more = self._has_more, False
         if has_more and residency.is_getting_full:

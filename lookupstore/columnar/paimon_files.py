@@ -1,7 +1,7 @@
-"""Paimon's own lookup files of columnar files, as its LookupLevels make and open them.
+"""Paimon's own lookup files of columnar files, as its LookupLevels makes and opens them.
 
-A file whose rows come in the order of Paimon's keys, as those of its tables do, is streamed. Rows
-in any other order are sorted within a memory budget, by bytes that sort as the keys do.
+A file with rows in the order of Paimon's keys, such as the files of its tables, is streamed. Rows
+in any other order are sorted within a memory budget, by bytes that sort like the keys.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.naming import temporary_name
 from lookupstore.store.data_files import FileOptions
 
-#: Before the names of key columns, where values have columns of the same names.
+#: Prefix of the names of key columns if values have columns of the same names.
 KEY_PREFIX = "_KEY_"
-#: What Paimon calls the modes of columnar files.
+#: Names in Paimon of the modes of columnar files.
 PAIMON_MODES = {
     "value": "value",
     "position": "position",
     "value_and_position": "position-and-value",
     "presence": "empty",
 }
-# Of the serializer whose rows these are; Paimon opens files of its own version only.
+# Version of the serializer of these rows; Paimon opens only files of its own version.
 _SERIALIZER = "v1"
 
 _ORDINARY = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -56,13 +56,13 @@ class PaimonFilePlan:
     """The contents of Paimon's lookup file of one columnar file.
 
     Attributes:
-        source: the columnar file.
-        mode: what values hold, as Paimon calls it.
-        records: gives keys and values as bytes.
-        keys: the column of each key field.
-        added: what the columns are that the mode adds: the name of a column, or a number for all
-            rows; that of positions is None.
-        keep: which row of a repeated key.
+        source: The columnar file.
+        mode: Mode in Paimon's words, which defines the content of the values.
+        records: Encoder of keys and values as bytes.
+        keys: Column of each key field, by name.
+        added: Source of each column that the mode adds, by name: a column, or a number for all
+            rows. None: the position of the row.
+        keep: Rule for repeated keys: `error`, or the row to keep.
     """
 
     source: SourceFile
@@ -74,24 +74,24 @@ class PaimonFilePlan:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns that are read of the source."""
+        """Return the names of the columns that are read from the source."""
         values = [name for name in self.records.value_schema.names if name not in self.added]
         added = [one for one in self.added.values() if isinstance(one, str)]
         return list(dict.fromkeys([*self.keys.values(), *values, *added]))
 
     def name(self, nbytes: int) -> str:
-        """Return what Paimon calls the file if it has so many bytes."""
+        """Return the name that Paimon gives to the file if it has `nbytes` bytes."""
         base = posixpath.basename(self.source.path)
         return f"{base}.{nbytes}.{self.mode}.{_SERIALIZER}.lookup"
 
     def is_name(self, name: str) -> bool:
-        """Return whether a file of this name is what `name` says, for some size."""
+        """Return whether a name is one that `name` returns for some size."""
         start, end = self.name(0).split(".0.")
         middle = name[len(start) + 1 : -len(end) - 1]
         return name == f"{start}.{middle}.{end}" and middle.isdecimal()
 
     def encoded(self, nbytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield `row`, a key as Paimon writes it, and `value` of all rows, about so many bytes."""
+        """Yield `row`, a key as Paimon writes it, and `value`, in batches of about that size."""
         first = 0
         for batch in self.source.batches(self.columns):
             rows = max(1, batch.num_rows * nbytes // max(1, batch.nbytes))
@@ -126,7 +126,7 @@ class PaimonFilePlan:
         return fitted(batch.column(name), field, self.source.uri, "in types=")
 
     def repeated_error(self, key: bytes) -> DuplicateKeyError:
-        """Return the error for a key that comes more than once, of which these bytes sort."""
+        """Return the error for a repeated key, given the bytes by which it sorts."""
         for batch in self.encoded(_PIECE):
             keys = self.records.sort_keys(batch.column("row"))
             at = pc.index(keys, pa.scalar(key, keys.type)).as_py()
@@ -158,19 +158,19 @@ def plan_paimon_file(
     """Plan Paimon's lookup file of a columnar file.
 
     Args:
-        source: the file.
-        key: names of the key columns.
-        columns: of the rows in values; None: all of `types`, else all of the file that Paimon does
-            not add itself.
-        types: of the columns; None: those that the file has.
-        mode: one of `PAIMON_MODES`.
-        sequence: column of the sequence numbers, or the number of all rows.
-        kind: column of the row kinds, or the kind of all rows.
-        keep: which row of a repeated key.
+        source: The columnar file.
+        key: Names of the key columns.
+        columns: Columns of the rows in values. None: all columns of `types`, or else of the file.
+            The columns that Paimon adds itself are always left out.
+        types: Types of the columns. None: those of the file.
+        mode: Mode of the lookups, a key of `PAIMON_MODES`.
+        sequence: Column of the sequence numbers, or one number for all rows.
+        kind: Column of the row kinds, or one kind for all rows.
+        keep: Rule for repeated keys: `error`, or the row to keep.
 
     Raises:
-        KeyError: a column that the file or `types` lack.
-        TypeError: a column has a type that Paimon's rows do not have.
+        KeyError: If the file or `types` lack a column.
+        TypeError: If the type of a column does not exist in rows of Paimon.
     """
     source = _as_it_is(source)
     known = source.schema if types is None else types
@@ -216,17 +216,18 @@ def write_paimon_file(
     """Write Paimon's lookup file of a columnar file, and return its name.
 
     Args:
-        plan: says what it holds.
-        location: of the new file.
-        options: how it is written.
-        memory: budget for rows in memory, in bytes.
-        overwrite: replace the one that is there.
+        plan: Plan of the lookup file.
+        location: Location of the folder for the new file.
+        options: Options of the file: compression, size of blocks and filter.
+        memory: Budget for sorting rows, in bytes.
+        overwrite: Whether to replace the files of the same columnar file and mode.
 
     Raises:
-        FileExistsError: there is one of the same columnar file and mode.
-        DuplicateKeyError: a key comes twice under the rule `error`.
-        StaleStoreError: the source has been written again meanwhile, or is gone.
-        CorruptionError: the source is damaged.
+        FileExistsError: If there is a file of the same columnar file and mode, and `overwrite` is
+            false.
+        DuplicateKeyError: If a key is repeated under the rule `error`.
+        StaleStoreError: If the source was written again meanwhile, or is gone.
+        CorruptionError: If the source is damaged.
     """
     there = [file.name for file in location.files() if plan.is_name(file.name)]
     if there and not overwrite:
@@ -272,13 +273,13 @@ def _write(plan: PaimonFilePlan, path: str, options: FileOptions, memory: int) -
 
 
 def _stream(plan: PaimonFilePlan, path: str, options: FileOptions, size: int) -> bool:
-    """Write rows as they come; return whether they were in ascending order of their keys."""
+    """Write rows in source order; return whether their keys were in ascending order."""
     writer = _writer(plan, path, options)
     try:
         for batch in plan.encoded(size):
             try:
                 writer.put_many(batch.column("row"), batch.column("value"))
-            except ValueError:  # out of order, or repeated: sorting finds out which
+            except ValueError:  # out of order, or repeated: sorting decides which
                 writer.abort()
                 return False
         writer.close()
@@ -313,10 +314,10 @@ def _writer(plan: PaimonFilePlan, path: str, options: FileOptions) -> Writer:
 
 
 def _as_it_is(source: SourceFile) -> SourceFile:
-    """Return the file with the columns that it has itself: Paimon's have those of their folders.
+    """Return the file with its own columns only, without those of its folders.
 
     Raises:
-        StaleStoreError: it has been written again.
+        StaleStoreError: If the file was written again.
     """
     if not source.constants:
         return source
@@ -330,7 +331,7 @@ def _as_it_is(source: SourceFile) -> SourceFile:
 
 
 def _field(schema: pa.Schema, name: str) -> pa.Field:
-    """Return a column as Paimon has it: without Arrow's layouts, and what must not be null."""
+    """Return a column in Paimon's types: without Arrow's layouts and inner non-null fields."""
     if schema.names.count(name) != 1:
         raise KeyError(f"no single column {name!r} among [{listed(schema.names)}]")
     field = schema.field(name)

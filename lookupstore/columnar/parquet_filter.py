@@ -1,4 +1,4 @@
-"""Bloom filters of Parquet files: read one, and say that a row group has none of some keys.
+"""Read a Bloom filter of a Parquet file, and check whether it excludes all of some keys.
 
 Source: parquet-format, BloomFilter.md; the header is Thrift's compact protocol.
 """
@@ -10,7 +10,8 @@ import pyarrow as pa
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._filter import Filter
 
-# Field 1, an i32; then the only algorithm, hash and codec that there are, each a union of one.
+# Header of field 1, an i32. It is followed by the only algorithm, hash and codec that exist, each a
+# union with one field.
 _SIZE_FIELD = 0x15
 _REST = b"\x1c\x1c\x00\x00" * 3 + b"\x00"
 _MOST_HEADER = 1 + 5 + len(_REST)
@@ -19,14 +20,15 @@ _INTEGERS = {"INT32": pa.int32(), "INT64": pa.int64()}
 
 
 def read_filter(file: pa.NativeFile, offset: int, length: int | None, nbytes: int) -> Filter | None:
-    """Read a Bloom filter of a row group; None if its kind is unknown, or nobody knows its size.
+    """Read a Bloom filter of a row group; None if its kind or size is unknown.
 
     Args:
-        file: the Parquet file.
-        offset: of the filter, as the footer says.
-        length: of the filter and its header, as the footer says; None: it does not. A header that
-            says something else is wrong, or the footer is: of some bits, keys seem to be absent.
-        nbytes: size of the file.
+        file: The Parquet file.
+        offset: Offset of the filter in the file, from the footer.
+        length: Size of the filter and its header, from the footer. None: the footer does not record
+            it. If the header has another size, one of the two is damaged, and the filter is not
+            used: with wrong bits, present keys would seem to be absent.
+        nbytes: Size of the file in bytes.
     """
     header: bytes = file.read_at(min(_MOST_HEADER, max(0, nbytes - offset)), offset)
     size, at = _size(header)
@@ -41,11 +43,11 @@ def read_filter(file: pa.NativeFile, offset: int, length: int | None, nbytes: in
 
 
 def none_of(bloom: Filter, values: pa.Array, physical_type: str) -> bool:
-    """Return whether none of some values can be in a row group, by its filter.
+    """Return whether the filter of a row group excludes all of some values.
 
     Args:
-        bloom: the filter.
-        values: integers, dates, text or bytes, in the type of the column; no nulls.
+        bloom: Filter of the row group.
+        values: Integers, dates, text or bytes, in the type of the column, without nulls.
         physical_type: Parquet's type of the column.
     """
     if physical_type in _INTEGERS:
@@ -67,7 +69,7 @@ def _data_of(integers: pa.Array) -> pa.Buffer:
 
 
 def _size(header: bytes) -> tuple[int | None, int]:
-    """Return the size that a header begins with, and where the rest of it is."""
+    """Return the size at the beginning of a header, and the offset of the rest of the header."""
     if header[:1] != bytes([_SIZE_FIELD]):
         return None, 0
     value = 0

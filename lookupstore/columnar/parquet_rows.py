@@ -1,4 +1,4 @@
-"""A new Parquet file of rows that come in batches: row groups of a bounded size."""
+"""A new Parquet file of rows that are added in batches: row groups of a bounded size."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: Rows, or bytes of rows, that make a row group.
+#: Number of rows, or bytes of rows, of a row group.
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
 
 
-class ParquetRows:
-    """A writer of a Parquet file, compressed with zstd; its footer is written when the block ends.
+class ParquetRowWriter:
+    """A writer of a Parquet file with zstd; the end of the block writes the footer.
 
     Args:
-        stream: to write to, from its beginning.
-        schema: the columns.
+        stream: Stream to write the file to, from its beginning.
+        schema: Columns of the rows.
     """
 
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
@@ -27,7 +27,7 @@ class ParquetRows:
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
 
-    def __enter__(self) -> ParquetRows:
+    def __enter__(self) -> ParquetRowWriter:
         return self
 
     def __exit__(

@@ -1,7 +1,7 @@
-"""Lookups in files each of which has a plan of its lookup file: what they share, wherever keys are.
+"""Lookups in files with a plan of a lookup file each: the common part of two subclasses.
 
-Which file answers a key is for who inherits: `ColumnarFiles` asks all files, `Levels` the newest
-first.
+Subclasses choose the file that answers a key: `ColumnarFiles` searches all files, `Levels` the
+newest first.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from lookupstore.source.reading import fitted
 from lookupstore.source.search import Path, path_of
 from lookupstore.storage.location import Location
 
-#: Column of the file that a row is in, after Iceberg's metadata column of that name.
+#: Name of the column of the file of a row, as in the metadata columns of Iceberg.
 FILE = "_file"
 
-#: Rows of files as bytes, each with the number of its file.
+#: Packed rows of files, each with the number of its file.
 Parts = list[tuple[int, pa.Array]]
-#: Where the answer to each key is among rows of several files; -1: nowhere.
+#: Index of the answer to each key in the rows of several files; -1: no answer.
 Places = npt.NDArray[np.int64]
 
 
 class PlannedFiles(ManyLookups):
-    """Lookups in files, each by its own lookup file.
+    """Lookups in files, each with its own lookup file.
 
     Attributes:
-        mode: what a lookup returns.
+        mode: Content of the results: `value`, `position`, `value_and_position` or `presence`.
     """
 
     mode: Mode
@@ -80,7 +80,7 @@ class PlannedFiles(ManyLookups):
 
     @property
     def value_schema(self) -> pa.Schema:
-        """Return the columns that a lookup gives."""
+        """Return the columns of the result of a lookup."""
         return self._values
 
     @property
@@ -99,16 +99,16 @@ class PlannedFiles(ManyLookups):
         return sum(plan.source.nbytes for plan in self._plans)
 
     def contains(self, keys: object) -> pa.BooleanArray:
-        """Return for each of many keys whether a file has it: Arrow booleans, never null.
+        """Return whether a file has each of many keys: Arrow booleans, never null.
 
-        Raises: what `lookup` does.
+        Raises the errors of `lookup`.
         """
         places, _ = self._places(keys)
         return pa.array(places >= 0)
 
     @abstractmethod
     def _places(self, keys: object) -> tuple[Places, Parts]:
-        """Return where the answer to each key is among those of all files.
+        """Return the index of the answer to each key in the answers of all files.
 
         The answers are the packed rows of each file, with its number.
         """
@@ -119,14 +119,14 @@ class PlannedFiles(ManyLookups):
     def _answers(
         self, names: Sequence[str], places: Places, parts: Parts
     ) -> tuple[pa.BooleanArray, pa.Table]:
-        """Return which keys have an answer, and value columns of these."""
+        """Return which keys have an answer, and value columns of the answers."""
         missing = places < 0
         at = pa.array(places, mask=missing)
         columns = [self._gathered(self._values.field(name), parts, at) for name in names]
         return pa.array(~missing), pa.table(columns, names=list(names))
 
     def _gathered(self, field: pa.Field, parts: Parts, places: pa.Array) -> pa.Array:
-        """Return a value column at the places of all keys, null where a place is."""
+        """Return a value column at the places of all keys, null if a place is null."""
         columns = [self._column(field, number, rows) for number, rows in parts]
         column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
         return take(column, places)
@@ -148,9 +148,9 @@ class PlannedFiles(ManyLookups):
     def _records(
         self, number: int, rows: RowSchema, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of a range of one file, as those of all files are."""
+        """Yield `key` and `value` of a range of one file, encoded with the schemas of all files."""
         own = self._plans[number].build.key_schema
-        # Keys of another type have other bytes.
+        # Keys of another type are encoded as other bytes.
         bounds = (start, stop) if own == self._key else (None, None)
         for batch in self._lookups[number].scan(*bounds, reverse):
             keys, packed = batch.column("key"), batch.column("value")
@@ -162,14 +162,14 @@ class PlannedFiles(ManyLookups):
                 if not len(keys):
                     continue
             columns = {"key": keys, **self._beside(number, packed)}
-            if len(rows.schema):  # a batch without columns has no rows
+            if len(rows.schema):  # a batch without columns would have no rows
                 values = [self._column(field, number, packed) for field in rows.schema]
                 given = pa.RecordBatch.from_arrays(values, schema=rows.schema)
                 columns["value"] = rows.pack(given)
             yield pa.RecordBatch.from_pydict(columns)
 
     def _beside(self, number: int, packed: pa.Array) -> dict[str, pa.Array]:
-        """Return columns of bytes that records of a scan have beside `key` and `value`."""
+        """Return columns of bytes that records of a scan have besides `key` and `value`."""
         return {}
 
     def _decoded(
@@ -186,10 +186,10 @@ class PlannedFiles(ManyLookups):
         """Make or fetch the lookup files of all columnar files on this host.
 
         Args:
-            threads: how many are made at the same time.
-            progress: show a progress bar; None shows it on a terminal or in a notebook.
+            threads: Number of lookup files to make at the same time.
+            progress: Whether to show a progress bar. Default: on a terminal or in a notebook.
 
-        Raises: what `lookup` does.
+        Raises the errors of `lookup`.
         """
         self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
 
@@ -211,10 +211,10 @@ class PlannedFiles(ManyLookups):
 
 
 def given_paths(source: object, argument: str = "source") -> list[Path]:
-    """Return the paths that an argument gives.
+    """Return the paths in an argument.
 
     Raises:
-        TypeError: it is neither a path nor a list of paths.
+        TypeError: If the argument is neither a path nor a list of paths.
     """
     if isinstance(source, (str, os.PathLike, Location)):
         return [path_of(source)]
@@ -230,17 +230,17 @@ def given_paths(source: object, argument: str = "source") -> list[Path]:
 def value_fields(
     schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
 ) -> pa.Schema:
-    """Return the columns that a lookup gives.
+    """Return the columns of the result of a lookup.
 
     Args:
-        schema: the columns of all files together.
-        key: names of the key columns.
-        columns: names of the value columns; None: all.
-        mode: what a lookup returns.
+        schema: Columns of all files together.
+        key: Names of the key columns.
+        columns: Names of the value columns. None: all columns that are not in the key.
+        mode: Content of the result: `value`, `position`, `value_and_position` or `presence`.
 
     Raises:
-        ValueError: value columns are named, and the mode has none; or it adds a column that is
-            among them.
+        ValueError: If value columns are named for a mode without them, or the mode adds a column
+            with the name of a wanted column.
     """
     fields = []
     if mode in ("value", "value_and_position"):

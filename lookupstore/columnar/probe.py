@@ -1,7 +1,7 @@
-"""Find few keys in a Parquet file without a lookup file: read only row groups that may hold them.
+"""Find a few keys in a Parquet file without a lookup file, by reading row groups.
 
-The statistics of a row group say between which values its keys are, and a Bloom filter, if its
-writer made one, which are certainly not among them. What is left is read and compared.
+The statistics of a row group contain the range of its keys, and a Bloom filter, if its writer made
+one, excludes keys. Only row groups that may contain a key are read, and their keys are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
 
 _BATCH_ROWS = 1 << 16
-# Rows that were found are few; what does not fit is spilled.
+# Memory for found rows in bytes: usually there are few, and others are spilled.
 _MEMORY = 16 << 20
 
 
@@ -36,11 +36,11 @@ class ParquetProbe:
     """Lookups in the row groups of a Parquet file.
 
     Args:
-        plan: says which columns are keys and values; the key is stored in the file.
+        plan: Plan that names the columns of key and values. The key must be stored in the file.
 
     Raises:
-        StaleStoreError: the file has been written again, or is gone.
-        CorruptionError: its footer is damaged.
+        StaleStoreError: If the file was written again, or is gone.
+        CorruptionError: If its footer is damaged.
     """
 
     def __init__(self, plan: LookupFilePlan) -> None:
@@ -53,9 +53,9 @@ class ParquetProbe:
         paths = column_paths(self._metadata)
         names = set(plan.columns)
         self._columns = [i for i, path in enumerate(paths) if path.partition(".")[0] in names]
-        # The first key column, if what row groups say of it can be used.
+        # Number of the first key column, if its statistics in row groups can be used.
         self._column = column_number(paths, plan.build.key_schema.schema.field(0))
-        # What is known of row groups that were looked at.
+        # Costs, ranges and filters of row groups that were examined.
         self._costs: dict[int, int] = {}
         self._ranges: dict[int, Range | None] = {}
         self._filters: dict[int, Filter | None] = {}
@@ -78,7 +78,7 @@ class ParquetProbe:
         """Return the row groups that may hold one of some keys.
 
         Args:
-            encoded: the keys as bytes, as the plan encodes them; a null is nowhere.
+            encoded: Keys as bytes, as the plan encodes them. A null is in no row group.
         """
         distinct = encoded.drop_null().unique()
         if not len(distinct):
@@ -100,19 +100,20 @@ class ParquetProbe:
     def lookup(
         self, encoded: pa.Array, groups: Sequence[int]
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
-        """Return which keys are in some row groups, and their rows as a lookup file has them.
+        """Return which keys are in some row groups, and their packed rows.
 
         Args:
-            encoded: the keys as bytes; a null is never found.
-            groups: row groups.
+            encoded: Keys as bytes. A null is never found.
+            groups: Numbers of the row groups.
 
         Returns:
-            positions in `encoded`, ascending, and the packed row at each of these keys.
+            Positions in `encoded` of the found keys, ascending, and the packed row of each, as in a
+            lookup file.
 
         Raises:
-            CorruptionError: pages are damaged.
-            StaleStoreError: the file has been written again, or is gone.
-            ValueError: a key comes twice under the rule `error`.
+            CorruptionError: If pages are damaged.
+            StaleStoreError: If the file was written again, or is gone.
+            ValueError: If a key is repeated under the rule `error`.
         """
         distinct = encoded.drop_null().unique()
         with (
@@ -129,7 +130,8 @@ class ParquetProbe:
             except RepeatedKeyError as error:
                 self._plan.source.check_ending()
                 raise self._plan.repeated_error(error.key) from None
-        # An object store gives the bytes of now to who has opened the object before.
+        # If the object was replaced, an object store returns the new bytes to readers of the old
+        # one.
         self._plan.source.check_ending()
         if not batches:
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
@@ -144,13 +146,13 @@ class ParquetProbe:
         self._file.close()
 
     def _in_statistics(self, number: int, values: pa.Array, first: Any, last: Any) -> bool:
-        """Return whether the statistics of a row group allow one of some values in it.
+        """Return whether a row group may have one of some values, by its statistics.
 
         Args:
-            number: of the row group.
-            values: integers or bytes, as statistics have them.
-            first: the least of the values.
-            last: the greatest.
+            number: Number of the row group.
+            values: Integers or bytes, in the form of the statistics.
+            first: Least of the values.
+            last: Greatest of the values.
         """
         if number not in self._ranges:
             column = self._metadata.row_group(number).column(self._column)
@@ -174,7 +176,7 @@ class ParquetProbe:
     def _filtered_out(self, number: int, wanted: pa.Array) -> bool:
         column = self._metadata.row_group(number).column(self._column)
         if number not in self._filters:
-            # pyarrow before 22 does not say where filters are.
+            # pyarrow before 22 does not return the offsets of filters.
             offset = getattr(column, "bloom_filter_offset", None)
             size = getattr(column, "bloom_filter_length", None)
             self._filters[number] = (
@@ -186,7 +188,7 @@ class ParquetProbe:
         return bloom is not None and none_of(bloom, wanted, column.physical_type)
 
     def _matches(self, number: int, distinct: pa.Array) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of the rows of a row group that have one of some keys."""
+        """Yield `key` and `value` of the rows of a row group with one of some keys."""
         plan = self._plan
         key = plan.build.key_schema
         hits: list[npt.NDArray[np.int64]] = []
@@ -220,7 +222,7 @@ class ParquetProbe:
 
 
 def _comparable(wanted: pa.Array) -> pa.Array:
-    """Return values of a key column as statistics have them: int64, or bytes."""
+    """Return values of a key column in the form of statistics: int64, or bytes."""
     if is_text(wanted.type):
-        return wanted.cast(pa.large_binary())  # bounds may be cut, also within a character
+        return wanted.cast(pa.large_binary())  # bounds may be truncated, even inside a character
     return (wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted).cast(pa.int64())

@@ -1,7 +1,7 @@
-"""Lookup files beside the columnar files that they are of, so that others need not make them.
+"""Lookup files next to their columnar files, so that other hosts need not make them.
 
-They are in a folder `_lookup`, which Spark and Hive do not look into, each named by all that is in
-it. A description is written after its file: without it, a file is not there.
+They are in a folder `_lookup`, which Spark and Hive ignore. The name of each is derived from its
+content. A description is written after its file: a file without a description is ignored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lookupstore.storage.local import file_chunks, file_hash
 from lookupstore.storage.location import Location
 
 FOLDER = "_lookup"
-#: Seconds for which a lookup file stays after its source has changed: queries may have planned it.
+#: Seconds for which a lookup file is kept after its source has changed: running queries may use it.
 KEPT_SECONDS = 24 * 3600.0
 
-# Of a description.
+# Maximum size of a description in bytes.
 _MOST_BYTES = 1 << 20
 _HASH = re.compile("[0-9a-f]{16}")
 
@@ -36,10 +36,10 @@ class PublishedFile:
     """A published lookup file.
 
     Attributes:
-        name: 32 hexadecimal digits, see `LookupFilePlan.name`.
-        source: path of the columnar file below the folder that both are in.
-        bytes: size of the lookup file.
-        xxh64: hash of all of it, 16 hexadecimal digits.
+        name: Name of the lookup file: 32 hexadecimal digits; see `LookupFilePlan.name`.
+        source: Path of the columnar file below the folder that contains both files.
+        bytes: Size of the lookup file in bytes.
+        xxh64: XXH64 of the whole lookup file, 16 hexadecimal digits.
     """
 
     name: str
@@ -49,15 +49,15 @@ class PublishedFile:
 
 
 def location_of(source: SourceFile) -> Location:
-    """Return the folder of a columnar file that lookup files of it are published in."""
+    """Return the location in which lookup files of a columnar file are published."""
     return Location(source.base or "/", filesystem=source.filesystem)
 
 
 def published_files(location: Location, names: Iterable[str]) -> dict[str, PublishedFile]:
-    """Return those of the named lookup files that are published, by name.
+    """Return the published files among the lookup files with some names, by name.
 
     Raises:
-        CorruptionError: a description is damaged.
+        CorruptionError: If a description is damaged.
     """
     present = {file.name for file in location.files(FOLDER)}
     return {
@@ -68,8 +68,10 @@ def published_files(location: Location, names: Iterable[str]) -> dict[str, Publi
 
 
 def publish_file(location: Location, name: str, source: SourceFile, path: str) -> PublishedFile:
-    """Publish a lookup file that this host has at a path; who may not read its source may not read
-    it."""
+    """Publish a lookup file of this host, readable only by users that may read its source.
+
+    The file is copied from a path of this host, with the mode of the source.
+    """
     file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
     mode = source.address.mode
     location.write(data_name(name), file_chunks(path), mode=mode)
@@ -78,12 +80,12 @@ def publish_file(location: Location, name: str, source: SourceFile, path: str) -
 
 
 def forget_old(location: Location, sources: Iterable[str], current: Iterable[str]) -> list[str]:
-    """Remove published files of sources that have changed since; return their names.
+    """Remove published files of sources that have changed, and return their names.
 
     Args:
-        location: of the published files.
-        sources: paths of the columnar files that are there, below the folder.
-        current: names of the lookup files that are of these as they are now.
+        location: Location of the published files.
+        sources: Paths of the present columnar files, below the folder.
+        current: Names of the lookup files that fit these files.
     """
     known, kept = set(sources), set(current)
     removed = []
@@ -114,7 +116,7 @@ def _read(location: Location, name: str) -> PublishedFile:
             location.show(path), 0, "a description of a lookup file", error
         ) from None
     right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
-    right = right and _HASH.fullmatch(file.xxh64) is not None  # a copy on the host is named by it
+    right = right and _HASH.fullmatch(file.xxh64) is not None  # copies are named after it
     if file.name != name or not right:
         raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
     return file

@@ -1,8 +1,8 @@
-"""When to make a lookup file of a columnar file: the rule of ski rental.
+"""Decide when to make a lookup file of a columnar file: the ski-rental rule.
 
-What a lookup file costs is paid once, and what reads without it cost each time. So there are reads
-until they have cost as much as making the file would: whatever comes, that is at most twice what
-the better choice would have cost, known in advance.
+A lookup file is paid for once, and reads without it are paid for each time. Therefore row groups
+are read until these reads have cost as much as making the file would. With any sequence of lookups,
+the total is at most twice the cost of the best choice.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Literal
 Build = Literal["auto", "always", "never"]
 
 BUILDS: tuple[Build, ...] = ("auto", "always", "never")
-#: What making a lookup file costs, in bytes of its columns: they are read, sorted and written.
+#: Cost of making a lookup file as a multiple of the bytes of its columns, which are read, sorted
+#: and written.
 BUILD_COST = 3
 
 
 class Rent:
-    """What reads of a file have cost that has no lookup file yet.
+    """The cost of the reads of a file that has no lookup file yet.
 
     Args:
-        build: when to make one: `auto`: when that has paid for it; `always`: at once; `never`.
+        build: Time to make the lookup file. `auto`: when it would have paid for itself. `always`:
+            at once. `never`: not at all.
     """
 
     def __init__(self, build: Build) -> None:
@@ -28,20 +30,20 @@ class Rent:
         self._paid = 0
 
     def is_due(self, whole: int, read: int) -> bool:
-        """Return whether to make the lookup file now, in place of one more read.
+        """Return whether to make the lookup file now, instead of one more read.
 
         Args:
-            whole: bytes of the columns that it is made of.
-            read: bytes that the read would take.
+            whole: Bytes of the columns that the lookup file is made of.
+            read: Bytes that the read would take.
         """
         if self.build == "auto":
             return self._paid + read > BUILD_COST * whole
         return self.build == "always"
 
     def pay(self, read: int) -> None:
-        """Count a read of so many bytes."""
+        """Count a read of a number of bytes."""
         self._paid += read
 
     def start_over(self) -> None:
-        """Forget what was paid: the lookup file could not be made."""
+        """Reset the count of reads, because the lookup file could not be made."""
         self._paid = 0

@@ -1,7 +1,6 @@
-"""Row kinds of Apache Paimon and Apache Flink, as the column of a file has them: 0 +I, 1 -U, 2 +U,
-3 -D.
+"""Row kinds of Apache Paimon and Apache Flink, as numbers in a column of a file.
 
--U and -D say that there is no row at the key any more.
+The numbers are 0 (+I), 1 (-U), 2 (+U) and 3 (-D). -U and -D mark a key as deleted.
 
 Source: RowKind of Apache Paimon.
 """
@@ -14,23 +13,23 @@ import pyarrow as pa
 
 from lookupstore.errors import CorruptionError
 
-#: What a deleted row is written as.
+#: Row kind with which a deleted row is written.
 DELETED = 3
 _GREATEST = 3
 
 
 def are_tombstones(kinds: pa.Array, path: str) -> npt.NDArray[np.bool_]:
-    """Return which row kinds say that a key is gone.
+    """Return which row kinds mark a key as deleted.
 
     Args:
-        kinds: integers of length n.
-        path: of their file, for errors.
+        kinds: Row kinds: integers of length n.
+        path: Path of their file, for errors.
 
     Returns:
-        bool array of length n.
+        Whether each row kind marks a deleted key: bool array of length n.
 
     Raises:
-        CorruptionError: one is null, or none of the four.
+        CorruptionError: If a row kind is null, or not one of the four.
 
     >>> are_tombstones(pa.array([0, 1, 2, 3], pa.int8()), "a.parquet").tolist()
     [False, True, False, True]

@@ -1,4 +1,4 @@
-"""One columnar file as it was when it was found: where it is, what is in it, what identifies it."""
+"""One columnar file as it was when it was found: its location, content and identity."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.file_identity import FileIdentity, open_identified, open_settled
 from lookupstore.storage.read_errors import READ_ERRORS
 
-# Most footers are shorter: one request of an object store brings one.
+# Bytes to read at the end of a file: most footers are shorter, and one request reads them.
 _TAIL_BYTES = 64 << 10
 _PARQUET_END = 8
-# Of a longer footer, these bytes are compared after each lookup: all of it may be megabytes.
+# Maximum number of bytes of a footer that are compared after each lookup: a footer may have
+# megabytes.
 _COMPARED_BYTES = 1 << 20
-# Footers that are read at one time.
+# Number of footers that are read at a time.
 _THREADS = 16
 _GONE = "deleted since the files were listed"
 
@@ -43,17 +44,17 @@ class SourceFile:
     """A columnar file.
 
     Attributes:
-        filesystem: that has it.
-        path: of the file on it.
-        file_format: `parquet` or `orc`.
-        base: folder that it was found below, where lookup files may be published.
-        stored: what tells it from other files of its path; its footer is an XXH64, 16 hexadecimal
-            digits.
-        ending: the same of the last 1 MiB of the footer, if that is longer.
-        num_rows: number of its rows.
-        schema: its columns, with those that `name=value` folders give.
-        constants: the values of those, by name.
-        ranges: least and greatest value of one column in each row group; None: nobody knows.
+        filesystem: File system of the file.
+        path: Path of the file on the file system.
+        file_format: Format of the file: `parquet` or `orc`.
+        base: Folder that the file was found below, where lookup files may be published.
+        stored: Identity of the file, which differs from that of other files at its path. It
+            includes the XXH64 of the footer, 16 hexadecimal digits.
+        ending: XXH64 of at most the last 1 MiB of the footer, 16 hexadecimal digits.
+        num_rows: Number of rows.
+        schema: Columns of the file, including those of `name=value` folders.
+        constants: Values of the columns of folders, by name.
+        ranges: Least and greatest value of one column in each row group. None: unknown.
     """
 
     filesystem: fs.FileSystem
@@ -69,27 +70,27 @@ class SourceFile:
 
     @property
     def address(self) -> FileAddress:
-        """Return where it is."""
+        """Return the address of the file."""
         return FileAddress.on(self.filesystem, self.path)
 
     @property
     def uri(self) -> str:
-        """Return what people see of it: the path, or a URI."""
+        """Return the name of the file in messages: the path, or a URI."""
         return self.address.shown
 
     @property
     def below(self) -> str:
-        """Return its path below its base."""
+        """Return the path of the file below its base."""
         return self.path[len(self.base.rstrip("/")) + 1 :]
 
     @property
     def nbytes(self) -> int:
-        """Return its size."""
+        """Return the size of the file."""
         return self.stored.nbytes
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what changes whenever its rows do."""
+        """Return an identity that changes whenever the rows of the file change."""
         constants = [
             (name, value if isinstance(value, (int, str, NoneType)) else str(value))
             for name, value in self.constants
@@ -100,7 +101,7 @@ class SourceFile:
         """Open the file.
 
         Raises:
-            StaleStoreError: it is gone, or is another file by now.
+            StaleStoreError: If the file is gone, or was replaced.
         """
         try:
             if self.stored.is_permanent:
@@ -120,20 +121,20 @@ class SourceFile:
         """Raise an error if the file has changed since it was found.
 
         Raises:
-            StaleStoreError: it has been written again, or is gone.
+            StaleStoreError: If the file was written again, or is gone.
         """
         with self.open() as file:
-            if self.stored.etag:  # which no other bytes have
+            if self.stored.etag:  # an ETag is unique to the bytes
                 return
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
         if footer != self.stored.footer:
             raise self._changed_error()
 
     def check_ending(self) -> None:
-        """Raise an error if the file has changed, by at most 1 MiB of its footer.
+        """Raise an error if the file has changed, judged by at most 1 MiB of its footer.
 
         Raises:
-            StaleStoreError: it has been written again, or is gone.
+            StaleStoreError: If the file was written again, or is gone.
         """
         if self.stored.etag or self.ending == self.stored.footer:
             return self.check_unchanged()
@@ -151,9 +152,9 @@ class SourceFile:
         """Yield the named columns, in the order of rows, a few megabytes at a time.
 
         Raises:
-            CorruptionError: the file is damaged.
-            StaleStoreError: it has been written again, or is gone.
-            OSError: a remote file could not be read, or is damaged.
+            CorruptionError: If the file is damaged.
+            StaleStoreError: If the file was written again, or is gone.
+            OSError: If a remote file could not be read, or is damaged.
         """
         constants = dict(self.constants)
         stored = [name for name in names if name not in constants]
@@ -169,10 +170,10 @@ class SourceFile:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Name the file in errors of reading, and give them their kind.
+        """Name the file in errors of reading, and raise them as the right class.
 
         Raises:
-            StaleStoreError: the file has changed, which may look like damage.
+            StaleStoreError: If the file has changed, which may look like damage.
         """
         try:
             with self.address.reading(f"{self.file_format} pages", gone=_GONE):
@@ -183,7 +184,7 @@ class SourceFile:
             raise
 
     def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return the named columns of rows of the file, those of its folders among them."""
+        """Return the named columns of rows of the file, including those of its folders."""
         constants = dict(self.constants)
         columns = []
         for name in names:
@@ -217,14 +218,16 @@ def source_files(
     """Read the footers of columnar files.
 
     Args:
-        found: the files.
-        latest_partition: name of the `name=value` folders of which only the greatest value counts,
-            by number if all values are numbers, else as text.
-        ranges_of: name of the column whose ranges are wanted.
+        found: Files to read the footers of.
+        latest_partition: Name in `name=value` folders. Only the folders with the greatest value are
+            read. Values compare as integers if all of them are integers, otherwise as text.
+            Default: all folders.
+        ranges_of: Name of the column for which to return the ranges in row groups. Default: no
+            ranges.
 
     Raises:
-        ValueError: there are no such folders.
-        CorruptionError: a footer is damaged.
+        ValueError: If there are no such folders.
+        CorruptionError: If a footer is damaged.
 
     >>> import tempfile
     >>> from lookupstore.source.search import find_source
@@ -244,24 +247,24 @@ def source_files(
         wanted = [one for one, value in zip(wanted, values, strict=True) if value == latest]
     with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
         files = list(pool.map(lambda one: _read(one, ranges_of), wanted))
-    # What is equal is one object, which is pickled once.
+    # Equal schemas become one object, which is pickled once.
     schemas = {file.schema: file.schema for file in files}
     files = [replace(file, schema=schemas[file.schema]) for file in files]
     return sorted(files, key=lambda file: file.path)
 
 
 def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
-    """Describe one Parquet file that is never written again, and return what its footer says.
+    """Describe one Parquet file that is never written again, and return its footer.
 
-    Its identity is no more than path, size and footer.
+    Its identity consists of path, size and footer only.
 
     Args:
-        filesystem: that has the file.
-        path: of the file on it.
+        filesystem: File system of the file.
+        path: Path of the file on the file system.
 
     Raises:
-        FileNotFoundError: there is none.
-        CorruptionError: its footer is damaged.
+        FileNotFoundError: If there is no such file.
+        CorruptionError: If its footer is damaged.
 
     >>> import tempfile
     >>> path = f"{tempfile.mkdtemp()}/a.parquet"
@@ -292,11 +295,11 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
 
 def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.FileMetaData]:
     check_not_encrypted(tail, path)
-    # Some of what may be wrong in it Arrow does not tell of: it ends the process.
+    # Arrow does not report some errors of a footer but ends the process; this check finds them.
     footer_of(tail[:-_PARQUET_END], path, nbytes - len(tail))
     try:
-        # Not `metadata.schema`: the two hold each other, and all that a footer says, which may be
-        # megabytes, until garbage is collected.
+        # `metadata.schema` is not used: the two refer to each other, and keep the footer in memory,
+        # which may be megabytes, until garbage is collected.
         file = ParquetRows(pa.BufferReader(tail), path)
         return file.schema, file.metadata
     except READ_ERRORS as error:
@@ -304,15 +307,16 @@ def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.
 
 
 def latest_value(values: Iterable[str | None], name: str, where: str) -> str:
-    """Return the greatest value of folders: by number if all are numbers, else as text.
+    """Return the greatest value of folders, as integers if all are, otherwise as text.
 
     Args:
-        values: of all files; None: a file is in no such folder, or in that for nulls.
-        name: of the folders.
-        where: they are, for errors.
+        values: Values of all files. None: the file is in no such folder, or in the folder for
+            nulls.
+        name: Name of the folders, before the `=`.
+        where: Path of the files, for errors.
 
     Raises:
-        ValueError: there are no such folders.
+        ValueError: If there are no such folders.
     """
     given = {value for value in values if value is not None}
     if not given:
@@ -371,7 +375,7 @@ def _tail(file: pa.NativeFile, nbytes: int, file_format: str, path: str) -> byte
             raise CorruptionError(path, nbytes - 8, f"a footer of at most {nbytes} bytes", footer)
         if footer > len(tail):
             tail = file.read_at(footer, nbytes - footer)
-        # What is before the footer may be rows: it does not say more of them.
+        # The bytes before the footer may be rows, which do not help to identify the file.
         return tail[-footer:]
     return tail
 

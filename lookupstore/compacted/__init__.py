@@ -1,5 +1,5 @@
 """Columns to rows as Apache Paimon's RowCompactedSerializer writes them, and back.
 
-`rows` is the door: `CompactedRows` encodes and decodes. `schema` says which Arrow type is which
-type of Paimon's, and `_codec` has the buffers; the bytes are in ``csrc/ls_compacted.h``.
+Call `CompactedRows` in `rows` to encode and decode rows. `schema` maps Arrow types to Paimon's
+types, `_codec` handles buffers, and ``csrc/ls_compacted.h`` handles the bytes.
 """

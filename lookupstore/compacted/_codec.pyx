@@ -101,14 +101,14 @@ cdef enum:
     MOST_TAILS = 3
 
 
-class BadRowError(Exception):
+class CompactedRowError(Exception):
     """An error of the row numbered `args[0]`, in the column numbered `args[1]`, as bytes."""
 
 
 class BadCellError(Exception):
     """An error of a value in row `args[0]` of column `args[1]`, which its type does not have.
 
-    `args[2]` says what is wrong.
+    `args[2]` describes the error.
     """
 
 
@@ -127,7 +127,7 @@ cdef class Tree:
 
     cdef ls_cell *cells
     cdef size_t count
-    cdef list described  # a Cell for each of `cells`
+    cdef list described  # a Cell for each item of `cells`
 
     def __cinit__(self, cell):
         self.described = []
@@ -169,11 +169,11 @@ cdef class Tree:
         return cells
 
     def read(self, values, list widths not None):
-        """Read the rows of a binary array; where it is null, so are all columns.
+        """Read the rows of a binary array; a null row has nulls in all columns.
 
-        Returns one array for each child of the first cell, and a buffer for each of `widths`, the
-        bytes of what follows every row. Raises BadRowError, or BadCellError where a timestamp does
-        not fit its type, or a column is too large.
+        Returns one array for each child of the first cell, and for each of `widths` a buffer with
+        the bytes after every row. Raises CompactedRowError, or BadCellError if a timestamp does not
+        fit its type, or a column is too large.
         """
         cdef BinaryColumn column = BinaryColumn(values, "rows")
         cdef ls_tail tails[MOST_TAILS]
@@ -204,7 +204,7 @@ cdef class Tree:
             if status == LS_BAD_COLUMN:
                 raise ValueError("an Arrow array has offsets outside its data buffer")
             if status != LS_OK:
-                raise BadRowError(fault.row, fault.column)
+                raise CompactedRowError(fault.row, fault.column)
             arrays, at = [], 1
             while at < <object>self.count:
                 arrays.append(self.array(cells, buffers, at))
@@ -214,7 +214,7 @@ cdef class Tree:
             free(cells)
 
     cdef list make_room(self, ls_cell *cells):
-        """Buffers of each cell, for as much as was counted: validity, offsets, data."""
+        """Return the buffers of each cell, in the counted sizes: validity, offsets, data."""
         cdef ls_cell *cell
         cdef list buffers = []
         cdef size_t i, size
@@ -238,7 +238,7 @@ cdef class Tree:
         return buffers
 
     cdef object array(self, ls_cell *cells, list buffers, size_t at):
-        """The array of one cell, with those below it."""
+        """Return the array of one cell, with the cells below it."""
         cdef ls_cell *cell = &cells[at]
         cdef size_t below = at + 1
         described = self.described[at]
@@ -270,7 +270,7 @@ cdef class Tree:
     def write(self, list arrays not None, size_t length, list tails not None):
         """Write a row for each value of all `arrays`, in the types of the cells.
 
-        `tails` are buffers of what follows every row, each with its width. Returns large_binary.
+        `tails` are buffers of the bytes after every row, each with its width. Returns large_binary.
         Raises BadCellError.
         """
         cdef ls_tail behind[MOST_TAILS]
@@ -309,7 +309,7 @@ cdef class Tree:
             free(cells)
 
     cdef int see(self, ls_cell *cells, size_t at, array, list kept) except -1:
-        """Have a cell, and those below it, look at the buffers of an array."""
+        """Let a cell, and the cells below it, refer to the buffers of an array."""
         cdef ls_cell *cell = &cells[at]
         cdef size_t below = at + 1
         buffers = array.buffers()
@@ -336,9 +336,9 @@ cdef class Tree:
 
 
 def read_positions(values):
-    """Read varints, one a value and nothing else, into a buffer of int64; 0 for a null.
+    """Read varints, exactly one in each value, into a buffer of int64; 0 for a null.
 
-    Raises BadRowError.
+    Raises CompactedRowError.
     """
     cdef BinaryColumn column = BinaryColumn(values, "positions")
     cdef size_t bad = 0
@@ -348,12 +348,12 @@ def read_positions(values):
     with nogil:
         status = ls_positions_read(&column.column, positions, &bad)
     if status != LS_OK:
-        raise BadRowError(bad, 0)
+        raise CompactedRowError(bad, 0)
     return out
 
 
 def write_positions(buffer, size_t count):
-    """Write int64 numbers, none below 0, as varints: large_binary."""
+    """Write int64 numbers, none of them negative, as varints, and return large_binary."""
     cdef const int64_t *positions = <const int64_t *>writable(buffer)
     cdef size_t i
     cdef uint8_t *out

@@ -14,12 +14,12 @@ class CompactedRows:
     """The types of the columns of rows, with encoding and decoding.
 
     Args:
-        schema: the columns in order.
-        name: of the schema, for errors.
+        schema: Arrow schema of the columns, in their order.
+        name: Name of the schema, for errors.
 
     Raises:
-        TypeError: a column has a type that Paimon's rows do not have.
-        ValueError: two columns of one name.
+        TypeError: A column has a type that Paimon's rows do not have.
+        ValueError: If two columns have one name.
 
     >>> rows = CompactedRows(pa.schema([("id", pa.int32()), ("text", pa.string())]))
     >>> encoded = rows.encode([pa.array([7], pa.int32()), pa.array(["hé"])])
@@ -42,10 +42,10 @@ class CompactedRows:
         self.schema: pa.Schema = schema
 
     def order(self) -> str:
-        """Return the name of the order of keys that are such rows.
+        """Return the name of the key order of such rows.
 
         Raises:
-            TypeError: a column has a type that keys do not have.
+            TypeError: A column has a type that keys do not have.
         """
         return order_of(self._cell, self._name)
 
@@ -55,13 +55,14 @@ class CompactedRows:
         """Return one row for each value of all columns.
 
         Args:
-            columns: one for each of the schema, in its types.
-            tails: buffers of what follows each row, with its width.
+            columns: Arrays of all columns of the schema, in its order and types.
+            tails: Pairs of a buffer with the bytes that follow each row, and the width of these
+                bytes.
 
         Raises:
-            TypeError: a column has another type.
-            ValueError: a null where none may be, a value that its type does not have, or a row
-                beyond 2 GiB.
+            TypeError: A column has another type.
+            ValueError: If a value is null where nulls are not allowed, a value does not exist in
+                its type, or a row is larger than 2 GiB.
         """
         length = len(columns[0]) if columns else 0
         for field, column in zip(self.schema, columns, strict=True):
@@ -80,15 +81,16 @@ class CompactedRows:
     def decode(
         self, rows: pa.Array, widths: Sequence[int] = ()
     ) -> tuple[list[pa.Array], list[pa.Buffer]]:
-        """Return the columns of rows, and buffers of what follows each row; null where it is null.
+        """Return the columns of rows, and buffers of the bytes that follow each row.
 
         Args:
-            rows: binary array of any kind.
-            widths: of what follows each row.
+            rows: Binary array of any kind; a null row is null in all columns.
+            widths: Widths of the values that follow each row.
 
         Raises:
-            BadRowError: of a row (number, column number) whose bytes are no such row.
-            ValueError: a timestamp does not fit its type, or a column is too large.
+            CompactedRowError: If the bytes of a row are not such a row; the arguments are the row
+                number and the column number.
+            ValueError: A timestamp does not fit its type, or a column is too large.
         """
         try:
             columns, tails = self._tree.read(rows, list(widths))

@@ -1,4 +1,4 @@
-"""Which Arrow type is which type of Paimon's, and how its values are written."""
+"""The correspondence of Arrow types and Paimon's types, and how their values are written."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-#: In the metadata of a field: which type of Paimon's it is, where the Arrow type does not say.
+#: Key in the metadata of a field for its type in Paimon, if the Arrow type does not tell it.
 TYPE = b"paimon.type"
 VARIANT = b"VARIANT"
 TIMESTAMP = b"TIMESTAMP"
 ROW_KIND = b"ROW KIND"
 
-#: What stands for a timestamp of years that nanoseconds in 64 bits do not reach.
+#: Type of a timestamp in years that nanoseconds in 64 bits do not reach.
 WIDE_TIMESTAMP = pa.struct(
     [
         pa.field("millisecond", pa.int64(), nullable=False),
@@ -29,23 +29,23 @@ _VARIANT = pa.struct(
     ]
 )
 
-# C calls itself for types within types.
+# Deepest nesting of types, for which C functions call themselves.
 _DEEPEST = 32
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a row, or of what lies in one, as C sees it.
+    """A column of a row, or a type inside a column, in the form that the C code reads.
 
     Attributes:
-        kind: what its values are (`_codec.CELL_TYPES`).
-        type: of its values in Arrow.
-        width: bytes of each value in Arrow, where all have as many.
-        unit: of a timestamp, in nanoseconds.
-        limit: what a decimal has to be below, without its sign.
-        order: what it is in the name of a key order; None: no key.
-        required: no value of it is null, but where all of its row is.
-        children: the cells right below it.
+        kind: Kind of its values, one of `_codec.CELL_TYPES`.
+        type: Arrow type of its values.
+        width: Number of bytes of each value in Arrow; 0 if that is not fixed.
+        unit: Unit of a timestamp, in nanoseconds.
+        limit: Power of ten that a decimal must be below, without its sign.
+        order: Name of its type in the name of a key order. None: it cannot be in a key.
+        required: Whether none of its values is null, unless the whole row is null.
+        children: Cells directly below it.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def size(self) -> int:
-        """Return how many cells it is, with all below."""
+        """Return the number of cells, including all cells below this one."""
         return 1 + sum(child.size for child in self.children)
 
 
@@ -67,7 +67,7 @@ def row_cell(schema: pa.Schema, name: str) -> Cell:
     """Return the cell of rows with these columns.
 
     Raises:
-        TypeError: a column has a type that Paimon's rows do not have; the text names it.
+        TypeError: A column has a type that Paimon's rows do not have; the text names it.
     """
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"{name} is {type(schema).__name__}; give a pyarrow.Schema")
@@ -150,7 +150,7 @@ def order_of(cell: Cell, name: str) -> str:
     """Return the key order of rows.
 
     Raises:
-        TypeError: a column has a type that keys do not have.
+        TypeError: A column has a type that keys do not have.
     """
     for field, child in zip(cell.type, cell.children, strict=True):
         if child.order is None:
@@ -160,7 +160,7 @@ def order_of(cell: Cell, name: str) -> str:
     return f"row({','.join(str(child.order) for child in cell.children)})"
 
 
-# -- Paimon's own texts
+# -- Types of Paimon as texts
 
 #: Types as an Arrow schema, or as fields of a schema file of Paimon's.
 Types: TypeAlias = pa.Schema | Sequence[Mapping[str, Any]]
@@ -170,7 +170,7 @@ def arrow_schema(types: Types) -> pa.Schema:
     """Return types as an Arrow schema.
 
     Raises:
-        ValueError: a type of Paimon's that is not known.
+        ValueError: A type is unknown in Paimon.
     """
     if isinstance(types, (list, tuple)) and all(isinstance(one, Mapping) for one in types):
         return paimon_schema(types)
@@ -204,16 +204,18 @@ _TEXT = re.compile(
 def paimon_schema(
     fields: Sequence[Mapping[str, Any]], *, wide_timestamps: bool = False, row_kind: str = ""
 ) -> pa.Schema:
-    """Return the Arrow schema of fields, as a schema file of Paimon's lists them.
+    """Return the Arrow schema of the fields in a schema file of Paimon.
 
     Args:
-        fields: each with its ``name`` and ``type``.
-        wide_timestamps: make structs of milliseconds and nanoseconds of timestamps with more than
-            six digits, which as nanoseconds in 64 bits end in the years 1677 and 2262.
-        row_kind: name of a further column, in each row within rows too, for the row's own kind.
+        fields: Fields of the schema file, each with its ``name`` and ``type``.
+        wide_timestamps: Whether to return structs of milliseconds and nanoseconds for timestamps
+            with more than six digits; as nanoseconds in 64 bits, they end in the years 1677 and
+            2262.
+        row_kind: Name of a further column for the row's own kind, which is added to each row, and
+            to rows within rows. Default: no such column.
 
     Raises:
-        ValueError: a type that is not known; the text says which.
+        ValueError: If a type is not known; the text says which.
 
     >>> paimon_schema([{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": "TIME(0)"}])
     id: int64 not null

@@ -1,8 +1,9 @@
-"""Residency: files of object stores as local copies, one per host, under one quota.
+"""Residency: local copies of files in object stores, one per host, under one quota.
 
-A copy is named after its content, so that it is fetched once, from wherever it is asked for. A
-compressed file, also one in a folder of this host, may have a plain copy for lookups. The rules of
-the folder that all copies of a host are in, and of eviction, are in `lookupstore.hostcache.folder`.
+A copy is named after its content, so that it is fetched once, even if the file has several paths. A
+compressed file, even in a local folder, may have a plain copy for lookups.
+`lookupstore.hostcache.folder` describes the folder of all copies of a host, and the rules of
+eviction.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from lookupstore.hostcache.lookup_files import LookupFiles
 from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import plain_size, write_plain
+from lookupstore.hostcache.shared_tables import SharedTables
 from lookupstore.quantities import Size
 from lookupstore.sst import Reader
 from lookupstore.storage.local import file_hash
@@ -54,16 +56,16 @@ class Residency:
     """Local copies of remote files in one folder of a host, under one quota.
 
     Args:
-        folder: of the copies, on a local disk; None takes that of
+        folder: Folder of the copies, on a local disk. Default: the result of
             `lookupstore.hostcache.folder.default_folder`.
-        quota: most bytes of all copies, a number or a text such as `"10GB"`; None takes
-            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
-            given to the copies.
-        retention: time after which a copy that nobody opens is removed; None keeps it until its
-            room is needed.
+        quota: Largest size of all copies, in bytes or as a text such as `"10GB"`. Default:
+            `$LOOKUPSTORE_CACHE_BYTES`, otherwise half of the bytes that are free on the file system
+            or already used by the copies.
+        retention: Time after which a copy that no process opens is removed. None: it is kept until
+            its room is needed.
 
     Raises:
-        ValueError: the quota is not a positive number, or the retention is negative.
+        ValueError: The quota is not a positive number, or the retention is negative.
 
     Example:
         >>> import os, xxhash
@@ -85,8 +87,10 @@ class Residency:
         retention: timedelta | None = RETENTION,
     ) -> None:
         self._host = HostFolder(folder, quota, retention)
-        #: Files beside the copies that this host made, under the same quota.
+        #: Lookup files that this host made, next to the copies and under the same quota.
         self.lookup_files: LookupFiles = LookupFiles(self._host)
+        #: Lookup tables of large files that the processes of this host share.
+        self.shared_tables: SharedTables = SharedTables(self._host, self.lookup_files)
 
     @property
     def folder(self) -> str:
@@ -100,30 +104,31 @@ class Residency:
 
     @property
     def quota(self) -> int:
-        """Return the most bytes that all copies may take."""
+        """Return the maximum number of bytes of all copies."""
         return self._host.quota
 
     @property
     def used(self) -> int:
-        """Return the bytes that all copies take, those that are still coming in full."""
+        """Return the bytes that all copies take, counting incomplete copies in full."""
         return self._host.used
 
     @property
     def is_getting_full(self) -> bool:
         """Return whether all copies take more than half of the quota.
 
-        Who keeps copies open that it seldom asks gives way then, before others have to wait.
+        Callers that keep rarely used copies open release them in this case, before other processes
+        have to wait.
         """
         return self.used > self.quota // 2
 
     def coverage(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
-        """Return whether all of a file is here, and how many of its bytes are.
+        """Return whether all of a file is on this host, and how many of its bytes are.
 
-        No copy is opened or counts as used. The bytes of one that is still coming are its room on
-        the disk.
+        No copy is opened or counts as used. If a copy is still being fetched, the number of bytes
+        is the room that it takes on the disk.
 
         Args:
-            nbytes: size of the file.
+            nbytes: Size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
         """
         if self.has_plain(nbytes=nbytes, xxh64=xxh64):
@@ -133,7 +138,8 @@ class Residency:
             status = os.stat(path)
         except FileNotFoundError:
             return False, 0
-        # The map would say it exactly, but whoever closes it gives up the claims of the process.
+        # The map has the exact number, but closing it would release all claims of this process on
+        # it.
         if os.path.exists(map_of(path)):
             return False, min(status.st_blocks * 512, nbytes)
         return True, nbytes
@@ -152,26 +158,26 @@ class Residency:
     ) -> PinnedCopy:
         """Pin the local copy of a file, and make room for it if there is none.
 
-        Nothing is read from the network here. What is missing comes when it is read, and all of it
-        when lookups of this host have fetched a good part.
+        The call does not wait for the network. Missing bytes are fetched when they are read, and
+        all of them when lookups of this host have fetched a good part.
 
         Args:
-            filesystem: a `pyarrow.fs.FileSystem` that has the file.
-            path: of the file on it.
-            nbytes: size of the file.
+            filesystem: File system of pyarrow that has the file.
+            path: Path of the file in the file system.
+            nbytes: Size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
-            uri: what errors and logs call the file, its credentials left out.
-            recode: whether to make a plain copy of a compressed file when all of it has come, and
-                to give that one if there is one: lookups need no cache then.
-            store: what the warning calls that whose lookups stay slow, if there is no room for a
-                plain copy; None is `uri`.
-            tail: bytes at the end of the file that its reader needs first, as far as that is known:
-                they come together.
+            uri: Name of the file in errors and logs, without credentials. Default: `path`.
+            recode: Whether to make a plain copy of a compressed file once all of it is on this
+                host, and to return that copy if there is one: lookups then need no cache.
+            store: Name of the store in the warning that its lookups stay slow, if there is no room
+                for a plain copy. Default: `uri`.
+            tail: Number of bytes at the end of the file that its reader needs first, as far as
+                known; they are fetched together.
 
         Raises:
-            DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
-            OSError: the folder cannot be written.
-            ValueError: nbytes or xxh64 are not of a file.
+            DiskQuotaError: The file is larger than the quota, or files in use leave no room.
+            OSError: The folder cannot be written.
+            ValueError: If nbytes or xxh64 cannot be those of a file.
         """
         if nbytes < 1:
             raise ValueError(f"nbytes={nbytes}; a file has at least 1")
@@ -218,7 +224,7 @@ class Residency:
         """Return whether this host has a plain copy of a compressed file.
 
         Args:
-            nbytes: size of the file.
+            nbytes: Size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
         """
         return os.path.exists(plain_of(self._path(nbytes, xxh64)))
@@ -226,13 +232,13 @@ class Residency:
     def pin_plain(
         self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str
     ) -> PinnedCopy | None:
-        """Pin the plain copy of a compressed file; None if this host has none.
+        """Pin the plain copy of a compressed file. None: this host has none.
 
-        The arguments are those of `pin`. If there is none, that costs one look at the
-        disk.
+        The arguments have the same meaning as in `pin`. If there is no plain copy, the call costs
+        one access to the disk.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: The folder cannot be written.
         """
         if not self.has_plain(nbytes=nbytes, xxh64=xxh64):
             return None
@@ -247,13 +253,14 @@ class Residency:
     def recode(self, path: str, *, nbytes: int, xxh64: str, store: str) -> None:
         """Make a plain copy of a compressed local file, in a thread, once per host.
 
-        `has_plain` tells when it is there. If it cannot be made, that is logged, once per store.
+        `has_plain` returns True once the copy exists. If it cannot be made, that is logged, once
+        per store.
 
         Args:
-            path: of the file.
-            nbytes: its size.
+            path: Path of the local file.
+            nbytes: Size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
-            store: that it is of, for logs.
+            store: Name of the store that the file belongs to, for logs.
         """
         plain = plain_of(self._path(nbytes, xxh64))
         with _open_lock:
@@ -271,12 +278,12 @@ class Residency:
     def _path(self, nbytes: int, xxh64: str) -> str:
         return os.path.join(self.folder, f"{xxh64}-{nbytes}{COPY}")
 
-    # -- one copy; all of it under the lock of the folder
+    # -- one copy; all under the lock of the folder
 
     def _open(
         self, path: str, remote: RemoteFile, xxh64: str, tail: int, *, recoded: bool = False
     ) -> LocalCopy | None:
-        """Return the copy if there is a good one, locked against eviction."""
+        """Return the copy, locked against eviction, if there is a valid one."""
         try:
             descriptor = open_own(path)
         except FileNotFoundError:
@@ -356,7 +363,7 @@ class Residency:
             file.truncate(remote.nbytes)
 
     def _settle(self, copy: LocalCopy, right: bool) -> None:
-        """Complete a copy that has come right; remove one that has come wrong."""
+        """Complete a copy that was downloaded with the right bytes; remove one with wrong bytes."""
         with self._host.locked():
             ours = inode_of(copy.path) == os.fstat(copy.descriptor).st_ino
             if copy.chunks is None:
@@ -393,7 +400,7 @@ class Residency:
         ).start()
 
     def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
-        # While it waits, also for its turn, it keeps nothing open that has given way.
+        # While the thread waits, also for its turn, it keeps no released copy open.
         while (copy := reference()) is not None and copy.users and not copy.complete:
             del copy
             time.sleep(0.05)
@@ -409,17 +416,17 @@ class Residency:
             return Reader(path, fill=copy)
 
         if self._recode(plain_of(path), opened, store):
-            # The folder may be gone by now, too.
+            # The folder may have been removed by now.
             with suppress(FileNotFoundError, NotOwnError), self._host.locked():
-                descriptor = open_own(path)  # also if its users have released it meanwhile
+                descriptor = open_own(path)  # even if its users have released it
                 try:
-                    touch(descriptor, 0)  # it is the first to go
+                    touch(descriptor, 0)  # evict it first
                 finally:
                     os.close(descriptor)
 
     def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
         def opened() -> Reader:
-            # The copy has the name of the right bytes, and other stores may have those, too.
+            # The copy is named after the right bytes, and other stores may have these bytes, too.
             found = file_hash(path)
             if found != xxh64:
                 raise CorruptionError(path, 0, f"a file with XXH64 {xxh64}", found)
@@ -428,13 +435,14 @@ class Residency:
         self._recode(plain, opened, store)
 
     def _recode(self, plain: str, opened: Callable[[], Reader], store: str) -> bool:
-        """Make a plain copy of the file that `opened` opens, unless there is one; whether it did.
+        """Make a plain copy of the file that `opened` opens, unless it exists; return whether so.
 
-        In a background thread: what fails is logged, and lookups go on without the copy.
+        This runs in a background thread: failures are logged, and lookups continue without the
+        copy.
         """
         try:
             self._host.make()
-            # One at a time in this process: who waits in line has no file open for that.
+            # Only one runs at a time in this process; those that wait have no file open for it.
             with _recoding, flock(os.path.join(self.folder, RECODE_LOCK)):
                 if os.path.exists(plain):
                     return False
@@ -463,9 +471,9 @@ class Residency:
         return f"<Residency {self.folder}: {self.used} of {self.quota} bytes>"
 
 
-# Plain copies that this process makes.
+# Threads of this process that make plain copies, by the path of the copy.
 _recoders: dict[str, threading.Thread] = {}
-#: Stores of which this process has said that they stay slow.
+#: Names of the stores for which this process has logged that lookups stay slow.
 told_slow: set[str] = set()
 
 
@@ -481,7 +489,7 @@ def warn_slow(store: str, why: str) -> None:
     _log.warning("%s: lookups stay slow, since %s", store, why)
 
 
-#: A map must be open once per process: see `ChunkMap`.
+#: The local copies that are open, since a map must be open only once per process; see `ChunkMap`.
 shared_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
     weakref.WeakValueDictionary()
 )

@@ -1,10 +1,11 @@
-"""Which chunks of a local copy are there: a small file that all processes of a host share.
+"""The map of the chunks of a local copy: a small file that all processes of a host share.
 
-It has two bytes for the whole file, then one per chunk. A chunk is written once: whoever fetches it
-claims it first, by a record lock on its byte, which the system takes back when the process dies. So
-bytes that a reader has checked are never written again, not even by a transfer that went wrong.
+It has two bytes for the whole file, then one byte per chunk. A chunk is written once: a process
+that fetches it first claims it with a record lock on its byte, which the system releases when the
+process dies. Therefore bytes that a reader has checked are never written again, not even by a
+failed transfer.
 
-Record locks belong to a process and are lost when it closes the file, however often it has it open:
+Record locks belong to a process and are lost when it closes any descriptor of the file. Therefore
 there must be one `ChunkMap` per process and file. Threads are kept apart by bytes in memory.
 """
 
@@ -19,19 +20,19 @@ from typing import TypeAlias
 
 from lookupstore.hostcache.own_folder import open_own
 
-#: Bytes of a chunk: a block of a few kilobytes takes hardly more than itself. As measured:
-#: docs/decisions/0041-cold-files.md.
+#: Size of a chunk in bytes: a block of a few kilobytes takes hardly more than its own size.
+#: Measured in docs/decisions/0041-cold-files.md.
 CHUNK_BYTES = 1 << 10
 
-#: Chunks that follow each other: the first, and the one behind the last.
+#: Range of adjacent chunks: number of the first, and number after the last.
 Span: TypeAlias = tuple[int, int]
 
-# States of the whole.
+# States of the whole file.
 COMING = 0  # some chunks may be missing
-VERIFIED = 1  # all chunks are there, and their hash is right
-WRONG = 2  # all chunks are there, and their hash is wrong
+VERIFIED = 1  # all chunks are present, and their hash is right
+WRONG = 2  # all chunks are present, and their hash is wrong
 
-_HEAD = 2  # state, attempt
+_HEAD = 2  # bytes before the chunks: state, attempt
 _CLEAR, _SET = re.compile(b"\0+"), re.compile(b"[^\0]+")
 
 
@@ -54,7 +55,7 @@ def spans_of(ranges: Iterable[tuple[int, int]]) -> list[Span]:
 
 
 def joined(spans: Iterable[Span], gap: int = 0) -> list[Span]:
-    """Return ascending spans, those in one that overlap or have at most `gap` chunks between them.
+    """Return ascending spans, merging those that overlap or have at most `gap` chunks between.
 
     >>> joined([(0, 3), (3, 4), (5, 9)]), joined([(0, 3), (5, 9)], 2)
     ([(0, 4), (5, 9)], [(0, 9)])
@@ -69,7 +70,7 @@ def joined(spans: Iterable[Span], gap: int = 0) -> list[Span]:
 
 
 def pieces(spans: Iterable[Span], most: int) -> Iterator[Span]:
-    """Yield spans in pieces of at most so many chunks.
+    """Yield spans in pieces of at most `most` chunks.
 
     >>> list(pieces([(0, 5), (7, 8)], 2))
     [(0, 2), (2, 4), (4, 5), (7, 8)]
@@ -80,7 +81,7 @@ def pieces(spans: Iterable[Span], most: int) -> Iterator[Span]:
 
 
 def steps(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
-    """Yield spans in lists of at most so many chunks.
+    """Yield spans in lists of at most `most` chunks.
 
     >>> list(steps([(0, 2), (4, 5), (6, 9)], 3))
     [[(0, 2), (4, 5)], [(6, 9)]]
@@ -98,11 +99,11 @@ def steps(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
 
 
 class ChunkMap:
-    """The chunks of a local copy: which are there, and who fetches which.
+    """A map of the chunks of a local copy, and of the processes that fetch them.
 
     Args:
-        path: of the map.
-        count: number of chunks.
+        path: Path of the map.
+        count: Number of chunks.
     """
 
     def __init__(self, path: str, count: int) -> None:
@@ -116,8 +117,8 @@ class ChunkMap:
 
     @staticmethod
     def create(path: str, count: int, attempt: int) -> None:
-        """Write the map of a file that has no chunk yet."""
-        # All its bytes are written: a later one never finds the disk full.
+        """Write the map of a file that has no chunks yet."""
+        # All its bytes are written now, so that later writes cannot find the disk full.
         with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(bytes([COMING, attempt]) + bytes(count))
 
@@ -127,7 +128,7 @@ class ChunkMap:
         return _HEAD + count
 
     def after_fork(self) -> None:
-        """Forget what other threads do; the claims of a parent are not its child's."""
+        """Reset what other threads do; a child does not have the claims of its parent."""
         self._lock = threading.Lock()
         self._claimed = bytearray(self.count)
         self._downloads = False
@@ -143,11 +144,11 @@ class ChunkMap:
 
     @property
     def attempt(self) -> int:
-        """Return how often the file came wrong before."""
+        """Return the number of downloads of the file that had a wrong hash."""
         return os.pread(self._descriptor, 1, 1)[0]
 
     def missing(self, spans: Sequence[Span] | None = None) -> list[Span]:
-        """Return what is not there of some ascending spans, or of all chunks."""
+        """Return the missing chunks of some ascending spans, or of all chunks."""
         if spans is None:
             spans = [(0, self.count)]
         if not spans:
@@ -157,7 +158,7 @@ class ChunkMap:
         return [span for each in spans for span in _found(_CLEAR, there, start, each)]
 
     def missing_with_gaps(self, missing: Sequence[Span], gap: int) -> list[Span]:
-        """Return missing chunks, and those between them of which none is there, up to `gap`."""
+        """Return missing chunks, joined over gaps of up to `gap` chunks that are missing, too."""
         if len(missing) < 2 or not gap:
             return list(missing)
         start = missing[0][0]
@@ -173,11 +174,11 @@ class ChunkMap:
         return wanted
 
     def count_there(self, first: int, end: int) -> int:
-        """Return how many chunks of a span are there."""
+        """Return the number of chunks of a span that are present."""
         return end - first - self._read(first, end).count(b"\0")
 
     def claim(self, spans: Iterable[Span]) -> list[Span]:
-        """Return what is missing of some ascending spans, and the caller's to fetch from now on."""
+        """Return the missing chunks of some ascending spans that the caller now has to fetch."""
         with self._lock:
             mine = []
             for span in spans:
@@ -190,22 +191,22 @@ class ChunkMap:
             start = mine[0][0]
             there = self._read(start, mine[-1][1])
             for span in mine:
-                for part in _found(_SET, there, start, span):  # others were faster
+                for part in _found(_SET, there, start, span):  # other processes have fetched them
                     self._unlock(*part)
         return [part for span in mine for part in _found(_CLEAR, there, start, span)]
 
     def give_back(self, spans: Iterable[Span]) -> None:
-        """Give claimed chunks back, fetched or not."""
+        """Release claimed chunks, fetched or not."""
         with self._lock:
             for first, end in spans:
                 self._unlock(first, end)
 
     def mark(self, first: int, end: int) -> None:
-        """Mark claimed chunks as there."""
+        """Mark claimed chunks as present."""
         os.pwrite(self._descriptor, b"\1" * (end - first), _HEAD + first)
 
     def claim_download(self) -> bool:
-        """Return whether the caller downloads the chunks that no reader needs yet."""
+        """Return whether the caller is to download the chunks that no reader needs yet."""
         with self._lock:
             if self._downloads or not self._try_lock(self.count, self.count + 1):
                 return False
@@ -213,7 +214,7 @@ class ChunkMap:
             return True
 
     def end_download(self) -> None:
-        """Give the download back."""
+        """Release the claim of the download."""
         with self._lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _HEAD + self.count)
             self._downloads = False
@@ -223,7 +224,7 @@ class ChunkMap:
         return os.pread(self._descriptor, end - first, _HEAD + first)
 
     def _locked(self, first: int, end: int) -> list[Span]:
-        """Lock what no other process has of some chunks, and return it."""
+        """Lock the chunks of a span that no other process has locked, and return them."""
         if self._try_lock(first, end):
             return [(first, end)]
         if end - first == 1:
@@ -247,6 +248,6 @@ class ChunkMap:
 def _found(
     pattern: re.Pattern[bytes], data: bytes | bytearray, start: int, span: Span
 ) -> Iterator[Span]:
-    """Yield the parts of a span whose bytes match, of data that begins with chunk `start`."""
+    """Yield the parts of a span with matching bytes, in data that begins with chunk `start`."""
     for match in pattern.finditer(data, span[0] - start, span[1] - start):
         yield match.start() + start, match.end() + start

@@ -1,12 +1,12 @@
-"""The local copy of one remote file: filled where it is read, downloaded if that pays, verified.
+"""The local copy of one remote file: filled when it is read, downloaded if that pays, verified.
 
-The copy is a file of full size with holes, beside a map that says which chunks are there. When the
-last one has come and the hash of the whole is right, the map is removed: a copy without a map is
-complete. Its name and its inode stay what they were, so that no reader opens it again.
+The copy is a file of full size with holes, next to a map of the chunks that are present. When the
+last chunk has arrived and the hash of the file is right, the map is removed: a copy without a map
+is complete. Its name and its inode stay the same, so readers need not open it again.
 
-Lookups fetch what they need and nothing else, until they have fetched an eighth of the file. A
-request takes as long as some tens of blocks do, so that all of the file costs no more than that; it
-is downloaded then. Whoever asks for ten keys fetches ten blocks.
+Lookups fetch only the chunks that they need, until they have fetched an eighth of the file. A
+request takes as long as some tens of blocks, so fetching the whole file costs no more than what was
+spent by then, and it is downloaded. A lookup of ten keys fetches ten blocks.
 """
 
 from __future__ import annotations
@@ -38,36 +38,37 @@ from lookupstore.hostcache.chunk_map import (
 )
 from lookupstore.storage.remote_file import AT_ONCE, RemoteFile, at_once
 
-#: Chunks that one request may bring: more of them in one request gain nothing.
+#: Maximum number of chunks of a request: a larger request gains nothing.
 REQUEST_CHUNKS = (4 << 20) // CHUNK_BYTES
 
-#: Chunks between two that are asked for, which are cheaper to read than to skip where requests
-#: have to wait for others. Where all of them are made at once, none are.
+#: Maximum number of chunks between two requested ones that are read rather than skipped, which is
+#: cheaper if requests have to wait for others. If all requests run at once, none are read.
 GAP_CHUNKS = (256 << 10) // CHUNK_BYTES
 
-#: Lookups that have fetched this part of a file have paid for all of it.
+#: Divisor of the size of a file: lookups that have fetched this part of it cause its download.
 PAID_PART = 8
 
-#: Bytes of a file of which all comes at once: it takes hardly longer than a part.
+#: Size in bytes up to which a file is fetched whole: it takes hardly longer than a part.
 SMALL_BYTES = 1 << 20
 
-#: Requests of a download at one time, and downloads of a process at one time.
+#: Maximum number of concurrent requests of a download, and of concurrent downloads of a process.
 REQUESTS = 4
 DOWNLOADS = 2
 
-#: How often a file may come with a wrong hash before that is an error.
+#: Number of downloads with a wrong hash after which a file raises an error.
 WHOLE_ATTEMPTS = 3
 
-#: How often bytes with a wrong checksum are asked for again.
+#: Number of times that bytes with a wrong checksum are fetched again.
 REPAIRS = 2
 
-#: Seconds until a download that failed is tried again by those who need it.
+#: Seconds after a failed download until readers that need it try it again.
 REST = 5.0
 
-#: Most seconds that a download stands back for lookups, before each of its steps.
+#: Maximum number of seconds that a download waits for lookups before each of its steps.
 COURTESY = 1.0
 
-#: Seconds after a lookup in which the next one is expected: the files of a store have their turns.
+#: Seconds after a lookup in which the next one is expected: a call looks up in one file of a store
+#: after the other.
 PAUSE = 0.05
 
 _HASH_BYTES = 1 << 20
@@ -96,22 +97,23 @@ class _End:
 class LocalCopy:
     """The local copy of one remote file, which is filled, repaired and downloaded.
 
-    There is one object per process and inode. It is the `Fill` of readers of the copy. While it
-    lives, it has a shared lock on the file, which keeps it from being evicted.
+    There is one object per process and inode. Readers of the copy fill it through this object.
+    While the object lives, it has a shared lock on the file, which keeps it from being evicted.
 
     Args:
-        path: of the local file.
-        descriptor: of the local file, open for reading and writing, with a shared lock; owned from
-            now on.
-        chunks: which chunks are there; None: the file is complete.
-        remote: where they come from.
-        xxh64: hash that the whole must have, 16 hexadecimal digits.
-        tail: bytes at the end of the file that come together when any of them are asked for.
-        make_room: frees bytes on the disk, as far as it can.
-        settle: told when all chunks have come, and whether the hash is right; it removes the map
-            of a right file and both of a wrong one.
-        replace: pins another copy in place of this one, whose bytes came wrong.
-        recoded: whether the bytes are others than those of the object, with the same records.
+        descriptor: Descriptor of the local file, open for reading and writing, with a shared lock;
+            the copy closes it.
+        chunks: Map of the chunks that are present. None: the file is complete.
+        remote: Remote file that the chunks are fetched from.
+        xxh64: XXH64 that the whole file must have, 16 hexadecimal digits.
+        tail: Number of bytes at the end of the file that are fetched together when any of them are
+            needed.
+        make_room: Function that frees bytes on the disk, as far as it can.
+        settle: Function that is called with the copy, and with whether its hash is right, when all
+            chunks are present; it removes the map of a right file, or the file and map of a wrong
+            one.
+        replace: Function that pins another copy instead of this one, if its bytes are wrong.
+        recoded: Whether the copy has other bytes than the object, with the same records.
     """
 
     def __init__(
@@ -135,24 +137,24 @@ class LocalCopy:
         self.remote = remote
         self.xxh64 = xxh64
         self.recoded = recoded
-        self.users: set[int] = set()  # whose ids; without any a download stops
-        self.error: Exception | None = None  # that ended the last download
-        #: Called when this process first wants all of it.
+        self.users: set[int] = set()  # ids of the users; a download stops without users
+        self.error: Exception | None = None  # error that ended the last download
+        #: Function that is called when this process first wants the whole file.
         self.when_wanted: Callable[[], None] | None = None
         self.tail: int = remote.nbytes if remote.nbytes <= SMALL_BYTES else tail
-        # Chunks before the tail.
+        # Number of chunks before the tail.
         self._body = max(0, remote.nbytes - self.tail) // CHUNK_BYTES
         self._make_room = make_room
         self._settle = settle
         self._replace = replace
         self._complete = chunks is None
-        self._is_right = False  # as far as this process has looked
+        self._is_right = False  # as far as this process has checked
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         _copies.add(self)
 
     def after_fork(self) -> None:
-        """Go on in a child of fork, which has none of the threads."""
+        """Reset the state of threads in a child of fork, which has no threads of its parent."""
         self._thread = None
         if self.chunks is not None:
             self.chunks.after_fork()
@@ -163,21 +165,21 @@ class LocalCopy:
         return self.remote.uri
 
     def open(self) -> int:
-        """Return another descriptor of the file, which has its part in the lock."""
+        """Return another descriptor of the file, which shares the lock."""
         return os.dup(self.descriptor)
 
     @property
     def complete(self) -> bool:
-        """Return whether all of it is there, and verified."""
+        """Return whether the whole file is present and verified."""
         if not self._complete and self.chunks is not None:
             self._complete = self.chunks.state == VERIFIED
         return self._complete
 
     def latest(self) -> LocalCopy:
-        """Return this copy, or the one in its place if it has come wrong.
+        """Return this copy, or its replacement if its bytes were wrong.
 
         Raises:
-            CorruptionError: it has come wrong too often: the object is not the file.
+            CorruptionError: The bytes were wrong in every download, so the object is not the file.
         """
         chunks = self.chunks
         if chunks is None or chunks.state != WRONG:
@@ -196,14 +198,14 @@ class LocalCopy:
             self._end.next.download()
         return self._end.next.latest()
 
-    # -- what readers ask for
+    # -- calls of readers
 
     def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Return when the bytes of all ranges (offset, size) are in the file.
+        """Wait until the bytes of all ranges (offset, size) are in the file.
 
         Raises:
-            OSError: the object store does not give them, or the disk is full.
-            CorruptionError: the object is not what it should be.
+            OSError: The object store does not return the bytes, or the disk is full.
+            CorruptionError: The object does not have the expected bytes.
         """
         if self._complete:
             return
@@ -214,7 +216,8 @@ class LocalCopy:
             self._complete = True
             return
         if state == WRONG:
-            # Readers check all bytes that came. But those of another file are right in themselves.
+            # Readers check the checksums of all bytes. But the bytes of another file may have valid
+            # checksums.
             self.latest()
         spans = spans_of(ranges)
         missing = chunks.missing(spans)
@@ -226,12 +229,12 @@ class LocalCopy:
             self.download_if_paid()
 
     def expect(self, size: int) -> None:
-        """Begin the download if so many bytes are going to be asked for, one after the other."""
+        """Begin the download if `size` bytes, read in order, are enough to justify it."""
         if not self.complete and PAID_PART * size >= self.remote.nbytes:
             self.download()
 
     def _bring(self, chunks: ChunkMap, missing: list[Span]) -> None:
-        """Fetch chunks, or wait until others, who were first, have fetched them."""
+        """Fetch chunks, or wait until other processes that claimed them have fetched them."""
         pause = 0.002
         while missing:
             wanted = missing
@@ -246,7 +249,7 @@ class LocalCopy:
             missing = chunks.missing(missing)
 
     def _fetch(self, chunks: ChunkMap, mine: list[Span]) -> None:
-        """Fetch claimed chunks, and give the claim back."""
+        """Fetch claimed chunks, and release the claim."""
 
         def fetch(first: int, end: int) -> None:
             offset = first * CHUNK_BYTES
@@ -278,18 +281,18 @@ class LocalCopy:
                 ) from None
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
-        """Fetch bytes again that are wrong, and write them if they are right now; whether so.
+        """Fetch wrong bytes again, write them if they are correct now, and return whether so.
 
-        Others may have checked and be using the bytes around them: these are not touched.
+        Bytes around them are not changed: others may have checked these, and may be using them.
         """
         _log.warning(
             "%s: %d bytes at offset %d are damaged; fetching them again", self.name, size, offset
         )
-        # They may have been repaired by another thread or process meanwhile.
+        # Another thread or process may have repaired them meanwhile.
         if is_right(os.pread(self.descriptor, size, offset)):
             return True
         if self.recoded:
-            # The object has other bytes. Whoever opens the file next gets those.
+            # The object has other bytes than the copy. The next user opens a copy of the object.
             self.discard()
             return False
         for _ in range(REPAIRS):
@@ -304,7 +307,7 @@ class LocalCopy:
         assert self.recoded
         self._settle(self, False)
 
-    # -- the download of all
+    # -- the download of the whole file
 
     def download_if_paid(self) -> None:
         """Begin to download the rest if the lookups of this host have fetched enough of it."""
@@ -369,7 +372,7 @@ class LocalCopy:
                     if mine:
                         self._fetch(chunks, mine)
                         break
-                else:  # lookups fetch all that is left
+                else:  # lookups are fetching all remaining chunks
                     time.sleep(0.01)
         except Exception as error:
             self.error = error
@@ -386,12 +389,12 @@ class LocalCopy:
                     time.monotonic() - started,
                 )
         finally:
-            # Last: who joins the thread may ask for all that it did, and said.
+            # These are last: after joining the thread, all its effects and logs must be visible.
             self._thread = None
             chunks.end_download()
 
     def is_right(self) -> bool:
-        """Return whether all of it has the hash that it must have; it is read once for that."""
+        """Return whether the whole file has the expected hash; it is read once for that."""
         if not self._is_right:
             digest = xxhash.xxh64()
             for offset in range(0, self.remote.nbytes, _HASH_BYTES):
@@ -414,17 +417,17 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         offset += written
 
 
-# -- the process
+# -- state of the process
 
 _copies: weakref.WeakSet[LocalCopy] = weakref.WeakSet()
 _slots = threading.Semaphore(DOWNLOADS)
-# By path: who waits for a slot, and what is to be downloaded then. It may go meanwhile, with all
-# that it has open: nobody else keeps it.
+# By path: the thread that waits for a slot, and the copy that it will download. The copy may be
+# released meanwhile, with its open files: this reference does not keep it.
 _turns: dict[str, tuple[threading.Thread, weakref.ref[LocalCopy]]] = {}
 _turns_lock = threading.Lock()
 _stopping = threading.Event()
-_lookups = 0  # that wait for chunks
-_last_lookup = 0.0  # when the last one had them
+_lookups = 0  # number of lookups that wait for chunks
+_last_lookup = 0.0  # time at which the last one got its chunks
 _lookups_lock = threading.Lock()
 
 
@@ -439,7 +442,7 @@ def _download_in_turn(path: str) -> None:
 
 @contextmanager
 def lookups_wait() -> Iterator[None]:
-    """Count as a lookup that waits for chunks while the block runs."""
+    """Count the block as a lookup that waits for chunks while it runs."""
     global _lookups, _last_lookup
     with _lookups_lock:
         _lookups += 1
@@ -452,7 +455,7 @@ def lookups_wait() -> Iterator[None]:
 
 
 def stand_back() -> None:
-    """Leave the connection to lookups that wait for chunks."""
+    """Wait while lookups wait for chunks, to leave the connection to them."""
     now = time.monotonic()
     until = now + COURTESY
     while (_lookups or now < _last_lookup + PAUSE) and now < until:
@@ -471,7 +474,7 @@ def _after_fork() -> None:
 
 @atexit.register
 def _stop() -> None:
-    # Arrow takes its file systems down at exit; a request of a thread must not outlive them.
+    # Arrow shuts down its file systems at exit; requests of threads must have ended before.
     _stopping.set()
     for copy in list(_copies):
         copy.join(10)

@@ -16,18 +16,21 @@ class Counts:
     """Counts of what lookups did; those of tasks add up with `+`.
 
     Attributes:
-        tasks: number of tasks.
-        rows: keys that were asked for, null ones among them.
-        hits: keys that were found.
-        filter_negatives: missing keys that a filter ruled out before any block was searched.
-        blocks_read: blocks that were read and checked because they were not ready in their process.
-        block_uses: keys that were looked for in a block.
-        bytes_fetched: bytes that came from remote storage.
-        range_requests: requests to remote storage for a part of a file.
-        retries: requests to remote storage that were tried again.
-        refreshes: how often tasks looked for a newer version of the store.
-        failed_refreshes: those that the storage did not answer, so that an older version was used.
-        seconds: time that tasks spent in lookups.
+        tasks: Number of tasks.
+        rows: Number of keys that were looked up, nulls among them.
+        hits: Number of keys that were found.
+        filter_negatives: Number of missing keys that a filter ruled out before any block was
+            searched.
+        blocks_read: Number of blocks that were read and checked because they were not ready in
+            their process.
+        block_uses: Number of keys that were searched for in a block.
+        bytes_fetched: Number of bytes that were fetched from remote storage.
+        range_requests: Number of requests to remote storage for a part of a file.
+        retries: Number of requests to remote storage that were tried again.
+        refreshes: Number of times that tasks looked for a newer version of the store.
+        failed_refreshes: Number of these attempts that the storage did not answer, so that an older
+            version was used.
+        seconds: Time that tasks spent in lookups, in seconds.
     """
 
     tasks: int = 0
@@ -45,7 +48,7 @@ class Counts:
 
     @property
     def misses(self) -> int:
-        """Return how many keys were not found."""
+        """Return the number of keys that were not found."""
         return self.rows - self.hits
 
     @property
@@ -67,16 +70,17 @@ class Counts:
         return Counts(*map(operator.sub, numbers(self), numbers(other)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts as plain JSON values, misses and cache hit rate among them."""
+        """Return the counts as plain JSON values, including misses and cache hit rate."""
         return {**asdict(self), "misses": self.misses, "cache_hit_rate": self.cache_hit_rate}
 
 
 #: Names of all counts.
 NAMES = [field.name for field in fields(Counts)]
-#: What dataclasses.astuple gives, without its copies: counts are added for each batch of keys.
+#: Function that returns all counts, like dataclasses.astuple but without its copies: counts are
+#: added for each batch of keys.
 numbers: Callable[[Counts], tuple[float, ...]] = operator.attrgetter(*NAMES)
 
 
 def read_with(reader: Reader) -> Counts:
-    """Return what lookups have read with a reader, which is open."""
+    """Return the counts of what lookups have read with an open reader."""
     return Counts(**reads_of(reader)._asdict())

@@ -1,8 +1,8 @@
-"""The folder of local copies of a host: its lock, its quota, and what goes when there is no room.
+"""The folder of local copies of a host: its lock, its quota, and the eviction of copies.
 
-A folder belongs to all processes of a host. What is in it is the truth; there is no index beside
-it. Whoever uses a file has a shared lock on it, and only a file that can be locked exclusively is
-evicted: the system gives locks back when a process dies, so nothing is left to clean up.
+All processes of a host share the folder. There is no index of its contents. A process that uses a
+file has a shared lock on it, and only a file that can be locked exclusively is evicted. The system
+releases the locks of a process that dies, so no cleanup is needed.
 
 All steps that make, complete or remove files happen under the lock of the folder, and none of them
 reads from the network.
@@ -39,26 +39,30 @@ from lookupstore.quantities import Size, bytes_of
 from lookupstore.storage import descriptors
 from lookupstore.storage.home import expanded, home_folder
 
-#: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
+#: Time after which a copy that no process has opened is removed, even if its room is not needed.
 RETENTION = timedelta(days=30)
 
-#: Bytes that file systems give at a time: a file takes its size, rounded up.
+#: Unit in bytes in which file systems allocate room: a file takes its size, rounded up.
 BLOCK_BYTES = 4096
 
-#: Seconds to wait until others release the room that a file needs.
+#: Seconds to wait until other users release the room that a file needs.
 ROOM_WAIT = 20.0
 
-#: What the names of copies end with, and those of the maps of copies that are still coming.
+#: Extensions of the names of copies, and of the maps of incomplete copies.
 COPY, MAP = ".sst", ".map"
-#: Folder of files in the making, each in a folder of its own, and the file there that is its room.
-MAKING, ROOM = "making", "room"
-#: Names of copies, which are of their content, and of files that were made here.
+#: Name of the folder of files that are being made, each in a folder of its own. Names of two files
+#: in that folder: one reserves its room, the other has the time of the last claim to make it.
+MAKING, ROOM, CLAIM = "making", "room", "claim"
+#: Seconds after which a claim expires if it is not renewed, and seconds after which any claim
+#: expires, so that a slow maker does not delay others.
+CLAIM_SECONDS, MOST_CLAIM_SECONDS = 3.0, 30.0
+#: Patterns of the names of copies, which contain their hash, and of files that were made here.
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+(?:-plain)?")
 LOOKUP_FILE_NAME = re.compile(r"[0-9a-f]{32}")
 
 P = TypeVar("P")
 
-#: Files that are locked: for steps in the folder, and by who recodes.
+#: Names of the files that are locked: for steps in the folder, and for making a plain copy.
 LOCK, RECODE_LOCK = "lock", "recode.lock"
 
 _log = logging.getLogger(__name__)
@@ -68,15 +72,15 @@ class HostFolder:
     """Files of a host in one folder, under one quota.
 
     Args:
-        path: of the folder, on a local disk; None takes `default_folder`.
-        quota: most bytes of all files, a number or a text such as `"10GB"`; None takes
-            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
-            given to them.
-        retention: time after which a file that nobody opens is removed; None keeps it until its
-            room is needed.
+        path: Path of the folder, on a local disk. None: the result of `default_folder`.
+        quota: Largest size of all files, in bytes or as a text such as `"10GB"`. None:
+            `$LOOKUPSTORE_CACHE_BYTES`, otherwise half of the bytes that are free on the file system
+            or already used by these files.
+        retention: Time after which a file that no process opens is removed. None: it is kept until
+            its room is needed.
 
     Raises:
-        ValueError: the quota is not a positive number, or the retention is negative.
+        ValueError: The quota is not a positive number, or the retention is negative.
 
     Example:
         >>> HostFolder("copies", quota=1 << 20).used
@@ -98,22 +102,24 @@ class HostFolder:
 
     @functools.cached_property
     def path(self) -> str:
-        """The folder; the default one is looked for when it is first needed, so not by who has
-        nothing remote."""
+        """The path of the folder.
+
+        The default folder is determined on first use, so a process without remote files needs none.
+        """
         return os.path.abspath(default_folder()) if self._given is None else self._given
 
     @property
     def quota(self) -> int:
-        """Return the most bytes that all files may take."""
+        """Return the maximum number of bytes of all files."""
         if self._quota is not None:
             return self._quota
         return _half_of_disk(self.path, self._used())
 
     @property
     def used(self) -> int:
-        """Return the bytes that all files take, those that are still coming in full."""
+        """Return the bytes that all files take, counting incomplete copies in full."""
         with ExitStack() as stack:
-            # Without the lock, what goes and what comes in its place could both be seen.
+            # Without the lock, a file and its replacement could both be counted.
             with suppress(FileNotFoundError, PermissionError):
                 stack.enter_context(flock(os.path.join(self.path, LOCK), os.O_RDWR))
             return self._used()
@@ -125,8 +131,8 @@ class HostFolder:
         """Make the folder unless it exists, and check that it belongs to this user alone.
 
         Raises:
-            NotOwnError: others may change what is in it.
-            OSError: it cannot be made.
+            NotOwnError: Others may change the contents of the folder.
+            OSError: The folder cannot be made.
         """
         with self._telling():
             mode = make_own_folder(self.path)
@@ -147,7 +153,7 @@ class HostFolder:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Add to errors of the folder what it is for, and the remedy."""
+        """Add the purpose of the folder, and the remedy, to errors of the folder."""
         try:
             yield
         except NotOwnError:
@@ -161,8 +167,7 @@ class HostFolder:
 
     def evict(self, needed: int) -> int:
         """Evict copies until there is room, and those past retention; return the bytes in use."""
-        if self._rooms() > 0:
-            self._clear_dead_rooms()
+        self._clear_dead_rooms()
         entries = self._entries()
         used = sum(entry.nbytes for entry in entries) + self._rooms()
         quota = _half_of_disk(self.path, used) if self._quota is None else self._quota
@@ -173,14 +178,14 @@ class HostFolder:
         return used
 
     def reserve(self, nbytes: int, name: str, what: str, remedy: str, beside: int = 0) -> None:
-        """Evict copies until there is room, or raise an error that there is none.
+        """Evict copies until there is room, or raise an error if there is none.
 
         Args:
-            nbytes: of a file, or more of it.
-            name: of the file.
-            what: its bytes are, for the error.
-            remedy: what helps other than a larger quota.
-            beside: bytes of what belongs to it.
+            nbytes: Size of a file, or number of bytes that are added to it.
+            name: Name of the file, for errors.
+            what: Words before the number of bytes in an error, such as "the file has".
+            remedy: Remedy other than a larger quota, for errors.
+            beside: Number of bytes of files that belong to the file, such as its map.
         """
         quota = self.quota
         needed = room_of(nbytes) + beside
@@ -209,7 +214,7 @@ class HostFolder:
                 os.close(descriptor)
 
     def make_room(self, needed: int) -> None:
-        """Evict unused copies where the disk is full before the quota is."""
+        """Evict unused copies if the disk is full before the quota is reached."""
         with self.locked():
             freed = 0
             for entry in self._entries():
@@ -232,27 +237,28 @@ class HostFolder:
                     status = item.stat(follow_symlinks=False)
                     map_size = size_of(map_of(item.path))
                     nbytes = status.st_blocks * 512
-                    if map_size is not None:  # room that it will take is taken
+                    if map_size is not None:  # count the room that the copy will take
                         nbytes = max(nbytes, room_of(status.st_size)) + map_size
                     entries.append(_Entry(status.st_atime, item.path, nbytes))
         return sorted(entries, key=lambda entry: entry.opened)
 
     def _rooms(self) -> int:
-        """Return the bytes that files in the making may take."""
+        """Return the bytes that files being made may take."""
         total = 0
         with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
             total = sum(room_of(size_of(os.path.join(item.path, ROOM)) or 0) for item in found)
         return total
 
     def _clear_dead_rooms(self) -> None:
-        """Remove what makers that died have left."""
+        """Remove the files of makers that died, unless their claim has not expired."""
         with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
             for item in found:
                 with (
                     suppress(BlockingIOError, FileNotFoundError),
                     flock(item.path, os.O_RDONLY | os.O_DIRECTORY, fcntl.LOCK_NB),
                 ):
-                    shutil.rmtree(item.path, ignore_errors=True)
+                    if not is_claimed(item.path):
+                        shutil.rmtree(item.path, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -268,15 +274,15 @@ def room_of(nbytes: int) -> int:
 
 
 def with_room(pin: Callable[[], P]) -> P:
-    """Return what `pin` gives, waiting while others have the room that it needs.
+    """Return the result of `pin`; wait while other users need the room that it needs.
 
-    What this process has open and does not use gives way.
+    Files that this process has open and does not use are closed.
 
     Args:
-        pin: pins or makes a file.
+        pin: Function that pins or makes a file.
 
     Raises:
-        DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
+        DiskQuotaError: If there is no room, or none became free for `ROOM_WAIT` seconds.
     """
     until = time.monotonic() + ROOM_WAIT
     while True:
@@ -286,20 +292,20 @@ def with_room(pin: Callable[[], P]) -> P:
             if not error.may_pass or time.monotonic() >= until:
                 raise
         descriptors.all_give_way()
-        # Calls that are running, here and in other processes, keep theirs until they end.
+        # Running calls, in this and other processes, keep their files until they end.
         time.sleep(0.05)
 
 
 def default_folder() -> str:
     """Return the folder of local copies of this host.
 
-    It is `$LOOKUPSTORE_CACHE`; else `lookupstore` in `$XDG_CACHE_HOME` or `~/.cache`; else, where
-    that cannot be written, as in a container without a home folder, one of this user alone in the
-    temporary folder, which is logged once. With `$LOOKUPSTORE_CACHE_SHARED` it is one of this user
-    inside the first of these.
+    It is `$LOOKUPSTORE_CACHE`, otherwise `lookupstore` in `$XDG_CACHE_HOME` or `~/.cache`. If that
+    cannot be written, as in a container without a home folder, it is a folder of this user alone in
+    the temporary folder, which is logged once. With `$LOOKUPSTORE_CACHE_SHARED` it is a folder of
+    this user inside the first of these.
 
     Raises:
-        OSError: none of these can be used.
+        OSError: None of these folders can be used.
     """
     given = os.environ.get(VARIABLE)
     if given:
@@ -316,7 +322,7 @@ def default_folder() -> str:
 
 
 def _can_be_written(path: str) -> bool:
-    """Return whether this user may make or change what is in a folder, which may not be there."""
+    """Return whether this user may make or change files in a folder, which may not exist."""
     while not os.path.lexists(path):
         path = os.path.dirname(os.path.abspath(path))
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
@@ -324,12 +330,12 @@ def _can_be_written(path: str) -> bool:
 
 @functools.cache
 def temporary_folder(caches: str | None) -> str:
-    """Make the folder of this user in the temporary folder, and say once that it is used."""
+    """Make the folder of this user in the temporary folder, and log once that it is used."""
     path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.geteuid()}")
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)
-    # The temporary folder is everybody's: what another has put there is not believed.
+    # Any user can write to the temporary folder: a folder made by another user is not trusted.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(
             errno.EACCES,
@@ -346,8 +352,19 @@ def temporary_folder(caches: str | None) -> str:
     return path
 
 
+def is_claimed(folder: str) -> bool:
+    """Return whether a process has claimed to make the file of a folder."""
+    try:
+        renewed = os.stat(os.path.join(folder, CLAIM)).st_mtime
+        first = os.stat(folder).st_mtime  # time at which the claim was made
+    except FileNotFoundError:
+        return False
+    now = time.time()
+    return abs(now - renewed) < CLAIM_SECONDS and abs(now - first) < MOST_CLAIM_SECONDS
+
+
 def _is_of_cache(name: str) -> bool:
-    """Return whether a name is one of those that a folder of copies has."""
+    """Return whether a name is one that a folder of copies contains."""
     stem, extension = os.path.splitext(name)
     if extension in (COPY, MAP):
         return bool(COPY_NAME.fullmatch(stem) or LOOKUP_FILE_NAME.fullmatch(stem))
@@ -374,15 +391,15 @@ def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterat
         try:
             yield os.fstat(descriptor).st_ino
         finally:
-            # A child that was forked meanwhile shares the lock: closing alone would keep it.
+            # A child that was forked meanwhile shares the lock; closing alone would not release it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
 
 def touch(descriptor: int, when: int | None = None) -> None:
-    """Set when a copy was used, in nanoseconds; None: now."""
-    # The time of the last change is part of the identity under which readers share blocks.
+    """Set the time at which a copy was last used, in nanoseconds; None: now."""
+    # The modification time is part of the identity under which readers share blocks.
     changed = os.fstat(descriptor).st_mtime_ns
     os.utime(descriptor, ns=(time.time_ns() if when is None else when, changed))
 
@@ -392,7 +409,7 @@ def map_of(path: str) -> str:
 
 
 def plain_of(path: str) -> str:
-    """Return the path of the plain copy of a compressed one."""
+    """Return the path of the plain copy of a compressed copy."""
     return path.removesuffix(COPY) + "-plain" + COPY
 
 
@@ -416,13 +433,13 @@ def remove(path: str) -> None:
 
 
 def _remove_unused(path: str) -> bool:
-    """Remove a copy unless someone has it locked; whether it went."""
+    """Remove a copy unless it is locked, and return whether it is gone."""
     try:
         descriptor = open_own(path)
     except FileNotFoundError:
-        return True  # someone cleaned up by hand
+        return True  # a user has removed it by hand
     except NotOwnError:
-        remove(path)  # nobody who may use the folder uses it
+        remove(path)  # no user of this folder uses it
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

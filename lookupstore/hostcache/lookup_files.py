@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class PinnedLookupFile:
-    """A pinned lookup file of this host: it is not evicted before `close`.
+    """A lookup file of this host that is not evicted before `close`.
 
     Attributes:
-        path: of the file.
+        path: Path of the file.
     """
 
     def __init__(self, path: str, descriptor: int) -> None:
@@ -73,17 +73,17 @@ class Room:
         self._nbytes = 0
 
     def ensure(self, nbytes: int) -> None:
-        """Reserve that many bytes, or more.
+        """Reserve at least a number of bytes.
 
         Raises:
-            DiskQuotaError: that is more than the quota, or what is in use leaves no room.
+            DiskQuotaError: If that is more than the quota, or files in use leave no room.
         """
         if nbytes > self._nbytes:
             self._folder.give_room(self._path, self._name, nbytes)
             self._nbytes = nbytes
 
     def give_back(self) -> None:
-        """Give the room back; the caller holds the folder's lock, and puts the file there."""
+        """Release the reservation; the caller holds the folder's lock, and moves the file there."""
         os.unlink(self._path)
 
 
@@ -91,7 +91,7 @@ class LookupFiles:
     """The lookup files of a host, under names that identify their contents.
 
     Args:
-        folder: that they are in.
+        folder: Folder that holds the files.
     """
 
     def __init__(self, folder: HostFolder) -> None:
@@ -101,15 +101,15 @@ class LookupFiles:
         """Return whether this host has a lookup file.
 
         Args:
-            name: that it was made under.
+            name: Name under which the file was made.
         """
         return os.path.exists(self._path(name))
 
     def pin(self, name: str) -> PinnedLookupFile | None:
-        """Pin a lookup file of this host; None if there is none.
+        """Pin a lookup file of this host. None: there is none.
 
         Args:
-            name: that it was made under.
+            name: Name under which the file was made.
         """
         try:
             descriptor = open_own(self._path(name))
@@ -130,18 +130,19 @@ class LookupFiles:
             return pinned
 
     def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> PinnedLookupFile:
-        """Pin a lookup file, which is made if this host does not have it.
+        """Pin a lookup file, and make it first if this host does not have it.
 
         Args:
-            name: tells all that is in the file: 32 hexadecimal digits.
-            needed: bytes that it, and what is beside it until it is made, will take, about.
-            write: writes it to a path, and asks its room for more than `needed`. What else it puts
-                beside it is removed.
+            name: Name that identifies the content of the file: 32 hexadecimal digits.
+            needed: Approximate number of bytes that the file will take, with everything next to it
+                until it is made.
+            write: Function that writes the file to a path, and reserves room for more than
+                `needed`. Anything else that it puts next to the file is removed.
 
         Raises:
-            DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
-            ValueError: the name is not of a file.
-            Exception: what `write` raises; nothing is left of the file then.
+            DiskQuotaError: The file is larger than the quota, or files in use leave no room.
+            ValueError: If the name is not that of a file.
+            Exception: Any error that `write` raises; nothing is left of the file in this case.
         """
         if LOOKUP_FILE_NAME.fullmatch(name) is None:
             raise ValueError(f"name={name!r}; give 32 hexadecimal digits")
@@ -158,7 +159,7 @@ class LookupFiles:
             remove(self._path(name))
 
     def make_at(self, target: str, needed: int, write: Callable[[str, Room], None]) -> None:
-        """Make a file, in a folder of its own whose size counts, unless others have made it."""
+        """Make a file, unless others have made it, in a folder of its own whose size counts."""
         name = os.path.basename(target)
         with self._maker_of(name) as folder:
             path = os.path.join(folder, name)
@@ -169,10 +170,11 @@ class LookupFiles:
                 room.ensure(needed)
                 write(path, room)
                 os.chmod(path, 0o600)
-                # On a disk without owners or modes it would be made again and again.
+                # On a disk without owners or modes the check fails now; the file would be made
+                # repeatedly.
                 os.close(open_own(path))
                 with self._folder.locked():
-                    room.give_back()  # both would count until the folder has gone
+                    room.give_back()  # otherwise both would count until the folder is removed
                     os.rename(path, target)
                     sync_folder(self._folder.path)
             finally:
@@ -188,9 +190,10 @@ class LookupFiles:
         self._folder.make()
         with ExitStack() as stack:
             inode = None
-            while inode is None or inode != inode_of(folder):  # it goes when its maker has finished
+            while inode is None or inode != inode_of(folder):  # its maker removes it at the end
                 stack.close()
-                # That it is there, Python asks once more: its maker may just have finished.
+                # Python checks once more that the folder exists: its maker may just have removed
+                # it.
                 with suppress(FileExistsError):
                     os.makedirs(folder, mode=0o700, exist_ok=True)
                 with suppress(FileNotFoundError):

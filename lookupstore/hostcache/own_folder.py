@@ -1,8 +1,8 @@
-"""A folder and files of this user alone, whatever others put in their place.
+"""A folder and files that only this user can write, even if others replace them.
 
-What is in the cache folder of a host answers lookups. So nobody else may write it: the folder has
-mode 0700, its files 0600, and both are looked at before they are used. Where several users have one
-folder, each has one of his own in it.
+Files in the cache folder of a host answer lookups. Therefore no other user may write it: the folder
+has mode 0700, its files 0600, and both are checked before they are used. If several users share a
+folder, each has a folder of their own in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from lookupstore.storage.regular_file import folder_error
 
-#: Of the environment: the cache folder; `1` where others may write it.
+#: Names of environment variables: the cache folder, and `1` if other users may write it.
 VARIABLE = "LOOKUPSTORE_CACHE"
 SHARED = f"{VARIABLE}_SHARED"
 
@@ -23,14 +23,14 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotOwnError(PermissionError):
-    """A folder or file that is not of this user alone."""
+    """A folder or file that other users own or may write."""
 
 
 def is_shared() -> bool:
-    """Return whether others may write the cache folder.
+    """Return whether other users may write the cache folder.
 
     Raises:
-        ValueError: the variable that says it is neither `1` nor `0`.
+        ValueError: If the variable that decides it is neither `1` nor `0`.
     """
     given = os.environ.get(SHARED, "")
     if given not in ("", "0", "1"):
@@ -39,7 +39,7 @@ def is_shared() -> bool:
 
 
 def own_part(folder: str) -> str:
-    """Return the folder of this user: the one given, or one inside it where it is shared."""
+    """Return the folder of this user: the given one, or a folder in it if that is shared."""
     return os.path.join(folder, f"user-{os.geteuid()}") if is_shared() else folder
 
 
@@ -47,8 +47,9 @@ def make_own_folder(path: str) -> int:
     """Make a folder of this user alone unless it exists; return its mode.
 
     Raises:
-        NotOwnError: it is another user's, or others may write it or change what it leads to.
-        OSError: it cannot be made.
+        NotOwnError: The folder belongs to another user, or others may write it or change what its
+            path leads to.
+        OSError: The folder cannot be made.
     """
     path = os.path.abspath(path)
     try:
@@ -86,12 +87,12 @@ def open_own(path: str, how: int = os.O_RDWR) -> int:
     """Open a file, or a folder, of this user alone; return its descriptor.
 
     Args:
-        path: of the file.
-        how: flags of `os.open`; a file that is made can be read and written by this user only.
+        path: Path of the file or folder.
+        how: Flags of `os.open`; a new file can be read and written by this user only.
 
     Raises:
-        NotOwnError: it is a link, another user's, or others may write it.
-        OSError: it cannot be opened.
+        NotOwnError: The file is a link or belongs to another user, or others may write it.
+        OSError: The file cannot be opened.
     """
     try:
         descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -108,16 +109,16 @@ def open_own(path: str, how: int = os.O_RDWR) -> int:
 
 
 def make_own_file(path: str) -> None:
-    """Make an empty file of this user alone unless it exists, and open none that does.
+    """Make an empty file of this user alone unless it exists, without opening it.
 
-    Whoever closes a file gives up all record locks that its process has on it.
+    Closing a file releases all record locks that its process has on it.
 
     Raises:
-        NotOwnError: it is a link, another user's, or others may write it.
-        OSError: it cannot be made.
+        NotOwnError: The file is a link or belongs to another user, or others may write it.
+        OSError: The file cannot be made.
     """
     if not os.path.lexists(path):
-        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path))  # of mode 0600
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path))  # it has mode 0600
         os.close(descriptor)
         try:
             with suppress(FileExistsError):

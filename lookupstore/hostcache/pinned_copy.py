@@ -13,16 +13,15 @@ from lookupstore.hostcache.folder import plain_of
 
 
 class PinnedCopy:
-    """A pinned local copy: it is not evicted before `close`.
+    """A local copy that is not evicted before `close`.
 
-    Its bytes may still be coming: who reads it gives `fill` to its reader. A child of fork may use
-    it. The copy stays pinned while any reader of it is open.
+    Some of its bytes may be missing, so pass `fill` to its reader. A child of fork may use
 
     Attributes:
-        path: of the local file.
-        uri: of the object, without credentials.
-        nbytes: size of both.
-        xxh64: hash of both.
+        path: Path of the local file.
+        uri: URI of the object, without credentials.
+        nbytes: Size of the object; a plain copy of a compressed file has another.
+        xxh64: XXH64 of the object, 16 hexadecimal digits; a plain copy has another.
     """
 
     def __init__(self, held: LocalCopy) -> None:
@@ -41,12 +40,12 @@ class PinnedCopy:
 
     @property
     def fill(self) -> LocalCopy:
-        """Return what brings bytes before they are read, and again where they are wrong."""
+        """Return the function that fetches bytes before they are read, and repairs wrong ones."""
         return self._pinned()
 
     @property
     def complete(self) -> bool:
-        """Return whether all of it is here, and its hash is the right one."""
+        """Return whether the whole copy is on this host, with the right hash."""
         try:
             return self._pinned().latest().complete
         except CorruptionError:
@@ -54,23 +53,23 @@ class PinnedCopy:
 
     @property
     def recoded(self) -> bool:
-        """Return whether it has the records of the file, but not its bytes."""
+        """Return whether the copy has the records of the file, but not its bytes."""
         return self._pinned().recoded
 
     @property
     def outdated(self) -> bool:
-        """Return whether the next `pin` gives a recoded copy in place of this one."""
+        """Return whether the next `pin` returns a recoded copy instead of this one."""
         copy = self._pinned()
         return not copy.recoded and os.path.exists(plain_of(copy.path))
 
     @property
     def descriptors(self) -> int:
-        """Return how many descriptors it takes: of the file, its map, and the object."""
+        """Return the number of its descriptors: of the file, its map, and the object."""
         return 1 if self._pinned().chunks is None else 3
 
     @property
     def error(self) -> Exception | None:
-        """Return what ended the last download of this process, if it failed."""
+        """Return the error that ended the last download of this process. None: there was none."""
         try:
             return self._pinned().latest().error
         except CorruptionError as error:
@@ -78,18 +77,19 @@ class PinnedCopy:
 
     @property
     def counts(self) -> Counts:
-        """Return what this process has fetched for it since it was pinned."""
+        """Return the counts of what this process has fetched for it since it was pinned."""
         return _fetched_with(self._pinned()) - self._before
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all of it is here; return whether it is.
+        """Wait until all of the copy is on this host, and return whether it is.
 
         Args:
-            timeout: most seconds to wait; None: until it is here or has failed.
+            timeout: Longest time to wait, in seconds. Default: until the copy is complete or has
+                failed.
 
         Raises:
-            CorruptionError: the object is not what the manifest says.
-            OSError: the object store does not give it, or the disk is full.
+            CorruptionError: The object does not have the bytes that the manifest records.
+            OSError: The object store does not return the bytes, or the disk is full.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while not (copy := self._pinned().latest()).complete:

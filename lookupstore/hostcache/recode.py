@@ -1,9 +1,9 @@
 """A plain file with the records of a compressed one, for lookups on the host that has it.
 
-Who looks up in a compressed file pays for each block that is decompressed, again and again where
-the cache of blocks is smaller than the file. A plain copy costs about as much as all blocks once.
-So it is made when lookups have paid that much: then no order of lookups costs more than twice what
-it would have cost with the best choice.
+Lookups in a compressed file decompress blocks, repeatedly if the cache of blocks is smaller than
+the file. Making a plain copy costs about as much as decompressing all blocks once. Therefore it is
+made when lookups have cost that much: then no order of lookups costs more than twice what the best
+choice would have cost.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import Info
 
 
-class Rent:
-    """What lookups have paid for a compressed file, in blocks, and when a plain copy pays.
+class BreakEven:
+    """The number of decompressed blocks after which a plain copy of a file pays.
 
     Args:
-        blocks: of the file.
+        blocks: Number of blocks of the file.
 
-    >>> rent = Rent(100)
-    >>> rent.is_paid(99), rent.is_paid(100), rent.try_now(100), rent.try_now(150)
+    >>> point = BreakEven(100)
+    >>> point.is_paid(99), point.is_paid(100), point.try_now(100), point.try_now(150)
     (False, True, True, False)
     """
 
     def __init__(self, blocks: int) -> None:
-        # A block that is asked for once is decompressed once, and stays: that is no rent.
+        # The only block of a file is decompressed once and then cached: that does not justify a
+        # copy.
         self._price = max(2, blocks)
         self._next = self._price
 
     def is_paid(self, paid: int) -> bool:
-        """Return whether lookups that have decompressed so many blocks have paid for a copy."""
+        """Return whether lookups have decompressed enough blocks to justify a copy."""
         return paid >= self._price
 
     def try_now(self, paid: int) -> bool:
-        """Return whether to make the copy; if that fails, again when twice as much is paid."""
+        """Return whether to make the copy; after a failure, again when `paid` has doubled."""
         if paid < self._next:
             return False
         self._next = 2 * paid
@@ -44,31 +45,31 @@ class Rent:
 
 
 def plain_size(info: Info) -> int | None:
-    """Return bytes that are enough for a file without compression; None: it has none already."""
+    """Return an upper bound of the size of the file without compression. None: it has none."""
     if info.plain_bytes is None or info.num_records is None or not info.codecs:
         return None
     if set(info.codecs) == {"none"}:
         return None
-    # Filter and index come on top of the blocks.
+    # The filter and the index take room in addition to the blocks.
     return info.plain_bytes + info.plain_bytes // 20 + 2 * info.num_records + (1 << 20)
 
 
 def write_plain(source: Reader, path: str) -> None:
-    """Write the records and properties of a native file to a new one, without compression.
+    """Write the records and properties of a native file to a new uncompressed one.
 
     Args:
-        source: reader of the file.
-        path: of the new file, on disk under this name when this returns.
+        source: Reader of the file.
+        path: Path of the new file, which is on disk under this name when the call returns.
 
     Raises:
-        CorruptionError: the source is damaged.
-        OSError: the new file cannot be written.
+        CorruptionError: The source is damaged.
+        OSError: The new file cannot be written.
     """
     info = source.info()
     with Writer(
         path,
         compression="none",
-        bloom_fpp=0 if info.filter_kind == "none" else 0.05,
+        bloom_fpp=0 if info.filter_kind == "none" else None,
         expected_entries=info.num_records,
         key_schema=info.key_schema,
         value_schema=info.value_schema,

@@ -1,8 +1,8 @@
-"""What lookups did on this host: a small table that workers write and `lookupstore stats` prints.
+"""Statistics of lookups on this host: a small table that `lookupstore stats` prints.
 
-The table is a SQLite file in the host's cache folder. A task adds one row when it ends, whatever
-the engine that runs it; rows older than a week go. Nothing here may fail a query: what cannot be
-written is logged once, and lost.
+The table is a SQLite file in the host's cache folder. A task adds one row when it ends, with any
+engine; rows older than a week are deleted. Errors never fail a query: rows that cannot be written
+are lost, and the error is logged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from lookupstore.hostcache.own_folder import make_own_file, make_own_folder
 
 FILE_NAME = "stats.sqlite"
 KEPT_SECONDS = 7 * 24 * 3600.0
-# Another process writes for microseconds; a task does not wait for a host that hangs.
+# Seconds to wait for another process, which writes for microseconds; a host that hangs is not
+# waited for.
 _WAIT_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -30,15 +31,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryStats:
-    """What the tasks of one query did with one version of a store, on this host.
+    """Counts of the tasks of one query with one version of a store, on this host.
 
     Attributes:
-        application: the application that ran it, such as Spark's application id.
-        query: the query in that application, such as `execution 7` or `batch 3`.
-        store: path or URI of the store.
-        version: number of the version that answered; 0 for columnar files, which have none.
-        last: when its last task ended, in seconds since 1970.
-        counts: the sum over its tasks.
+        application: Application that ran the query, such as Spark's application id.
+        query: Name of the query in that application, such as `execution 7` or `batch 3`.
+        store: Path or URI of the store.
+        version: Number of the version that answered; 0 for columnar files, which have no version.
+        last: Time at which the last task ended, in seconds since 1970.
+        counts: Sums over the tasks.
     """
 
     application: str
@@ -69,15 +70,15 @@ def add(
     version: int,
     counts: Counts,
 ) -> None:
-    """Add what one task did; what goes wrong is logged.
+    """Add the counts of one task; an error is logged, not raised.
 
     Args:
-        folder: the host's cache folder, made if missing.
-        application: see `QueryStats`; so are `query`, `store` and `version`.
-        query: name of the query.
-        store: path or URI of the store.
-        version: number of its version.
-        counts: of the task.
+        folder: Cache folder of the host, which is made if missing.
+        application: Application that ran the query, such as Spark's application id.
+        query: Name of the query in that application, such as `execution 7` or `batch 3`.
+        store: Path or URI of the store.
+        version: Number of the version that answered; 0 for columnar files, which have no version.
+        counts: Counts of the task.
     """
     now = time.time()
     places = ", ".join("?" * len(_COLUMNS))
@@ -86,11 +87,12 @@ def add(
         make_own_folder(os.fspath(folder))
         make_own_file(os.path.join(folder, FILE_NAME))
         with _table(Path(folder), "rwc") as table:
-            # A host that loses its power may lose the last rows; waiting for the disk costs more.
+            # After a power failure of the host, the last rows may be lost; waiting for the disk
+            # costs more.
             table.execute("PRAGMA synchronous = OFF")
             table.execute("BEGIN IMMEDIATE")
             table.execute(_CREATE)
-            # Programs of several versions may write here, each of which knows some of the counts.
+            # Programs of several versions may write here, each of which has some of the counts.
             for name in sorted(set(NAMES) - _columns(table)):
                 table.execute(f"ALTER TABLE task ADD COLUMN {name} NUMERIC NOT NULL DEFAULT 0")
             table.execute(f"INSERT INTO task ({', '.join(_COLUMNS)}) VALUES ({places})", row)
@@ -105,12 +107,13 @@ def read(
     """Return the statistics of the queries that ended last, the newest first.
 
     Args:
-        folder: the host's cache folder; without a table in it there are none.
-        limit: most queries; -1 is all.
-        store: path of a store, or its URI without credentials, to which they are restricted.
+        folder: Cache folder of the host; if it has no table, there are no statistics.
+        limit: Largest number of queries; -1 for all.
+        store: Path of a store, or its URI without credentials, whose queries are returned. Default:
+            all stores.
 
     Raises:
-        OSError: the table cannot be read.
+        OSError: The table cannot be read.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -125,7 +128,7 @@ def read(
     try:
         with _table(Path(folder), "ro") as table:
             known = _columns(table)
-            if not known:  # somebody is about to make the table
+            if not known:  # a process is about to make the table
                 return []
             summed = ", ".join(f"SUM({name})" if name in known else "0" for name in NAMES)
             found = table.execute(
@@ -143,15 +146,15 @@ def read(
 
 
 def fetched(folder: str | os.PathLike[str], store: str, version: int) -> int:
-    """Return how many bytes the tasks of this host have fetched of one version of a store.
+    """Return the number of bytes that tasks of this host fetched of one version of a store.
 
     Args:
-        folder: the host's cache folder; without a table in it there are none.
-        store: path of the store, or its URI without credentials.
-        version: number of the version.
+        folder: Cache folder of the host; if it has no table, the result is 0.
+        store: Path of the store, or its URI without credentials.
+        version: Number of the version.
 
     Raises:
-        OSError: the table cannot be read.
+        OSError: The table cannot be read.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -166,7 +169,7 @@ def fetched(folder: str | os.PathLike[str], store: str, version: int) -> int:
 
 @contextmanager
 def _table(folder: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """Open the table for one transaction; to read (`ro`) takes no right to write."""
+    """Open the table for one transaction; reading it (`ro`) needs no permission to write."""
     uri = f"{(folder.absolute() / FILE_NAME).as_uri()}?mode={mode}"
     with (
         closing(

@@ -1,11 +1,11 @@
 """Tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
 
-Copy-on-write ones are read and written, of merge-on-read ones base files are read.
+Copy-on-write tables are read and written. In merge-on-read tables, only base files are read.
 
-`table` has the verbs (`HudiTable`), `view` is a table at one moment, `options` knows its
-properties. Below them: `timeline`, what instants say; `keys`, from rows to record keys;
-`file_group`, base files and how they are merged; `index`, who has a key; `locking`, `services` and
-`write`, how instants come to be complete; `read`, scans and lookups.
+`table` contains the public operations (`HudiTable`), `view` is a table at one moment, and `options`
+contains its properties. They use the other packages: `timeline` reads and writes instants, `keys`
+makes record keys of rows, `file_group` reads and merges base files, and `index` finds keys.
+`locking`, `services` and `write` complete instants; `read` contains scans and lookups.
 """
 
 from lookupstore.extras import require as _require

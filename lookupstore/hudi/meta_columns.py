@@ -1,4 +1,4 @@
-"""What each base file of a Hudi table has before its data columns."""
+"""The meta columns of a base file, which precede its data columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's properties text, in which Hudi keeps a table's options and marks its partitions.
+"""Read and print Java properties, the format of table options and partition marks.
 
 Bytes are Latin-1, and `\\uXXXX` is a UTF-16 unit, as `java.util.Properties` reads and writes them.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lookupstore.errors import CorruptionError
 
-#: Of a file; the schema of a table with thousands of columns is in it.
+#: Maximum size of a file; the schema of a table with thousands of columns fits.
 MOST_PROPERTIES_BYTES = 4 << 20
-# Of the comments at the head of a file; Java has two.
+# Maximum number of comments at the beginning of a file; Java writes two.
 _MOST_COMMENTS = 1000
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -23,14 +23,14 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 def parse_properties(content: bytes, path: str) -> dict[str, str]:
-    """Return the pairs of a properties file; the last one of a repeated key.
+    """Return the pairs of a properties file; of a repeated key the last value counts.
 
     Args:
-        content: of the file.
-        path: of the file, for errors.
+        content: Content of the file.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: an escape is cut short, or is not UTF-16.
+        CorruptionError: If an escape is cut short, or is not UTF-16, or the file is too large.
 
     >>> parse_properties(b"# made by hand\\nname = a\\\\:b\\nkeys=x,\\\\\\n  y\\n", "t.properties")
     {'name': 'a:b', 'keys': 'x,y'}
@@ -47,7 +47,7 @@ def parse_properties(content: bytes, path: str) -> dict[str, str]:
 
 
 def first_comments(content: bytes) -> tuple[str, ...]:
-    """Return the comments that a properties file begins with, without their marks.
+    """Return the comments at the beginning of a properties file, without their marks.
 
     >>> first_comments(b"#Updated at noon\\n#Sat\\na=b\\n#c\\n")
     ('Updated at noon', 'Sat')
@@ -65,7 +65,7 @@ def print_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> 
     """Return pairs as a properties file, in ASCII, with comments first.
 
     Raises:
-        ValueError: a text is not Unicode: it has half of a surrogate pair.
+        ValueError: If a text contains half of a surrogate pair, and so is not Unicode.
 
     >>> print_properties({"name": "a:b"}, ["made by hand"])
     b'#made by hand\\nname=a\\\\:b\\n'
@@ -80,7 +80,7 @@ def print_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> 
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines that hold a pair, those joined that a backslash joins, and where they start."""
+    """Yield the lines with pairs, joined at backslashes, and their offsets."""
     held, start = None, 0
     for match in _LINE.finditer(text):
         line = match[0].rstrip("\r\n").lstrip(_BLANK)
@@ -99,7 +99,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Cut a line where its key ends: at a blank, `=` or `:` that no backslash stands before."""
+    """Split a line at the first blank, `=` or `:` that is not escaped."""
     at = 0
     while at < len(line) and line[at] not in "=:" + _BLANK:
         at += 2 if line[at] == "\\" else 1

@@ -1,4 +1,4 @@
-"""A table at one moment: its columns, its file groups, and what changed in a range of instants."""
+"""``TableView``: the columns, file groups and changes of a table at one moment."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ from lookupstore.storage.location import Location
 class TableView:
     """A table as it was when its timeline was read.
 
-    Files are listed after that: those of later commits do not count.
+    Files are listed later. Files of later commits are ignored.
 
     Attributes:
-        options: of the table.
-        folder: of its timeline.
-        timeline: what had happened.
-        location: of the table.
-        commits: what completed instants did, as far as somebody asked; that never changes.
+        options: Options of the table.
+        folder: Folder of the table's timeline.
+        timeline: Instants of the table when the timeline was read.
+        location: Location of the table.
+        commits: Metadata of the completed instants that were read so far. The metadata of an
+            instant never changes.
         foreign: List to which the paths of Parquet files are added that are not named as base files
             are. Default: such files are refused.
     """
@@ -77,11 +78,11 @@ class TableView:
     foreign: list[str] | None = field(default=None, repr=False, compare=False)
 
     def commit(self, instant: Instant) -> CommitMetadata:
-        """Return what a completed commit did.
+        """Return the metadata of a completed commit.
 
         Raises:
-            CorruptionError: its file is damaged.
-            StaleStoreError: it is gone.
+            CorruptionError: If the file of the commit is damaged.
+            StaleStoreError: If the file of the commit was deleted.
         """
         known = self.commits.get(instant)
         if known is None:
@@ -95,18 +96,19 @@ class TableView:
 
     @property
     def archive(self) -> Archive:
-        """Return the archive of the timeline, as it is when it is read."""
+        """Return the archive of the timeline; its files are read when they are needed."""
         if self.options.version == 6:
             return ArchivedLog(self.location, self.options.archive)
         return History(self.location, self.options.archive)
 
     @cached_property
     def table_schema(self) -> TableSchema:
-        """Return the data columns that the latest commit has, or the properties say.
+        """Return the data columns of the newest commit with a schema, or the properties.
 
         Raises:
-            FormatError: nobody says the columns, or one has a type that is not read.
-            CorruptionError: what they give is not a schema.
+            FormatError: If neither a commit nor the properties contain the columns, or a column has
+                a type that is not supported.
+            CorruptionError: If the stored schema is damaged.
         """
         said = (
             (self.folder.path(instant), self.commit(instant).schema)
@@ -128,11 +130,11 @@ class TableView:
         return pa.schema([*META_FIELDS, *self.table_schema.columns])
 
     def names(self, columns: Sequence[str] | None) -> list[str]:
-        """Return the names of the columns that are wanted; None: of all.
+        """Return the names of the requested columns; None: of all columns.
 
         Raises:
-            TypeError: these are no names.
-            KeyError: there is no such column.
+            TypeError: If `columns` is not a name or an iterable of names.
+            KeyError: If the table does not have a column.
         """
         if columns is None:
             return list(self.schema.names)
@@ -150,11 +152,11 @@ class TableView:
         """Return the file groups as of a request time; None: the current ones.
 
         Raises:
-            CorruptionError: the timeline is damaged.
-            FormatError: as of `files`.
-            StaleStoreError: files went before they were listed: a clean came between; or a clean
-                removed files of that time; or commits up to it are archived, and nobody knows
-                what they had.
+            CorruptionError: If the timeline is damaged.
+            FormatError: If the folders contain a Parquet file that is not named as base files are,
+                unless `foreign` is given, a symbolic link, or a base file in another format.
+            StaleStoreError: If a clean or a rollback deleted files before they were listed, a clean
+                removed files of that time, or commits up to that time are archived.
         """
         self._check_reached("as_of", as_of, lambda one: one.time)
         replaced: set[GroupId] = set()
@@ -171,13 +173,19 @@ class TableView:
     def groups_until(self, position: str | None, argument: str = "until") -> list[FileGroup]:
         """Return the file groups as of a position; None: the current ones.
 
-        That is when no later commit was completed, in tables of version 6 none requested.
+        Commits that were completed after the position, or requested after it in tables of version
+        6, are ignored.
 
         Args:
-            position: of the last instant that counts.
-            argument: that says it, for errors.
+            position: Position of the last instant that counts.
+            argument: Name of the caller's argument, which errors name.
 
-        Raises: as of `groups`.
+        Raises:
+            CorruptionError: If the timeline is damaged.
+            FormatError: If the folders contain a Parquet file that is not named as base files are,
+                unless `foreign` is given, a symbolic link, or a base file in another format.
+            StaleStoreError: If a clean or a rollback deleted files before they were listed, a clean
+                removed files of that position, or commits up to it are archived.
         """
         if position is None:
             return self.groups(None)
@@ -202,14 +210,14 @@ class TableView:
         argument: str,
         moment: str,
     ) -> None:
-        """Check that no clean has removed a file of a moment, whose rows would be missing.
+        """Check that no clean has removed a file that the table needs as of a moment.
 
         Args:
-            groups: as of the moment, of files that are there.
-            replaced: groups that were gone at the moment.
-            later: request times of the commits after it.
-            argument: that said the moment.
-            moment: time of an instant.
+            groups: File groups as of the moment, from the files that still exist.
+            replaced: File groups that were replaced by then.
+            later: Request times of the commits after the moment.
+            argument: Name of the caller's argument, which errors name.
+            moment: Request time or position of an instant.
         """
         newest = {group.id: group.current.time for group in groups}
         missing: dict[GroupId, CleanedFile] = {}
@@ -221,7 +229,7 @@ class TableView:
             if group not in replaced and newest.get(group, "") < match["time"]:
                 missing[group] = file
         if missing:
-            # What was replaced long ago, the archive knows.
+            # Instants that were replaced long ago are in the archive.
             for commit in self.archive.commits():
                 for partition, ids in (commit.replaced or {}).items():
                     for file_id in ids:
@@ -235,10 +243,10 @@ class TableView:
             )
 
     def _check_listed(self, as_of: str | None) -> None:
-        """Check that the listing has all files that the timeline names.
+        """Check that no file was deleted between reading the timeline and listing files.
 
-        Those that go are of commits that are taken back, whose completed file goes before, and
-        those that a clean deletes, which says before that it does.
+        Only rollbacks and cleans delete files. A rollback deletes the completed file of the commit
+        first, and a clean requests its instant first, so that the timeline shows both.
         """
         now = self.folder.load()
         if now == self.timeline:
@@ -248,7 +256,7 @@ class TableView:
         gone = seen - there
         for time in sorted(gone - completed_writes(self.archive, gone)):
             raise StaleStoreError(f"{self.location.uri}: {time} was rolled back; read again")
-        # Of what others committed since, a clean knows; as of what it retains all is there.
+        # A clean records what other writers committed; everything that it retains exists.
         news = min(there - seen, default=None)
         known = {instant.time for instant in self.timeline if instant.action == CLEAN}
         for instant in now:
@@ -258,19 +266,22 @@ class TableView:
                 plan = parse_plan(CleanerPlan, self.folder.read(requested), path)
                 earliest = plan.earliest_instant_to_retain
                 if earliest is not None and news <= earliest.timestamp:
-                    raise StaleStoreError(f"{path}: it may have removed what was read; read again")
+                    raise StaleStoreError(
+                        f"{path}: this clean may have removed files that were being read; read the "
+                        "table again"
+                    )
 
     def _check_reached(
         self, argument: str, moment: str | None, of: Callable[[Instant], str]
     ) -> None:
-        """Check that the timeline goes back to a moment, so that the table as of it is known.
+        """Check that the timeline goes back to a moment, so that a view of it is complete.
 
-        What replaced rows since then is not known of what is archived, nor what cleans removed.
+        Archived commits and cleans do not show which rows they replaced or removed since then.
 
         Args:
-            argument: that says the moment.
-            moment: a request time or a position; None: now.
-            of: gives that of an instant.
+            argument: Name of the caller's argument, which errors name.
+            moment: Request time or position of an instant. None: the current table.
+            of: Function that returns the request time or the position of an instant.
         """
         begin = first_time(self.timeline)
         if moment is None or begin is None:
@@ -288,7 +299,7 @@ class TableView:
 
     def _check_changes_reached(self, since: str | None) -> None:
         """Check that no archived commit is after a position."""
-        # Savepoints stay when later commits are archived.
+        # Savepoints are kept when later commits are archived.
         first = first_time(self.timeline)
         writes = self.timeline.writes()
         positions = [one.position for one in writes if first is not None and one.time >= first]
@@ -303,10 +314,11 @@ class TableView:
             )
 
     def files(self) -> list[FileSlice]:
-        """Return all base files that there are now, of whichever instant, by path.
+        """Return all base files that exist now, of every instant, by path.
 
         Raises:
-            FormatError: a Parquet file is not named as base files are, unless `foreign` takes it.
+            FormatError: If the folders contain a Parquet file that is not named as base files are,
+                unless `foreign` is given, a symbolic link, or a base file in another format.
         """
         top = self.unnamed_partition is not None
         partitioned = top or bool(self.options.partition_by)
@@ -316,10 +328,10 @@ class TableView:
 
     @cached_property
     def unnamed_partition(self) -> str | None:
-        """Return a partition that commits wrote to, where properties name no partition columns.
+        """Return a partition that commits wrote to if the properties name no columns.
 
         Raises:
-            CorruptionError: a commit is damaged.
+            CorruptionError: If a commit is damaged.
         """
         if self.options.partition_by or self.location.folders(complete=True) == [META_FOLDER]:
             return None
@@ -333,11 +345,11 @@ class TableView:
         """Check that the properties name the partition columns, if there are partitions.
 
         Args:
-            remedy: what else can be done.
+            remedy: Alternative to adding the property, as text for the error.
 
         Raises:
-            FormatError: they do not.
-            CorruptionError: a commit is damaged.
+            FormatError: If there are partitions, and the properties do not name their columns.
+            CorruptionError: If a commit is damaged.
         """
         path = self.unnamed_partition
         if path is not None:
@@ -348,20 +360,20 @@ class TableView:
             )
 
     def reloaded(self) -> TableView:
-        """Return the table as it is now, of the same options."""
+        """Return the table as it is now, with the same options."""
         return replace(self, timeline=self.folder.load())
 
     def changed(self, since: str | None, until: str | None) -> tuple[list[FileSlice], list[str]]:
-        """Return the files that hold what changed in a range, and the times of those commits.
+        """Return the base files with the changes of a range, and the times of its commits.
 
         Args:
-            since: position of the last instant before the range; None: there is none.
-            until: position of the last instant of the range; None: of all.
+            since: Position of the last instant before the range. None: the beginning of the table.
+            until: Position of the last instant of the range. None: the newest instant.
 
         Raises:
-            FormatError: the rows of the table do not say when they changed.
-            CorruptionError: the timeline is damaged.
-            StaleStoreError: commits of the range are archived.
+            FormatError: If the rows have no meta columns, or changes may be in log files.
+            CorruptionError: If the timeline is damaged.
+            StaleStoreError: If commits of the range are archived.
         """
         if not self.options.meta_fields:
             raise FormatError(f"{self.location.uri}: rows have no meta columns")
@@ -380,16 +392,16 @@ class TableView:
             replaced |= self.replaced(instant)
             if since is None or instant.position > since:
                 times.append(instant.time)
-                # Instants come by time: the last slice of a group is the newest.
+                # Instants are in the order of time: the last slice of a group is the newest.
                 slices.update((file.group, file) for file in self.written(instant))
         files = [file for group, file in sorted(slices.items()) if group not in replaced]
         return files, times
 
     def written(self, instant: Instant) -> Iterator[FileSlice]:
-        """Yield the base files that a completed commit says that it wrote.
+        """Yield the base files that a completed commit wrote.
 
         Raises:
-            CorruptionError: its file is damaged.
+            CorruptionError: If the file of the commit is damaged.
         """
         shown = self.folder.path(instant)
         for stats in (self.commit(instant).stats or {}).values():
@@ -400,10 +412,10 @@ class TableView:
                     yield parse_base_file(stat.path, stat.file_size_in_bytes or 0, shown)
 
     def replaced(self, instant: Instant) -> frozenset[GroupId]:
-        """Return the file groups that are gone since a completed instant.
+        """Return the file groups that a completed instant removed from the table.
 
         Raises:
-            CorruptionError: its file is damaged.
+            CorruptionError: If the file of the instant is damaged.
         """
         if instant.action != REPLACE:
             return frozenset()
@@ -414,9 +426,9 @@ class TableView:
 
 
 def first_time(timeline: Timeline) -> str | None:
-    """Return the time before which files are those of archived commits; None: nobody knows.
+    """Return the time before which files belong to archived commits; None: unknown.
 
-    Savepoints stay when later commits are archived, so that files after them may count as well.
+    Commits with a savepoint do not count, because they are kept when later commits are archived.
     """
     saved = {instant.time for instant in timeline if instant.action == SAVEPOINT}
     return next((one.time for one in timeline.writes() if one.time not in saved), None)
@@ -432,17 +444,18 @@ def read_view(
     """Return a table as it is now.
 
     Args:
-        location: of the table.
-        query_type: that the view is for, `snapshot` or `read_optimized`: of a merge-on-read table,
-            only the second.
-        commits: what is known of its commits; None: nothing.
-        clock: tells the time of instants; None: that of the machine.
+        location: Location of the table.
+        query_type: Kind of query that the view is for: `snapshot`, or `read_optimized`, which is
+            the only one for merge-on-read tables.
+        commits: Metadata of completed instants that were read before. The view adds those that it
+            reads. Default: an empty dict.
+        clock: Function that returns the time of new instants. Default: the clock of the machine.
 
     Raises:
-        FileNotFoundError: there is none.
-        CorruptionError: its properties, or names of its timeline, are damaged.
-        FormatError: it is of a kind that is not read; the error names the property.
-        ValueError: there is no such kind of query.
+        FileNotFoundError: If the table does not exist.
+        CorruptionError: If the properties, or names in the timeline, are damaged.
+        FormatError: If the table cannot be read. The error names the property.
+        ValueError: If `query_type` is not a kind of query.
     """
     options = read_options(location)
     check_query(options, query_type, location.uri)
@@ -454,11 +467,11 @@ def read_view(
 
 @dataclass(frozen=True)
 class _ZoneOf:
-    """What finds the zone of a table's instants.
+    """A function that finds the time zone of a table's instants.
 
     Attributes:
-        location: of the table.
-        options: of the table.
+        location: Location of the table.
+        options: Options of the table.
     """
 
     location: Location
@@ -467,12 +480,12 @@ class _ZoneOf:
     def __call__(self, timeline: Timeline, now: datetime) -> Zone:
         folder = TimelineFolder(self.location, self.options.timeline, self.options.version)
 
-        # Whose an instant is, its completed file says.
+        # The completed file of an instant shows its action.
         completed = {one.time: one for one in timeline.writes()}
 
         def is_ours(time: str) -> bool:
             one = completed[time]
-            with suppress(FileNotFoundError):  # rolled back since
+            with suppress(FileNotFoundError):  # rolled back meanwhile
                 commit = parse_commit(folder.read(one), folder.path(one))
                 return WRITER in (commit.extra_metadata or {})
             return False

@@ -1,7 +1,7 @@
-"""Typed columns to keys that are bytes in the same order, and back.
+"""Encode typed columns as keys, which are bytes of the same order; decode them.
 
-`schema` is the door: `KeySchema` encodes and decodes columns. A type of key is one class below that
-in `fields`; they are in `numbers`, `times` and `binaries`, and `types` finds one. `casts` brings
-columns of other types to those of the store, and `arguments` understands what callers give as keys.
-`_codec` does it in C, row by row.
+`KeySchema` in `schema` encodes and decodes columns. Each type of key is a subclass of `KeyField` in
+`fields`. These classes are in `numbers`, `times` and `binaries`, and `types` finds one. `casts`
+casts columns to the types of the store, and `arguments` reads the keys that callers pass. `_codec`
+encodes and decodes in C, row by row.
 """

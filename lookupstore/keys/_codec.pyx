@@ -1,4 +1,4 @@
-"""Key fields of a batch to and from key bytes: one C call a field, without the GIL."""
+"""Encode key fields of a batch as key bytes and decode them: one C call per field, no GIL."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uintptr_t
 from libc.string cimport memset
@@ -64,7 +64,7 @@ cdef dict kinds():
     return found
 
 
-# Every kind of field that C has loops for, by its name.
+# Kinds of fields that C code can encode, by name.
 KINDS = kinds()
 
 
@@ -85,9 +85,9 @@ cdef ls_key_field as_field(object code, bint last):
 def encode(list codes not None, list columns not None, size_t length, width):
     """Encode one key per row.
 
-    `codes` are (kind, width, nullable) of each field; `columns` are as many Arrow arrays of
-    `length` values, fixed_size_binary(width) or, for BYTES, of any binary type. `width` is the
-    size of all keys, or None if it varies.
+    `codes` are (kind, width, nullable) of each field. `columns` are as many Arrow arrays of
+    `length` values, fixed_size_binary(width) or, for BYTES, of any binary type. `width` is the size
+    of all keys, or None if it varies.
     """
     cdef ls_status status = LS_OK
     cdef ls_key_field field
@@ -117,8 +117,8 @@ def encode(list codes not None, list columns not None, size_t length, width):
             check(status)
             offset += field.width
         return pa.Array.from_buffers(pa.binary(width), length, [None, data])
-    # offsets[i + 1] first holds the size of key i, then where it starts, and moves on with every
-    # field that is written: when all are, it is where key i ends, as Arrow wants it.
+    # offsets[i + 1] first holds the size of key i, then its start, and then advances with every
+    # field that is written. After the last field it is the end of key i, as Arrow requires.
     offsets = allocate((length + 1) * 8)
     sizes = <int64_t *>writable(offsets)
     for code in codes:
@@ -150,9 +150,9 @@ def encode(list codes not None, list columns not None, size_t length, width):
 def encode_alone(code, array, kind):
     """Encode the values of an Arrow array without nulls, each of which is a whole key.
 
-    `code` is (kind, width, nullable) of a field of fixed width without nulls, whose values C reads
-    where they lie; `kind` is fixed_size_binary(width). It is what `encode` does, without a view of
-    the array as bytes: most calls for a few keys are of one number each.
+    `code` is (kind, width, nullable) of a field of fixed width without nulls, with values that C
+    reads in place; `kind` is fixed_size_binary(width). The result is that of `encode`, but no view
+    of the array as bytes is made: most calls for a few keys have a single number per key.
     """
     cdef ls_key_field field = as_field(code, True)
     cdef ls_column values
@@ -183,7 +183,7 @@ def encode_alone(code, array, kind):
 def decode(list codes not None, list names not None, keys, width):
     """Decode keys into one array per field: fixed_size_binary, or large_binary for BYTES.
 
-    Raises FormatError naming the field and the row of the first key that does not fit.
+    Raises FormatError, with the field and the row of the first key that does not fit.
     """
     cdef BinaryColumn column = BinaryColumn(keys, "keys")
     cdef ls_column strided
@@ -306,10 +306,10 @@ def bucket_of(values, buckets):
 
 
 def by_bucket(values, buckets):
-    """Return the positions of keys, bucket by bucket, and where those of each begin in that.
+    """Return the positions of keys, bucket by bucket, and the start of each bucket in these.
 
-    Positions are uint32, of each bucket in ascending order; of b buckets, b + 1 int64 numbers say
-    where they begin, the last one where all end.
+    Positions are uint32, ascending in each bucket. For b buckets there are b + 1 int64 starts; the
+    last one is the number of keys.
     """
     cdef uint32_t[::1] held = bucket_of(values, buckets)
     cdef size_t length = held.shape[0]
@@ -321,7 +321,8 @@ def by_bucket(values, buckets):
     cdef uint32_t[::1] out = positions
     cdef int64_t[::1] ends = starts
     with nogil:
-        # A count is two places on, so that the end of each bucket moves up from its beginning.
+        # A count is stored two places later, so that the start of each bucket can advance to its
+        # end.
         for i in range(length):
             ends[held[i] + 2] += 1
         for i in range(2, <size_t>ends.shape[0]):

@@ -2,15 +2,15 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
-# What became of a key.
+# Results of the encoding of a key.
 cdef enum Outcome:
     WRITTEN
-    NO_KEY       # no key holds these values
-    OTHER        # values that only `KeySchema` knows
-    NO_ROOM      # the key may need more bytes
+    NO_KEY       # no key has these values
+    OTHER        # values that only `KeySchema` can encode
+    NO_ROOM      # the key may need more bytes than there is room for
 
 
-# How a Python value becomes the bytes of a field.
+# Encodings of a Python value as the bytes of a field.
 cdef enum Form:
     FORM_OTHER
     FORM_SIGNED
@@ -33,17 +33,17 @@ cdef struct Field:
     size_t width
     bint nullable
     bint last
-    int64_t least    # of signed numbers
+    int64_t least    # least value of signed numbers
     uint64_t most
-    int64_t ticks    # in a second; of a date, in a day
-    int scale        # of decimals
+    int64_t ticks    # ticks in a second; for a date, in a day
+    int scale        # scale of decimals
 
 
 cdef class KeyEncoder:
     cdef Field *fields
     cdef size_t count
     cdef bint single_binary
-    cdef readonly size_t width    # bytes of each key, 0 if they differ
+    cdef readonly size_t width    # size of every key in bytes, 0 if sizes differ
 
     cpdef object encode(self, object key)
     cdef Outcome put(self, object key, uint8_t *out, size_t room, size_t *size) except? OTHER

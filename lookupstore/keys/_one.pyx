@@ -1,7 +1,7 @@
-"""Keys of Python values to bytes, one at a time and without a call to Python.
+"""Encode keys of Python values, one at a time and without calling Python code.
 
-Only values of exactly Python's own types are known here: `KeySchema` knows all others, such as
-those of NumPy, and says what is wrong with them.
+Only values of exactly Python's own types are encoded here. `KeySchema` encodes all others, such as
+those of NumPy, and raises the errors of invalid ones.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -38,12 +38,12 @@ import_datetime()
 cdef object UTC = datetime.timezone.utc
 cdef object DECIMAL = decimal.Decimal
 
-# A key that is not longer is written without asking for memory.
+# Size in bytes up to which a key is written without allocating memory.
 cdef enum:
     ROOM = 512
-    # Bytes of a key, where keys differ in size, for which there is room at first.
+    # Bytes initially allocated for a key, if keys differ in size.
     GUESS = 24
-    # Digits that int64 holds, whatever they are.
+    # Number of decimal digits that always fit into an int64.
     MOST_DIGITS = 18
 
 cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
@@ -55,7 +55,7 @@ POWERS[0] = 1
 for _i in range(1, 19):
     POWERS[_i] = POWERS[_i - 1] * 10
 
-#: How fields of each class of `lookupstore.keys.types` are encoded.
+#: Encoding of the fields of each class of `lookupstore.keys.types`.
 cdef dict FORMS = {
     "BoolField": FORM_BOOL,
     "IntegerField": FORM_SIGNED,
@@ -103,7 +103,7 @@ cdef class KeyEncoder:
         free(self.fields)
 
     cpdef object encode(self, object key):
-        """Return what `KeySchema.encode_one` does, or NotImplemented: `KeySchema` has to do it."""
+        """Return the same as `KeySchema.encode_one`, or NotImplemented: leave it to `KeySchema`."""
         cdef uint8_t[ROOM] room
         cdef size_t size = 0
         cdef Outcome outcome
@@ -115,7 +115,7 @@ cdef class KeyEncoder:
         return None if outcome == NO_KEY else NotImplemented
 
     def encode_list(self, list keys not None):
-        """Return an array of what `encode` gives of each key, or NotImplemented.
+        """Return an array of the results of `encode` for each key, or NotImplemented.
 
         The array is fixed_size_binary, or large_binary if keys differ in size.
         """
@@ -123,7 +123,7 @@ cdef class KeyEncoder:
         cdef uint8_t *out
         cdef int64_t *ends = NULL
         cdef Outcome outcome
-        # A value may be longer, and may have a marker.
+        # A value may be longer than a usual one, and may have a marker.
         data = pa.allocate_buffer(length * (width or GUESS) + ROOM, resizable=True)
         room = data.size
         out = <uint8_t *><uintptr_t>data.address
@@ -133,7 +133,7 @@ cdef class KeyEncoder:
             ends[0] = 0
         for key in keys:
             if i == length:
-                break  # the list has become longer
+                break  # another thread has extended the list
             outcome = self.put(key, out + used, room - used, &size)
             while outcome == NO_ROOM:
                 room *= 2
@@ -154,7 +154,7 @@ cdef class KeyEncoder:
         return pa.Array.from_buffers(pa.large_binary(), length, [None, offsets, data])
 
     cdef Outcome put(self, object key, uint8_t *out, size_t room, size_t *size) except? OTHER:
-        """Write a key, at most `room` bytes of it, and how many it has to `size`."""
+        """Write at most `room` bytes of a key, and store its whole size in `size`."""
         cdef size_t i, used = 0, added = 0
         cdef Outcome outcome
         if self.count == 1 and not PyTuple_CheckExact(key):
@@ -175,7 +175,7 @@ cdef class KeyEncoder:
 
 
 cdef int describe(Field *field, kind) except -1:
-    """Take note of what the values of a field of a type are."""
+    """Record the properties of the values of a field of some type."""
     bits = 8 * field.width
     if field.form == FORM_UNSIGNED:
         field.most = 2**bits - 1
@@ -220,7 +220,7 @@ cdef Outcome put_value(
         room -= 1
     size[0] = marker + field.width
     if form == FORM_SIGNED:
-        # A class below int, such as bool, may stand for something else.
+        # A subclass of int, such as bool, may have another meaning.
         if not PyLong_CheckExact(value):
             return OTHER
         number = PyLong_AsLongLongAndOverflow(value, &overflow)
@@ -234,7 +234,7 @@ cdef Outcome put_value(
             try:
                 data = <const uint8_t *>PyUnicode_AsUTF8AndSize(value, &given)
             except UnicodeEncodeError:
-                return NO_KEY  # Arrow holds no lone surrogates
+                return NO_KEY  # Arrow does not accept lone surrogates
         else:
             if not PyBytes_CheckExact(value):
                 return OTHER
@@ -325,11 +325,11 @@ cdef inline void put_big(uint64_t number, size_t width, uint8_t *out) noexcept n
 
 
 cdef inline Outcome put_number(const Field *field, int64_t number, uint8_t *out) noexcept nogil:
-    """Write a signed number big-endian, its sign the other way round."""
+    """Write a signed number as big-endian bytes with the sign bit inverted."""
     cdef size_t width = field.width
     if number < field.least or number > <int64_t>field.most:
         return NO_KEY
-    while width > 8:  # of decimals
+    while width > 8:  # decimals have more bytes
         width -= 1
         out[0] = 0xFF if number < 0 else 0
         out += 1
@@ -340,10 +340,10 @@ cdef inline Outcome put_number(const Field *field, int64_t number, uint8_t *out)
 
 cdef inline Outcome put_moment(
         const Field *field, int64_t seconds, int64_t micros, uint8_t *out) noexcept nogil:
-    """Write the ticks of some seconds and microseconds; no key holds a part of a tick."""
+    """Write seconds and microseconds as ticks; fail if they are not a whole number of ticks."""
     cdef int64_t ticks = field.ticks, more
     if seconds > MOST // ticks - 1 or seconds < LEAST // ticks + 1:
-        return OTHER  # about the limits of the type
+        return OTHER  # close to the limits of the type
     if ticks >= 1_000_000:
         more = micros * (ticks // 1_000_000)
     elif micros % (1_000_000 // ticks):
@@ -354,7 +354,7 @@ cdef inline Outcome put_moment(
 
 
 cdef inline Outcome put_float(const Field *field, object value, uint8_t *out) noexcept:
-    """Write a float as `ls_keys.c` does: zero is 0.0, NaN one, and greater numbers come later."""
+    """Write a float like `ls_keys.c`: -0.0 as 0.0, all NaNs as one, greater numbers later."""
     cdef double number = PyFloat_AS_DOUBLE(value)
     cdef float narrow
     cdef uint64_t bits = 0, sign
@@ -382,7 +382,7 @@ cdef inline Outcome put_float(const Field *field, object value, uint8_t *out) no
 
 
 cdef Outcome put_decimal(const Field *field, object value, uint8_t *out) except? OTHER:
-    """Write a decimal as a number of units of the last digit that the field has."""
+    """Write a decimal as a number of units of the last digit of the field."""
     cdef int64_t number = 0
     cdef Py_ssize_t shift
     sign, digits, exponent = value.as_tuple()
@@ -419,7 +419,7 @@ cdef size_t escape(const uint8_t *data, size_t length, uint8_t *out) noexcept no
 
 
 cdef inline int64_t days_of(object value) noexcept:
-    """The days from 1970 to a date, by months that begin in March, after which leap days come."""
+    """Return the days from 1970 to a date, using years that begin in March, after leap days."""
     cdef int64_t year = PyDateTime_GET_YEAR(value)
     cdef int64_t month = PyDateTime_GET_MONTH(value)
     if month <= 2:

@@ -1,4 +1,4 @@
-"""Columns of Python's texts to Arrow, in one pass over the objects."""
+"""Convert columns of Python strings to Arrow in one pass over the objects."""
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
@@ -9,17 +9,17 @@ cdef extern from "Python.h":
     bint PyUnicode_Check(object value)
     const char *PyUnicode_AsUTF8AndSize(object value, Py_ssize_t *size) except NULL
 
-# Bytes of a text for which there is room at first.
+# Number of bytes initially allocated for each text.
 cdef enum:
     GUESS = 16
 
 
 def text_array(list values not None, is_missing):
-    """Return texts as Arrow has them, null where one is missing; None: not all values are texts.
+    """Return texts as an Arrow array, null for missing ones. None: a value is not a text.
 
-    `is_missing` is asked of each value that is neither a text nor None, and returns True for those
-    that are missing. It is also None where no value is a text, or one is no UTF-8: half of a pair
-    of surrogates is no text to Arrow.
+    `is_missing` is called with each value that is neither a text nor None, and returns True for
+    missing ones. The result is also None if no value is a text, or one is not UTF-8: Arrow does not
+    accept a lone surrogate.
     """
     cdef size_t length = len(values), i = 0, room, used = 0, missing = 0
     cdef Py_ssize_t size = 0
@@ -35,7 +35,7 @@ def text_array(list values not None, is_missing):
     end[0] = 0
     for value in values:
         if i == length:
-            return None  # `is_missing` has made the list longer
+            return None  # `is_missing` has extended the list
         if PyUnicode_Check(value):
             try:
                 text = PyUnicode_AsUTF8AndSize(value, &size)

@@ -1,13 +1,13 @@
-"""Keys as callers hold them, to encoded keys.
+"""Encode keys in the forms in which callers pass them.
 
-What is accepted, for a key of one field:
+Accepted forms, for a key of one field:
 
 - a column: an Arrow array or chunked array, a one-dimensional NumPy array, a pandas Series, Index
   or array such as a Categorical, a polars Series, a range, or any object with `__arrow_c_array__`
   or `__arrow_c_stream__`;
-- a list of values. An object column of NumPy or pandas is one, too; what pandas calls missing in
-  its own is null. A set, a view of a dict, a generator or another iterator is the list of what it
-  gives.
+- a list of values. An object column of NumPy or pandas counts as a list; missing values of pandas
+  are null. A set, a view of a dict, a generator or another iterator counts as the list of its
+  items.
 
 For a key of one or more fields:
 
@@ -17,9 +17,9 @@ For a key of one or more fields:
 - a tuple of columns, one for each field, in the order of the key;
 - a list of tuples, with the values in the order of the key, or of dicts by field name.
 
-So a list holds keys and a tuple holds columns. A key in a list is what it is to
-`KeySchema.encode_one`: where Arrow would choose a type that changes a value, because of the values
-beside it or because the type is too coarse, each value is encoded for itself.
+So a list holds keys and a tuple holds columns. A key in a list means the same as to
+`KeySchema.encode_one`. If Arrow would choose a type that changes a value, because of other values
+or because the type is too coarse, each value is encoded by itself.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from lookupstore.arrow.relations import check_relation
 from lookupstore.keys._texts import text_array
 from lookupstore.keys.schema import KeySchema
 
-#: A column: in Arrow, or as the Python values that no one Arrow type holds.
+#: A column: in Arrow, or as Python values that do not fit into one Arrow type.
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | list[Any]"
 
-# Of a value that Arrow does not know, pa.array also passes on what its methods raise.
+# Errors of pa.array for a value of an unknown type, including errors of its methods.
 _CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
-    """Encode a batch of keys given in any of the forms above.
+    """Encode a batch of keys in any of the forms above.
 
     A key that no store can hold (null in a field without nulls, or a value outside the field's
-    type) is not an error: it is null in the result, and matches nothing.
+    type) is null in the result and matches nothing. It raises no error.
 
     Raises:
-        TypeError: keys of a wrong type or form; the error names the field and the right type.
-        KeyError: a table or dict without a key field.
-        ValueError: columns of different lengths.
+        TypeError: If the keys have a wrong type or form. The error names the field and the right
+            type.
+        KeyError: If a table or dict lacks a key field.
+        ValueError: If columns have different lengths.
 
     >>> schema = KeySchema(pa.schema({"id": pa.int64()}))
     >>> encode_keys([1, None], schema).is_valid().to_pylist()
@@ -98,7 +99,7 @@ def encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
 
 
 def _listed(keys: Any) -> Any:
-    """Return what gives keys one by one, and is no column, as a list; all else as it is."""
+    """Return an iterator or set of keys as a list, and any other value unchanged."""
     if isinstance(keys, (Set, ValuesView)):
         return list(keys)
     is_stream = hasattr(keys, "__arrow_c_stream__") or isinstance(keys, io.IOBase)
@@ -106,13 +107,13 @@ def _listed(keys: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """Return a range as an array, and an array of pandas as a Series; all else as it is.
+    """Return ranges as arrays, pandas arrays as Series, and other values unchanged.
 
-    A NumPy array has its bytes in the order of this machine.
+    A returned NumPy array has the byte order of this machine.
     """
     if isinstance(value, range):
         ends = (*value[:1], *value[-1:], value.step)
-        if max(map(abs, ends)) >= 2**63:  # NumPy would make floats of some
+        if max(map(abs, ends)) >= 2**63:  # NumPy would convert some of them to floats
             return list(value)
         return pa.array(np.arange(len(value)) * value.step + value.start)
     pandas = sys.modules.get("pandas")
@@ -177,7 +178,7 @@ def _columns(keys: Any, schema: KeySchema) -> list[Column]:
 
 
 def _pandas_columns(frame: Any) -> dict[Any, Any]:
-    """Return the columns of a DataFrame by name, and the levels of its index that have one."""
+    """Return the columns of a DataFrame and the named levels of its index, by name."""
     index = frame.index
     levels = {
         name: index.get_level_values(i) for i, name in enumerate(index.names) if name is not None
@@ -208,7 +209,7 @@ def _is_pandas_column(value: Any) -> bool:
 
 
 def _python_values(value: Any) -> list[Any] | None:
-    """Return a list, or an object column of NumPy or pandas, as a list; None for anything else."""
+    """Return a list, or an object column of NumPy or pandas, as a list, else None."""
     if isinstance(value, list):
         return value
     pandas = sys.modules.get("pandas")
@@ -229,9 +230,9 @@ def _python_values(value: Any) -> list[Any] | None:
 
 
 def _text_array(value: Any) -> pa.Array | None:
-    """Return an object column of pandas that has texts and missing values only; None: it has not.
+    """Return an object column of pandas as an Arrow array of texts.
 
-    That is what columns of texts mostly are.
+    Most text columns have this form. None: The column has other values than texts and missing ones.
     """
     if not _is_pandas_column(value) or value.dtype != np.dtype(object):
         return None
@@ -239,11 +240,11 @@ def _text_array(value: Any) -> pa.Array | None:
 
 
 def _exact_array(values: Sequence[Any]) -> pa.Array | None:
-    """Return Python values as Arrow reads them, or None if that could change one.
+    """Return Python values as an Arrow array, or None if Arrow could change a value.
 
-    Arrow takes the type of a list from some of its values: beside a date, a datetime loses its
-    time of day, and beside a datetime with a zone, one without gets it. Of the values of pandas,
-    Arrow reads only what Python's own have, so nanoseconds and years beyond 9999 are lost.
+    Arrow infers the type of a list from some of its values. In a list with a date, a datetime loses
+    its time of day; in a list with a time zone, a datetime without a zone gets it. Arrow reads
+    pandas values like Python's own, so nanoseconds and years beyond 9999 are lost.
     """
     kinds = set(map(type, values)) - {type(None)}  # not a loop in Python
     if len(kinds) > 1 and kinds != {int, float}:
@@ -258,7 +259,7 @@ def _exact_array(values: Sequence[Any]) -> pa.Array | None:
 
 
 def _keeps_values(kind: type, values: Sequence[Any]) -> bool:
-    """Tell whether Arrow keeps all these values, of one kind or None."""
+    """Return whether Arrow keeps all these values, which are of one kind or None."""
     if not issubclass(kind, (datetime.datetime, datetime.time, datetime.timedelta)):
         return True
     given = [value for value in values if value is not None]
@@ -276,10 +277,10 @@ def _keeps_values(kind: type, values: Sequence[Any]) -> bool:
 
 
 def column_of(value: Any) -> Column:
-    """Return a column of keys that is given in any of the forms above, as `encode_keys` reads it.
+    """Return a column of keys in any of the forms above as Arrow, or as a list.
 
     Raises:
-        TypeError: it is no column.
+        TypeError: If `value` is not a column.
 
     >>> column_of(["a", None]).type
     DataType(string)
@@ -321,7 +322,7 @@ def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:
     columns = _columns_of_list(keys, schema.names)
     arrays = [_exact_array(column) for column in columns or []]
     if columns is None or any(array is None for array in arrays):
-        # Each for itself, which says what is wrong with the first bad one.
+        # Keys are encoded one by one, so that the error of the first invalid key is raised.
         return encode_each(keys, schema)
     return schema.encode_masked(arrays)[0]
 

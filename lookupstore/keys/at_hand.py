@@ -1,4 +1,4 @@
-"""All rows of what is small and on this host, for engines that join them as they join their own."""
+"""Read all rows of a small local store, for engines that join rows in memory."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pyarrow as pa
 
 from lookupstore.keys.lookups import Lookups
 
-#: Most rows, and bytes of them, that are read at once: milliseconds.
+#: Maximum number of rows, and of their bytes, that are read at once: this takes milliseconds.
 MOST_ROWS = 100_000
 MOST_BYTES = 8 << 20
 
 
 def rows_at_hand(lookups: Lookups, names: Sequence[str]) -> pa.Table | None:
-    """Return all rows, the key columns and then value columns, if they are few and on this host.
+    """Return all rows, key columns then value columns, if they are few and local.
 
-    An engine that has them in memory knows how many there are, so that it plans well, and asks
-    nobody for them. None: they are many, large, remote, or compressed.
+    An engine that has the rows in memory knows their number, plans better, and looks nothing up.
+    None: The rows are many, large, remote or compressed.
 
     Args:
-        lookups: whose rows they are.
-        names: of the value columns.
+        lookups: Open store, files or table with the rows.
+        names: Names of the value columns to read.
 
-    Raises: what `Lookups.scan` does.
+    Raises: The errors of `Lookups.scan`.
     """
     if not lookups._calls_in_threads or lookups.num_rows > MOST_ROWS:
         return None

@@ -1,4 +1,4 @@
-"""Keys that are text or bytes, which other text or bytes begin with."""
+"""Key fields of text or bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lookupstore.keys.fields import Holds, KeyField
 
 
 class VariableField(KeyField):
-    """A key field of values that differ in size: in the last place as they are, else escaped."""
+    """A key field of values that differ in size, escaped unless they are last."""
 
     kind = "bytes"
     variable = True
 
     def ceiling(self, value: Any) -> tuple[bytes | None, bool]:
-        """Return the bytes of the value, which is its own least one that is not less."""
+        """Return the bytes of the value, which equals the least value that is not less."""
         found = self.one(value)
         if found is None:
             raise ValueError(f"the bound {value!r} of the key field {self.name!r} is not UTF-8")
@@ -30,11 +30,11 @@ class VariableField(KeyField):
         return self.one(value)
 
     def inner(self, value: bytes) -> bytes:
-        """Return the bytes of a value as they stand before other fields."""
+        """Return the bytes of a value for a place before other fields."""
         return self.escaped(value) + b"\x00\x00"
 
     def escaped(self, value: bytes) -> bytes:
-        """Return the bytes of a value as they stand before other fields, without their end."""
+        """Return the bytes of a value for a place before other fields, without their end."""
         return value.replace(b"\x00", b"\x00\xff")
 
     def to_cells(self, array: pa.Array) -> pa.Array:
@@ -76,12 +76,12 @@ class StringField(VariableField):
             return None  # Arrow holds no lone surrogates
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Return the array: C reads offsets of either width."""
+        """Return the array unchanged: C reads offsets of either width."""
         return array, None
 
 
 class BinaryField(VariableField):
-    """A key field of bytes, any number of them."""
+    """A key field of any number of bytes."""
 
     plural = "binaries"
     wanted = "bytes"
@@ -89,7 +89,7 @@ class BinaryField(VariableField):
 
     @staticmethod
     def holds(kind: pa.DataType) -> bool:
-        """Return whether a type is of bytes, any number of them."""
+        """Return whether a type holds any number of bytes."""
         return is_bytes(kind) and not pa.types.is_fixed_size_binary(kind)
 
     def one(self, value: Any) -> bytes | None:
@@ -101,7 +101,7 @@ class BinaryField(VariableField):
         return is_bytes(kind)
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Return the array with offsets, of which C reads either width."""
+        """Return the array with offsets: C reads either width."""
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(self.plain)
         return array, None
@@ -117,7 +117,7 @@ class BinaryField(VariableField):
 
 
 class FixedBinaryField(KeyField):
-    """A key field of bytes, the same number in every value."""
+    """A key field of a fixed number of bytes."""
 
     plural = "binaries"
     wanted = "bytes"
@@ -130,7 +130,7 @@ class FixedBinaryField(KeyField):
         return found if len(found) == self.width else None
 
     def beginning(self, value: Any) -> bytes | None:
-        """Return the bytes, if they are not more than a value has."""
+        """Return the bytes, or None if they are more than a value has."""
         found = self._raw(value)
         return found if len(found) <= self.width else None
 
@@ -150,7 +150,7 @@ class FixedBinaryField(KeyField):
         return is_bytes(kind)
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Bring bytes to the number of the field."""
+        """Cast bytes to the size of the field."""
         return self.cast_where(array, pc.equal(pc.binary_length(array), self.width))
 
     def to_cells(self, array: pa.Array) -> pa.Array:
@@ -162,7 +162,7 @@ class FixedBinaryField(KeyField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         return f"{self.width} bytes, as text or as 0x and {2 * self.width} hex digits"
 
     def read(self, texts: pa.Array) -> pa.Array:
@@ -180,7 +180,7 @@ BINARIES: tuple[type[KeyField], ...] = (StringField, BinaryField, FixedBinaryFie
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """Return the least bytes behind all that start with `prefix`; None if there are none.
+    """Return the least bytes after all that start with `prefix`, or None.
 
     >>> successor(b"ab"), successor(b"a\\xff"), successor(b"\\xff")
     (b'ac', b'b', None)

@@ -1,7 +1,7 @@
-"""Callers' Arrow columns to the types of a key: which casts keep every value, and which values fit.
+"""Cast the Arrow columns of callers to the types of a key, with no value changed.
 
-What one type can say of another without a choice of rounding is cast value by value; a value that
-the key's type cannot hold is found here, before C sees the batch.
+A type is cast to another one if no value has to be rounded. A value that the key's type cannot hold
+is found here, before C reads the batch.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ KeyColumns: TypeAlias = (
 def column_batches(
     columns: KeyColumns, fields: Sequence[KeyField], what: str
 ) -> Iterator[list[pa.Array]]:
-    """Yield the columns as one array per field, of equal length, chunk by chunk.
+    """Yield one array per field, of equal length, chunk by chunk.
 
     Args:
-        columns: one Arrow array or chunked array per field, in order; or a table or record batch
+        columns: Arrow arrays or chunked arrays, one per field, in order; or a table or record batch
             that holds the fields by name.
-        fields: the fields of the key.
-        what: what to call the columns in an error.
+        fields: Fields of the key.
+        what: Name of the columns, which errors show.
 
     Raises:
-        KeyError: a table without a field.
-        TypeError: another number of columns, or one that is not an Arrow array.
-        ValueError: columns of different lengths.
+        KeyError: If a table lacks a field.
+        TypeError: If the number of columns is wrong, or one is not an Arrow array.
+        ValueError: If columns have different lengths.
 
     >>> from lookupstore.keys.types import key_field
     >>> fields = [key_field(pa.field("id", pa.int64()), nullable=False)]
@@ -80,17 +80,17 @@ def column_batches(
 def fit_strictly(
     fields: Sequence[KeyField], arrays: Sequence[pa.Array], what: str, row: int
 ) -> list[pa.Array]:
-    """Bring one array per field to the plain types of the fields, where every value has to fit.
+    """Cast one array per field to the plain type of the field, if all values fit.
 
     Args:
-        fields: the fields of the key.
-        arrays: one per field.
-        what: what to call the columns in an error.
-        row: the number of the first row, for an error.
+        fields: Fields of the key.
+        arrays: Arrow arrays, one per field.
+        what: Name of the columns, which errors show.
+        row: Number of the first row, from 0, by which errors count rows.
 
     Raises:
-        TypeError: an array is of another kind than its field.
-        ValueError: a value that the type of its field cannot hold.
+        TypeError: If an array is of another kind than its field.
+        ValueError: If the type of a field cannot hold a value.
 
     >>> from lookupstore.keys.types import key_field
     >>> fields = [key_field(pa.field("id", pa.int8()), nullable=False)]
@@ -112,14 +112,14 @@ def fit_strictly(
 
 
 def fit(field: KeyField, array: pa.Array, what: str) -> tuple[pa.Array, pa.Array | None]:
-    """Bring an array to the plain type of the field, where every value survives.
+    """Cast an array to the plain type of the field, without changing a value.
 
     Returns:
-        The array, null where a value does not fit; and which do fit (true for null), or None if
-        all do.
+        The array, null where a value does not fit; and whether each value fits (true for null), or
+        None if all do.
 
     Raises:
-        TypeError: the array is of another kind than the field.
+        TypeError: If the array is of another kind than the field.
 
     >>> from lookupstore.keys.types import key_field
     >>> field = key_field(pa.field("id", pa.int8()), nullable=False)

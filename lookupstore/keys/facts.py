@@ -1,6 +1,7 @@
-"""Facts as callers hold them: what a join reads of them, and the same kind of rows back.
+"""Read the facts of a join in any form, and return joined rows in the same form.
 
-Neither pandas nor polars nor duckdb is imported here: who gives what is theirs has it.
+Neither pandas nor polars nor duckdb is imported here: a caller that passes their objects has
+imported them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lookupstore.arrow.frames import array_fields, check_polars, pandas_frame, p
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.keys.arguments import Column, column_of
-from lookupstore.keys.joins import Answers, Join, one_array
+from lookupstore.keys.joins import Join, JoinResult, one_array
 
 KNOWN = (
     "a pandas DataFrame, a polars DataFrame or LazyFrame, an Arrow table, record batch or "
@@ -26,11 +27,11 @@ KNOWN = (
 
 
 class Facts(ABC):
-    """Rows of one kind, to be joined."""
+    """Rows of one kind that can be joined."""
 
     @staticmethod
     def fold(name: str) -> str:
-        """Return what two names of columns have in common if they are the same."""
+        """Return the same text for names that count as the same column."""
         return name
 
     @property
@@ -40,7 +41,10 @@ class Facts(ABC):
 
     @abstractmethod
     def kind_of(self, name: str) -> pa.DataType | None:
-        """Return the Arrow type of a column; None: it has none, or one that only its values say."""
+        """Return the Arrow type of a column.
+
+        None: Only its values determine it.
+        """
 
     @abstractmethod
     def joined(self, join: Join) -> Any:
@@ -48,10 +52,10 @@ class Facts(ABC):
 
 
 def facts_of(rows: Any) -> Facts:
-    """Return the rows that a caller gives as facts.
+    """Return a wrapper of the rows that a caller passes as facts.
 
     Raises:
-        TypeError: they are of no kind that is known.
+        TypeError: If the rows are of an unknown kind.
 
     >>> facts_of(pa.table({"id": [1]})).names
     ['id']
@@ -122,7 +126,7 @@ class _BatchFacts(_ArrowFacts):
 
 
 class _ReaderFacts(_ArrowFacts):
-    """Facts that come batch by batch, and are joined so."""
+    """Facts of a reader, which are joined batch by batch."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self.reader = reader
@@ -150,7 +154,10 @@ def _joined_batch(batch: pa.RecordBatch, join: Join, schema: pa.Schema) -> pa.Re
 
 
 class _PandasFacts(Facts):
-    """Facts in a pandas DataFrame, whose index stays as it is, and may hold the key."""
+    """Facts in a pandas DataFrame.
+
+    Its index is kept, and may hold the key.
+    """
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
@@ -175,7 +182,7 @@ class _PandasFacts(Facts):
         is_arrow = any(isinstance(kind, pandas.ArrowDtype) for kind in self.frame.dtypes)
         columns = pa.Table.from_arrays(answers.kept_columns, schema=join.appended)
         appended = pandas_frame(columns, arrow=is_arrow)
-        # Numbered rows pandas puts together at once; texts in two indexes it compares.
+        # pandas combines frames with numbered rows directly; it would have to compare text indexes.
         bare = frame.copy(deep=False)
         bare.index = appended.index
         appended.columns.names = frame.columns.names
@@ -216,10 +223,10 @@ class _PolarsFacts(Facts):
 
 
 class _LazyFacts(Facts):
-    """Facts in a polars LazyFrame, which are joined when polars asks for them.
+    """Facts in a polars LazyFrame, which are joined when polars runs the query.
 
-    The answers are an expression that polars may run piece by piece, below which it leaves out
-    columns and rows of the facts as it does below its own.
+    The result of the lookup is an expression that polars may run piece by piece. Polars skips
+    unneeded columns and rows of the facts, as with its own expressions.
     """
 
     def __init__(self, frame: Any) -> None:
@@ -238,7 +245,7 @@ class _LazyFacts(Facts):
         polars = sys.modules["polars"]
         columns = polars.struct([polars.col(name) for name in join.keys])
 
-        def answers_to(keys: Any) -> Answers:
+        def answers_to(keys: Any) -> JoinResult:
             fields = [_arrow_series(keys.struct.field(name)) for name in join.keys]
             return join.answers([column_of(one) for one in fields])
 
@@ -266,7 +273,7 @@ class _LazyFacts(Facts):
         return joined.with_columns(appended).drop(struct)
 
     def _free_name(self, word: str, join: Join) -> str:
-        """Return a name that neither facts nor answers have."""
+        """Return a name that no column of the facts or the join has."""
         while word in self.types or word in join.appended.names:
             word += "_"
         return word
@@ -278,7 +285,7 @@ def polars_columns(columns: Sequence[pa.ChunkedArray], schema: pa.Schema) -> Any
 
 
 def _arrow_series(series: Any) -> Any:
-    """Return a polars Series that Arrow has, or raise TypeError."""
+    """Return a polars Series, or raise TypeError if Arrow does not have its type."""
     check_polars(series, "rows")
     return series
 
@@ -286,8 +293,8 @@ def _arrow_series(series: Any) -> Any:
 class _RelationFacts(Facts):
     """Facts in a DuckDB relation, which are read when they are joined.
 
-    DuckDB reads nothing while it runs a query of the same connection: so the rows of the answer
-    are in memory, as an Arrow table.
+    DuckDB cannot read a relation while the same connection runs another query. Therefore the result
+    is in memory, as an Arrow table.
     """
 
     def __init__(self, relation: Any) -> None:
@@ -316,7 +323,7 @@ class _RelationFacts(Facts):
         given, became = self.relation.types, same.types
         if given == became[: len(given)]:
             return same
-        # Arrow has no such type: 128-bit integers, UUIDs, JSON.
+        # Arrow has no equivalent type: 128-bit integers, UUIDs, JSON.
         columns = [
             f"CAST({name} AS {kind}) AS {name}" if kind != now else name
             for name, kind, now in zip(map(_quoted, self.names), given, became, strict=False)
@@ -326,7 +333,7 @@ class _RelationFacts(Facts):
 
 
 def _quoted(name: str) -> str:
-    """Return the name of a column as SQL has it."""
+    """Return the name of a column, quoted for SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
@@ -382,7 +389,7 @@ class _StructuredFacts(_ArrayFacts):
 
 
 def numpy_array(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Return a column as NumPy has it: where there are nulls, integers as floats with NaN."""
+    """Return a column as a NumPy array: integers with nulls become floats with NaN."""
     array: np.ndarray[Any, Any] = movable(column).to_numpy()
     return array
 
@@ -400,16 +407,16 @@ _OTHERS: Sequence[tuple[str, str, Callable[[Any], Facts]]] = (
 
 
 def mapped(column: Any, look: Callable[[Column], pa.ChunkedArray], name: str) -> Any:
-    """Return what is looked up for a column of keys, as a column of the same kind.
+    """Look up a column of keys, and return the answers as a column of the same kind.
 
     Args:
-        column: an Arrow array or chunked array, a pandas Series or Index, a polars Series, a NumPy
-            array or a list.
-        look: gives the answers to keys.
-        name: of the answers, where a column has one.
+        column: Keys: an Arrow array or chunked array, a pandas Series or Index, a polars Series, a
+            NumPy array or a list.
+        look: Function that returns the answers to keys.
+        name: Name of the column of answers, if its kind has names.
 
     Raises:
-        TypeError: it is of none of these kinds.
+        TypeError: If `column` is of another kind.
     """
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     if isinstance(column, pa.ChunkedArray):

@@ -1,8 +1,8 @@
-"""One field of a key: what all types of key have in common.
+"""The common base of all types of key fields.
 
-A type of key is one class below `KeyField`, which knows all that differs: which Arrow types it
-holds, how C stores it, what columns, Python values and texts it understands. `numbers`, `times` and
-`binaries` have these classes, `types` lists them. The layout of each field is in
+Each type of key is a subclass of `KeyField`. It defines the Arrow types that the field holds, their
+storage in C, and the columns, Python values and texts that it accepts. `numbers`, `times` and
+`binaries` contain these classes, `types` lists them. The layout of each field is in
 ``csrc/ls_keys.h``.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import plain_type, restore, validity
 from lookupstore.keys import _codec as _keys
 
-#: What `KeyField.holds` is where a function has it already.
+#: Type of `KeyField.holds`, for annotations in which `holds` is shadowed.
 Holds: TypeAlias = "staticmethod[[pa.DataType], bool]"
 
 
@@ -26,21 +26,21 @@ class KeyField(ABC):
     """One field of a key.
 
     Args:
-        field: its name and Arrow type; `holds` is true of that, unwrapped.
-        nullable: whether the field may be null.
+        field: Name and Arrow type of the field. `holds` must be true for the type, unwrapped.
+        nullable: Whether the field may be null.
 
     Attributes:
-        plural: what many values are called.
-        wanted: what one value has to be in Python.
-        kind: name of the loops in C, one of ``_codec.KINDS``.
-        name: the name of the field.
-        type: the type as declared.
-        plain: the type without dictionary, extension and view.
-        nullable: whether the field may be null.
-        variable: whether the values differ in size.
-        in_place: whether C reads the values of fixed size where a plain array has them.
-        width: bytes of each value, 0 if they differ.
-        code: kind, width and nullable, as ``_codec`` takes them.
+        plural: Name of the values in errors, in the plural.
+        wanted: Python type of a value, as errors name it.
+        kind: Name of the loops in C, one of ``_codec.KINDS``.
+        name: Name of the field.
+        type: Arrow type as declared.
+        plain: Arrow type without dictionary, extension and view.
+        nullable: Whether the field may be null.
+        variable: Whether values differ in size.
+        in_place: Whether C reads values of fixed size directly from a plain array.
+        width: Size of each value in bytes, 0 if values differ in size.
+        code: Kind, width and nullable, in the form that ``_codec`` takes.
     """
 
     plural: ClassVar[str]
@@ -64,29 +64,33 @@ class KeyField(ABC):
 
     @abstractmethod
     def one(self, value: Any) -> bytes | None:
-        """Return the bytes of a value, without marker and escapes; None: no key holds an equal one.
+        """Return the bytes of a value, without marker and escapes.
 
-        A batch goes through C, which gives the same bytes. A single value is faster here.
+        None: No key holds an equal value. C encodes batches, with the same bytes; this is faster
+        for a single value.
 
         Raises:
-            TypeError: a value of another kind.
+            TypeError: If the value is of another kind.
         """
 
     @abstractmethod
     def ceiling(self, value: Any) -> tuple[bytes | None, bool]:
         """Return the bytes of the least value that is not less, and whether it is equal.
 
-        Only here can a bound lie between the values of a type. None: no value is as great.
+        `value` may lie between the values of the type. None: No value is as great.
 
         Raises:
-            TypeError: a value of another kind.
+            TypeError: If the value is of another kind.
         """
 
     def beginning(self, value: Any) -> bytes | None:
-        """Return the bytes that every value begins with that begins with this one; None: none does.
+        """Return the common first bytes of all values that begin with `value`.
+
+        None: No value begins with it.
 
         Raises:
-            TypeError: a value of another kind, or a type whose values do not begin with others.
+            TypeError: If `value` is of another kind, or the type has no values that begin with
+                others.
         """
         raise TypeError(
             f"starts_with: the key field {self.name!r} is {self.type}, and only text and "
@@ -94,22 +98,22 @@ class KeyField(ABC):
         )
 
     def accepts(self, kind: pa.DataType) -> bool:
-        """Return whether a column of a plain type can be told in this one without rounding."""
+        """Return whether columns of a plain type can be cast to this without rounding."""
         return self.holds(kind)
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Bring a plain array of another type that is accepted to the plain type of the field.
+        """Cast a plain array of another accepted type to the plain type of the field.
 
         Returns:
-            The array, null where a value does not fit; and which do fit (true for null), or None
-            if all do.
+            The array, null where a value does not fit; and whether each value fits (true for null),
+            or None if all do.
         """
-        # What overflows or is cut does not come back.
+        # Values that overflow or are truncated differ when they are cast back.
         back = array.cast(self.plain, safe=False).cast(array.type, safe=False)
         return self.cast_where(array, pc.equal(back, array))
 
     def cast_where(self, array: pa.Array, fits: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Cast the values that fit, as `fit` returns them."""
+        """Cast the values that fit, and return the same as `fit`."""
         fits = pc.fill_null(fits, True)
         if pc.all(fits).as_py() is not False:
             return array.cast(self.plain, safe=False), None
@@ -119,31 +123,31 @@ class KeyField(ABC):
     @property
     @abstractmethod
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
 
     def read(self, texts: pa.Array) -> pa.Array:
         """Return the values of texts in the plain type, null as null.
 
         Raises:
-            ValueError: a text that is not such a value (of Arrow, or a subclass of it).
-            ArrowNotImplementedError: the same.
+            ValueError: If a text is not such a value (an error of Arrow, or a subclass of it).
+            ArrowNotImplementedError: If a text is not such a value.
         """
         return texts.cast(self.plain)
 
     def read_beginning(self, text: str) -> str | bytes:
-        """Return what `beginning` takes, from a text.
+        """Return the argument of `beginning` that a text stands for.
 
         Raises:
-            ValueError: the text is not the beginning of a value.
+            ValueError: If the text is not the beginning of a value.
         """
         return text
 
     def inner(self, value: bytes) -> bytes:
-        """Return the bytes of a value as they stand before other fields."""
+        """Return the bytes of a value for a place before other fields."""
         return value
 
     def escaped(self, value: bytes) -> bytes:
-        """Return the bytes of a value as they stand before other fields, without their end."""
+        """Return the bytes of a value for a place before other fields, without their end."""
         return value
 
     def to_cells(self, array: pa.Array) -> pa.Array:
@@ -153,27 +157,28 @@ class KeyField(ABC):
         return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset)
 
     def ordered(self, array: pa.Array) -> pa.Array:
-        """Return the values of a plain array as bytes that order as they do, null where one is."""
+        """Return the values of a plain array as bytes in the same order, null for null."""
         kind, width, _ = self.code
         keys = _keys.encode([(kind, width, False)], [self.to_cells(array)], len(array), width)
         buffers = [validity(array), keys.buffers()[1]]
         return pa.Array.from_buffers(keys.type, len(array), buffers, array.null_count)
 
     def from_cells(self, cells: pa.Array) -> pa.Array:
-        """Return what C decoded in the declared type.
+        """Return the values that C decoded, in the declared type.
 
         Raises:
-            FormatError: the bytes of a cell do not fit the type; names the field and the key.
-            ValueError: the values do not fit one array of the type.
+            FormatError: If the bytes of a cell do not fit the type. The error names the field and
+                the key.
+            ValueError: If the values do not fit into one array of the type.
         """
         return restore(self._typed(cells), self.type)
 
     def _typed(self, cells: pa.Array) -> pa.Array:
-        """Return what C decoded in the plain type."""
+        """Return the values that C decoded, in the plain type."""
         return pa.Array.from_buffers(self.plain, len(cells), cells.buffers(), cells.null_count)
 
     def wrong_kind_error(self, value: object) -> TypeError:
-        """Return the error of a value of another kind."""
+        """Return the error for a value of another kind."""
         wanted = "a uuid.UUID or its 16 bytes" if "uuid" in str(self.type) else self.wanted
         return TypeError(
             f"the key field {self.name!r} is {self.type}; found {type(value).__name__} {value!r}, "
@@ -186,7 +191,7 @@ class KeyField(ABC):
             if isinstance(value, np.generic):
                 return pa.array(np.asarray([value]))[0]
             if getattr(value, "tzinfo", None) is not None:
-                raise ValueError("Arrow would drop the time zone")  # of a datetime.time
+                raise ValueError("Arrow would drop the time zone")  # for a datetime.time
             scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
             while isinstance(scalar, (pa.ExtensionScalar, pa.DictionaryScalar)):
                 scalar = scalar.value

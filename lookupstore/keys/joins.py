@@ -1,6 +1,6 @@
-"""What a join by key is, whoever runs it: its arguments, checked, and the answers to its keys.
+"""Check the arguments of a join by key, and look up its keys, for every engine.
 
-`lookupstore.spark` joins by it in its workers; `lookupstore.keys.facts` whatever else has rows.
+`lookupstore.spark` uses it in its workers, `lookupstore.keys.facts` for all other rows.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ How = Literal["left", "inner", "semi", "anti"]
 On: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
 
 HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
-# Spark's own names of these joins, which it reads without regard to case and underscores.
+# Spark's names of these joins, which it matches without regard to case and underscores.
 _SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
-#: Most keys that are looked up at once: more take no less time for each, and hold more memory.
+#: Maximum number of keys to look up at once: more take as long per key, and need more memory.
 CALL_KEYS = 1 << 20
-#: Fewest keys for which a thread is begun, which takes as long as some thousand keys.
+#: Minimum number of keys for which a thread is started, which takes as long as some thousand keys.
 THREAD_KEYS = 1 << 15
-#: Most threads that look up the keys of one join.
+#: Maximum number of threads that look up the keys of one join.
 MOST_THREADS = min(4, processors())
-#: Which rows of key columns have their key found, and value columns of what is there.
+#: Whether the key of each row is found, and the value columns of the found rows.
 Found: TypeAlias = "tuple[pa.BooleanArray, list[pa.ChunkedArray]]"
 
 
 def how_of(given: str) -> How:
-    """Return the kind of join, which Spark has several names for.
+    """Return the kind of join of a name, including Spark's other names.
 
     Raises:
-        ValueError: there is no such join.
+        ValueError: If there is no such join.
 
     >>> how_of("left_semi")
     'semi'
@@ -59,7 +59,7 @@ def how_of(given: str) -> How:
 
 
 def check_adds_nothing(how: How, **given: object) -> None:
-    """Raise ValueError if a semi or anti join is given an argument that says what to append."""
+    """Raise ValueError if a semi or anti join has an argument about appended columns."""
     if how in ("semi", "anti"):
         for argument, value in given.items():
             if value is not None:
@@ -69,10 +69,10 @@ def check_adds_nothing(how: How, **given: object) -> None:
 
 
 def name_pairs(on: On) -> list[tuple[str, str]]:
-    """Return the names of fact columns and key columns that belong together.
+    """Return pairs of the names of a fact column and its key column.
 
     Raises:
-        TypeError: something else than a name.
+        TypeError: If `on` contains something else than a name.
 
     >>> name_pairs(["a", "b"]), name_pairs({"fact": "key"})
     ([('a', 'a'), ('b', 'b')], [('fact', 'key')])
@@ -83,7 +83,7 @@ def name_pairs(on: On) -> list[tuple[str, str]]:
     else:
         try:
             names = [on] if isinstance(on, str) else list(on)
-        except TypeError:  # an expression of Spark's, or of another library
+        except TypeError:  # an expression of Spark, or of another library
             names = [on]  # type: ignore[list-item]
         pairs = [(name, name) for name in names]
     for name in itertools.chain.from_iterable(pairs):
@@ -96,17 +96,17 @@ def name_pairs(on: On) -> list[tuple[str, str]]:
 
 
 def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...]:
-    """Return the names of the fact columns that hold the key fields, in the key's order.
+    """Return the names of the fact columns of the key fields, in the order of the key.
 
     Args:
-        facts: names of the fact columns.
-        keys: the key.
-        on: which of the columns hold it.
+        facts: Names of the fact columns.
+        keys: Schema of the key.
+        on: Names of the fact columns that hold the key, or a dict from fact column to key column.
 
     Raises:
-        TypeError: `on` has something else than names.
-        KeyError: a column that the facts or the key do not have, or one of the key that is missing.
-        ValueError: a column that is there, or given, twice.
+        TypeError: If `on` contains something else than names.
+        KeyError: If the facts or the key do not have a column, or a column of the key is missing.
+        ValueError: If the facts have two columns of one name, or `on` names a key column twice.
     """
     fact_of: dict[str, str] = {}
     for fact, key in name_pairs(on):
@@ -144,10 +144,10 @@ def check_kind(given: pa.DataType, key: pa.Field, fact: str, shown: str) -> None
     """Raise TypeError unless values of a fact column can equal those of a key field.
 
     Args:
-        given: type of the fact column.
-        key: the key field.
-        fact: name of the fact column.
-        shown: its type, in the error.
+        given: Arrow type of the fact column.
+        key: Field of the key column.
+        fact: Name of the fact column.
+        shown: Type of the fact column as the error shows it.
     """
     if not can_equal(given, key):
         raise TypeError(
@@ -163,14 +163,16 @@ def check_names(
     found: str | None,
     fold: Callable[[str], str] = str,
 ) -> None:
-    """Raise ValueError if an appended column could not be told from a fact column.
+    """Raise ValueError if an appended column has the name of another column.
 
     Args:
-        facts: names of the fact columns.
-        appended: those of the columns to append.
-        prefix: what value columns begin with, for the remedy.
-        found: the name of the last one, if it says which facts were found.
-        fold: what makes two names that are the same equal.
+        facts: Names of the fact columns.
+        appended: Names of the columns to append.
+        prefix: Prefix of the value columns, which decides the remedy in the error. None: There is
+            no prefix.
+        found: Name of the last appended column, if it marks the facts whose key was found. None:
+            There is no such column.
+        fold: Function that returns the same text for names that count as equal.
     """
     for name in appended:
         if appended.count(name) > 1:
@@ -188,17 +190,17 @@ def check_names(
 
 
 def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> Found:
-    """Return what `look_up` does, of any number of rows, which are looked up part by part.
+    """Look up the keys of any number of rows, part by part.
 
-    Where calls of several threads do not wait for each other, each has some of the parts. They end
-    with the call, so that a fork finds none of them.
+    It returns the same as `look_up`. If calls of several threads do not wait for each other,
+    threads share the parts. They end with the call, so that a fork finds no thread.
     """
     count = len(keys[0])
     threads = max(1, min(MOST_THREADS, count // THREAD_KEYS)) if lookups._calls_in_threads else 1
-    # Whole bytes of the bits that say which keys are null, so that Arrow copies none of them.
+    # Parts consist of whole bytes of the null bitmaps, so that Arrow does not copy these.
     size = max(1, min(CALL_KEYS, -(-count // threads) + 7 & ~7))
     found: list[Found] = [()] * max(1, -(-count // size))  # type: ignore[list-item]
-    parts = iter(range(len(found)))  # each goes to one thread
+    parts = iter(range(len(found)))  # each part is taken by one thread
 
     def look() -> None:
         try:
@@ -206,7 +208,7 @@ def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) 
                 own = [column[part * size : (part + 1) * size] for column in keys]
                 found[part] = look_up(lookups, own, names)
         except BaseException:
-            deque(parts, maxlen=0)  # the others go no further
+            deque(parts, maxlen=0)  # other threads stop
             raise
 
     if threads == 1:
@@ -223,10 +225,10 @@ def look_up_all(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) 
 
 
 def _in_threads(look: Callable[[], None], threads: int) -> None:
-    """Call a function in so many threads, this one among them, or as many as can be had."""
+    """Call a function in several threads, including this one, or in fewer if need be."""
     with ThreadPoolExecutor(threads - 1, "lookupstore-join") as pool:
         others: list[Future[None]] = []
-        with suppress(RuntimeError):  # no more are to be had, as when Python ends
+        with suppress(RuntimeError):  # no more threads can be started, as at the end of Python
             for _ in range(threads - 1):
                 others.append(pool.submit(look))
         look()
@@ -235,14 +237,14 @@ def _in_threads(look: Callable[[], None], threads: int) -> None:
 
 
 def look_up(lookups: Lookups, keys: Sequence[Column], names: Sequence[str]) -> Found:
-    """Return which rows of key columns have their key found, and value columns of what is there.
+    """Return whether the key of each row is found, and the value columns.
 
-    A row with a null in its key finds nothing, also where the null is a key of a row.
+    A row with a null in its key finds nothing, even if the store has a row with that null key.
 
     Args:
-        lookups: what is looked up in.
-        keys: a column for each key field.
-        names: of the value columns.
+        lookups: Open store, files or table to look up keys in.
+        keys: Key columns: one for each key field, in the order of the key.
+        names: Names of the value columns to read.
     """
     given = keys[0] if len(keys) == 1 else tuple(keys)
     whole = _whole_keys(lookups.key_schema, keys)
@@ -267,7 +269,10 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _whole_keys(schema: KeySchema, keys: Sequence[Column]) -> pa.BooleanArray | None:
-    """Return which keys have no null; None: all that can have been found."""
+    """Return whether each key is without null.
+
+    None: Every key that can be found is.
+    """
     whole: pa.BooleanArray | None = None
     for name, column in zip(schema.names, keys, strict=True):
         if name not in schema.nullable:
@@ -285,13 +290,13 @@ def _whole_keys(schema: KeySchema, keys: Sequence[Column]) -> pa.BooleanArray | 
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What becomes of facts.
+class JoinResult:
+    """The results of a join for some facts.
 
     Attributes:
-        count: number of the facts.
-        kept: which of them stay; None: all.
-        columns: the appended columns, of all facts.
+        count: Number of the facts.
+        kept: Whether each fact is kept in the result. None: All facts are kept.
+        columns: Appended columns, with a row for each fact, kept or not.
     """
 
     count: int
@@ -300,13 +305,13 @@ class Answers:
 
     @property
     def kept_columns(self) -> list[pa.ChunkedArray]:
-        """Return the appended columns of the facts that stay."""
+        """Return the appended columns of the facts that are kept."""
         if self.kept is None:
             return self.columns
         return [keep(column, self.kept) for column in self.columns]
 
     def mask(self) -> pa.BooleanArray:
-        """Return whether each fact stays."""
+        """Return whether each fact is kept."""
         return pa.repeat(True, self.count) if self.kept is None else self.kept
 
 
@@ -315,12 +320,12 @@ class Join:
     """A join that has been checked against the names of the facts.
 
     Attributes:
-        lookups: what is looked up in.
-        keys: names of the fact columns that hold the key fields, in the order of the key.
-        how: the kind of join.
-        names: value columns that are read.
-        appended: the columns that the result has beyond those of the facts.
-        mark: whether the last one of them says which facts were found.
+        lookups: Open store, files or table to look up keys in.
+        keys: Names of the fact columns that hold the key fields, in the order of the key.
+        how: Kind of join.
+        names: Names of the value columns to read.
+        appended: Schema of the columns that the result has in addition to those of the facts.
+        mark: Whether the last appended column marks the facts whose key was found.
     """
 
     lookups: Lookups
@@ -343,17 +348,19 @@ class Join:
         found: str | None,
         fold: Callable[[str], str] = str,
     ) -> Join:
-        """Return a join of facts; it raises what `Lookups.join` does of its arguments.
+        """Return a join of facts, with its arguments checked as by `Lookups.join`.
 
         Args:
-            lookups: what is looked up in.
-            names: of the value columns to append.
-            facts: names of the fact columns.
-            on: which of them hold the key.
-            how: the kind of join.
-            prefix: put before the name of each appended column.
-            found: name of a boolean column to append as well.
-            fold: what makes two names that are the same equal.
+            lookups: Open store, files or table to look up keys in.
+            names: Names of the value columns to append.
+            facts: Names of the fact columns.
+            on: Names of the fact columns that hold the key, or a dict from fact column to key
+                column.
+            how: Kind of join.
+            prefix: Prefix for the name of each appended value column. Default: no prefix.
+            found: Name of a boolean column to append as well, which marks the facts whose key was
+                found. Default: no such column.
+            fold: Function that returns the same text for names that count as equal.
         """
         keys = key_columns(facts, lookups.key_schema, on)
         fields = [lookups.value_schema.field(name) for name in names]
@@ -368,14 +375,15 @@ class Join:
 
     @property
     def asks(self) -> bool:
-        """Return whether the join changes anything, so that keys have to be looked up."""
+        """Return whether the join changes anything and therefore has to look up keys."""
         return bool(self.appended.names) or self.how != "left"
 
     def check_kinds(self, kinds: Sequence[pa.DataType | None]) -> None:
-        """Raise TypeError if a key column has values that can equal none of the key's.
+        """Raise TypeError if the type of a fact column cannot equal that of its key field.
 
         Args:
-            kinds: the Arrow types of the key columns; None: it has none, and values are looked at.
+            kinds: Arrow types of the fact columns that hold the key. None: The column has no one
+                type, and the lookup checks its values.
         """
         for at, kind in enumerate(kinds):
             if kind is not None and (at, kind) not in self._checked:
@@ -383,11 +391,11 @@ class Join:
                 check_kind(kind, key, self.keys[at], str(kind))
                 self._checked.add((at, kind))
 
-    def answers(self, keys: Sequence[Column]) -> Answers:
-        """Return what becomes of each of many facts.
+    def answers(self, keys: Sequence[Column]) -> JoinResult:
+        """Look up the keys of facts, and return the results.
 
         Args:
-            keys: the columns of facts that hold the key, as `keys` has their names.
+            keys: Fact columns that hold the key, in the order of `self.keys`.
         """
         self.check_kinds([None if isinstance(one, list) else one.type for one in keys])
         found, columns = look_up_all(self.lookups, keys, self.names)
@@ -398,4 +406,4 @@ class Join:
             columns.append(pa.chunked_array([found]))
         if kept is not None and not kept.false_count:
             kept = None
-        return Answers(len(found), kept, columns)
+        return JoinResult(len(found), kept, columns)

@@ -1,4 +1,4 @@
-"""What a store, columnar files and a Hudi table have in common: keys in, rows out."""
+"""The common base of stores, columnar files and Hudi tables: look up rows by key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class Described(Protocol):
-    """What `info` and `verify` return: a record with attributes of its own."""
+    """A record that `info` or `verify` returns, with attributes of its own."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON values."""
@@ -44,21 +44,22 @@ class Described(Protocol):
 class Lookups(ArrowRows):
     """Rows by key: for one key, for many, or in the order of the keys.
 
-    They have all verbs of a mapping from keys to dicts, whose order is that of the keys. They are
-    no `collections.abc.Mapping`: where rows are wanted, that is taken for columns by name, and not
-    asked for its Arrow stream.
+    They have all methods of a mapping from keys to dicts, in the order of the keys. They are not a
+    `collections.abc.Mapping`: libraries that want rows take a mapping for columns by name, and do
+    not read its Arrow stream.
 
     Attributes:
-        path: of what it looks keys up in: a folder, files or a URI, without credentials.
+        path: Path or URI of the store, files or table, without credentials.
     """
 
     path: str
 
     @property
     def _calls_in_threads(self) -> bool:
-        """Return whether calls of several threads do not wait for each other, or read twice.
+        """Return whether calls in several threads do not wait for each other.
 
-        So it is where bytes are used where they are, in memory that nobody has to fetch.
+        They must not read twice, either. This is true if lookups use bytes in place, in memory that
+        needs no fetching.
         """
         return False
 
@@ -79,26 +80,26 @@ class Lookups(ArrowRows):
 
     @abstractmethod
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Return for each of many keys whether it is stored: Arrow booleans, never null.
+        """Return whether each of many keys is stored, as Arrow booleans without nulls.
 
-        Raises: what `lookup` does.
+        Raises: The errors of `lookup`.
         """
 
     @abstractmethod
     def info(self) -> Described:
-        """Describe what is looked up in."""
+        """Describe the store, files or table."""
 
     @abstractmethod
     def verify(self, *, progress: bool | None = None) -> Described:
-        """Read all of it and check it.
+        """Read and check all stored bytes.
 
         Args:
-            progress: show a progress bar; None shows it after a second, on a terminal or in a
-                notebook.
+            progress: Whether to show a progress bar. Default: after a second, if standard error is
+                a terminal, or in a notebook.
 
         Raises:
-            CorruptionError: the first thing that is wrong.
-            StaleStoreError: a file is gone, or is another one by now.
+            CorruptionError: If something is damaged. The error names the first place.
+            StaleStoreError: If a file is gone, or was replaced.
         """
 
     @abstractmethod
@@ -124,23 +125,23 @@ class Lookups(ArrowRows):
     def lookup(
         self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
     ) -> pa.Table:
-        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+        """Return the value columns at many keys: row i for key i, nulls for a missing key.
 
         Args:
-            keys: the keys, in any order, repeated or not, and in any of the forms of
+            keys: Keys in any order, repeated or not, in any of the forms of
                 `lookupstore.keys.arguments`.
-            columns: value columns to read, in this order; None reads all.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
+            columns: Names of the value columns to read, in this order. Default: all.
+            found: Whether to append a boolean column `found`, which distinguishes a missing key
+                from stored nulls. A string appends the column under that name.
 
         Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a value column, or a key field in `keys`, that there is not.
-            ValueError: a value column has the name that `found` gives; or a key is in several
-                files where only one row may have it.
-            CorruptionError: the stored bytes are wrong.
-            StaleStoreError: a file is gone, or is another one by now.
-            DiskQuotaError: what a lookup needs does not fit into the quota of the host.
+            TypeError: If the keys have a wrong type or form. The error names the right one.
+            KeyError: If there is no such value column, or no such key field in `keys`.
+            ValueError: If a value column has the name of the column `found`, or a key is in several
+                files although only one row may have it.
+            CorruptionError: If the stored bytes are damaged.
+            StaleStoreError: If a file is gone, or was replaced.
+            DiskQuotaError: If the files for a lookup do not fit into the quota of the host.
         """
         return self._answered(columns, found, lambda names: self._lookup(keys, names))
 
@@ -150,7 +151,7 @@ class Lookups(ArrowRows):
         found: bool | str,
         look: Callable[[Sequence[str]], tuple[pa.BooleanArray, pa.Table]],
     ) -> pa.Table:
-        """Return what `lookup` does, of an answer in the named value columns."""
+        """Return the result of `lookup`, made from a function that reads value columns."""
         names = value_columns(self, columns)
         mark = found if isinstance(found, str) else "found"
         if found and mark in names:
@@ -181,30 +182,32 @@ class Lookups(ArrowRows):
         their order, and pandas its index.
 
         Args:
-            rows: a pandas DataFrame (whose index may hold the key), a polars DataFrame or
-                LazyFrame, an Arrow table, record batch or RecordBatchReader, a DuckDB relation, a
-                structured array of NumPy, or a dict of NumPy arrays.
-            on: the columns of `rows` that hold the key: a name, or names, in any order, that the
-                key has as well; or a dict from column of `rows` to key column. Every key column is
-                needed.
-            how: `left` keeps every row, with nulls where the key is missing; `inner` keeps rows
-                whose key is found; `semi` the same without columns of the store; `anti` keeps rows
-                whose key is not found.
-            columns: value columns to append, in this order; None appends all.
-            prefix: put before the name of each appended column.
-            found: name of a boolean column to append as well: whether the key was found.
+            rows: Rows to join: a pandas DataFrame (its index may hold the key), a polars DataFrame
+                or LazyFrame, an Arrow table, record batch or RecordBatchReader, a DuckDB relation,
+                a structured array of NumPy, or a dict of NumPy arrays.
+            on: Names of the columns of `rows` that hold the key: one name, or several in any order,
+                if the key columns have the same names; otherwise a dict from column of `rows` to
+                key column. Every key column is needed.
+            how: Kind of join. `left` keeps every row, with nulls where the key is missing; `inner`
+                keeps rows whose key is found; `semi` keeps the same rows without columns of the
+                store; `anti` keeps rows whose key is not found.
+            columns: Names of the value columns to append, in this order. Default: all.
+            prefix: Prefix for the name of each appended value column. Default: no prefix.
+            found: Name of a boolean column to append as well, which tells whether the key was
+                found. Default: no such column.
 
         Returns:
-            What `rows` is: the columns of `rows`, then the value columns. A reader and a LazyFrame
-            are joined as they are read.
+            Joined rows of the same kind as `rows`, with the columns of `rows` and then the value
+            columns. A reader and a LazyFrame are joined as they are read.
 
         Raises:
-            TypeError: rows of another kind; or a column of another kind than its key column.
-            KeyError: a column that the rows, the key or the store do not have.
-            ValueError: an unknown `how`, or a name that rows and store share; the error names the
+            TypeError: If the rows are of another kind, or a column is of another kind than its key
+                column.
+            KeyError: If the rows, the key or the store do not have a column.
+            ValueError: If `how` is unknown, or rows and store share a name. The error names the
                 remedy.
 
-        And all that `lookup` raises.
+        It also raises every error of `lookup`.
 
         >>> import tempfile, lookupstore
         >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -227,19 +230,19 @@ class Lookups(ArrowRows):
     def map(self, keys: C, column: str) -> C:
         """Return a value column at a column of keys, as a column of the same kind.
 
-        A null, and a key that is missing, have a null: NaN where NumPy and pandas know no other.
+        A null or a missing key gives null, or NaN where NumPy and pandas have no other null.
 
         Args:
-            keys: an Arrow array or chunked array, a pandas Series, whose index is kept, or Index, a
-                polars Series, a NumPy array or a list.
-            column: name of the value column, which a Series takes.
+            keys: Keys: an Arrow array or chunked array, a pandas Series (its index is kept) or
+                Index, a polars Series, a NumPy array or a list.
+            column: Name of the value column. A returned Series has this name.
 
         Raises:
-            TypeError: keys of another kind, or with values of another type than the key.
-            KeyError: there is no such value column.
-            ValueError: the key has several fields; `join` knows these.
+            TypeError: If the keys are of another kind, or have values of another type than the key.
+            KeyError: If there is no such value column.
+            ValueError: If the key has several fields. Use `join` instead.
 
-        And all that `lookup` raises.
+        It also raises every error of `lookup`.
 
         >>> import tempfile, lookupstore
         >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
@@ -275,25 +278,25 @@ class Lookups(ArrowRows):
         """Read rows in key order: the key columns, then the value columns.
 
         Args:
-            start: first key, included; None is the beginning. A tuple may have the first fields of
-                the key only.
-            stop: stop before this key; None is the end.
-            prefix: only rows whose first key fields have these values: a tuple, or one value for
-                the first field.
-            starts_with: only rows whose key field after those of `prefix` (without `prefix`: the
-                first one) begins with this text or these bytes.
-            columns: value columns to read, in this order; None reads all.
-            reverse: from the greatest key to the least.
+            start: First key, included. A tuple may have only the first fields of the key. Default:
+                the first key of the store.
+            stop: Key before which to stop. Default: after the last key.
+            prefix: Values of the first key fields that the rows must have: a tuple, or one value
+                for the first field. Default: all rows.
+            starts_with: Text or bytes with which the key field after those of `prefix` (without
+                `prefix`: the first one) must begin. Default: all rows.
+            columns: Names of the value columns to read, in this order. Default: all.
+            reverse: Whether to read from the greatest key to the least.
 
         Raises:
-            TypeError: a key of a wrong type, a list where a key is wanted, or an argument without
-                its name.
-            KeyError: a value column that there is not.
-            ValueError: `prefix` or `starts_with` together with `start` or `stop`.
-            CorruptionError: the stored bytes are wrong (when they are reached).
+            TypeError: If a key has a wrong type, a list is passed as a key, or an argument is
+                passed without its name.
+            KeyError: If there is no such value column.
+            ValueError: If `prefix` or `starts_with` is given together with `start` or `stop`.
+            CorruptionError: If the stored bytes are damaged (when they are reached).
 
         Warns:
-            UserWarning: no key has the text or bytes at the end of `prefix`, but some begin with
+            UserWarning: If no key has the text or bytes at the end of `prefix`, but some begin with
                 them.
 
         >>> import tempfile, lookupstore
@@ -335,7 +338,7 @@ class Lookups(ArrowRows):
         wider: tuple[bytes | None, bytes | None],
         prefix: tuple[Any, ...],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a prefix; warn if there are none, but some begin with it."""
+        """Yield the rows of a prefix, and warn if only longer values begin with it."""
         found = False
         for batch in batches:
             found = found or batch.num_rows > 0
@@ -365,7 +368,7 @@ class Lookups(ArrowRows):
         return self.num_rows
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the keys in key order, those of several fields as tuples."""
+        """Yield the keys in key order, as tuples if they have several fields."""
         for batch in self.scan(columns=[]):
             yield from _keys_of(batch)
 
@@ -401,16 +404,16 @@ class Lookups(ArrowRows):
         """Return the value columns at one key, or a default.
 
         Args:
-            key: the value of the key field; for several fields a tuple of values in the order of
-                the key, or a dict by field name.
-            default: what to return if the key is missing.
-            columns: value columns to read, in this order; None reads all.
+            key: Value of the key field. For several fields: a tuple of values in the order of the
+                key, or a dict by field name.
+            default: Value to return if the key is missing.
+            columns: Names of the value columns to read, in this order. Default: all.
 
         Raises:
-            TypeError: a value of a wrong type, or a wrong number of values.
-            KeyError: a dict that lacks a key field or has another; or a value column that there is
-                not.
-            CorruptionError: the stored bytes are wrong.
+            TypeError: If a value has a wrong type, or the number of values is wrong.
+            KeyError: If a dict lacks a key field or has another one, or there is no such value
+                column.
+            CorruptionError: If the stored bytes are damaged.
         """
         names = value_columns(self, columns)
         encoded = self.key_schema.encode_one(key)
@@ -418,10 +421,10 @@ class Lookups(ArrowRows):
         return default if row is None else row
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
-        """Return the value columns at one key, as `get` does.
+        """Return the value columns at one key.
 
         Raises:
-            KeyError: the key is missing; it is the one argument of the error.
+            KeyError: If the key is missing. The key is the one argument of the error.
         """
         row = self.get(key)
         if row is None:
@@ -429,7 +432,7 @@ class Lookups(ArrowRows):
         return row
 
     def __contains__(self, key: Any) -> bool:
-        """Return whether one key is there; `contains` answers for many."""
+        """Return whether one key is stored; `contains` does this for many keys."""
         return self.get(key, columns=()) is not None
 
     def _get(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
@@ -453,7 +456,7 @@ class Lookups(ArrowRows):
 
 
 class _NoKeyError(KeyError):
-    """What a dict raises, with a text that says where the key is missing."""
+    """The error that a dict raises, with a text that names the store."""
 
     def __init__(self, key: Any, path: str) -> None:
         super().__init__(key)
@@ -467,7 +470,7 @@ class _NoKeyError(KeyError):
 
 
 class _Rows(ValuesView[dict[str, Any]]):
-    """The rows of lookups, without their keys."""
+    """A view of the rows, without their keys."""
 
     _mapping: Lookups
 
@@ -480,7 +483,7 @@ class _Rows(ValuesView[dict[str, Any]]):
 
 
 class _Pairs(ItemsView[Any, dict[str, Any]]):
-    """The keys of lookups, with their rows."""
+    """A view of pairs of key and row."""
 
     _mapping: Lookups
 
@@ -490,17 +493,19 @@ class _Pairs(ItemsView[Any, dict[str, Any]]):
 
 
 def _keys_of(batch: pa.RecordBatch) -> Iterator[Any]:
-    """Yield the keys in key columns, those of several fields as tuples."""
+    """Yield the keys in key columns, as tuples if they have several fields."""
     columns = [column.to_pylist() for column in batch.columns]
     return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
 
 
 def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
-    """Return the names of the value columns that are asked for; None asks for all.
+    """Return the names of the wanted value columns.
+
+    None: all.
 
     Raises:
-        KeyError: one of them is not a value column.
-        ValueError: one of them is named twice.
+        KeyError: If a name is not that of a value column.
+        ValueError: If a column is named twice.
     """
     known = list(lookups.value_schema.names)
     if columns is None:

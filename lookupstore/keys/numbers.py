@@ -1,4 +1,4 @@
-"""Keys that are numbers: bools, integers, floats and decimals."""
+"""Key fields of numbers: bools, integers, floats and decimals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lookupstore.keys.fields import Holds, KeyField
 
 
 class WholeField(KeyField):
-    """A key field of what Arrow holds as an integer: a whole number of some unit."""
+    """A key field that Arrow holds as integers: whole numbers of some unit."""
 
     kind = "signed"
 
@@ -33,7 +33,7 @@ class WholeField(KeyField):
         """Return the number of units that a value is: any rational, infinity or NaN.
 
         Raises:
-            TypeError: a value of another kind.
+            TypeError: If the value is of another kind.
         """
 
     def one(self, value: Any) -> bytes | None:
@@ -61,7 +61,7 @@ class BoolField(WholeField):
     wanted = "a bool"
     kind = "unsigned"
     holds: Holds = staticmethod(pa.types.is_boolean)
-    in_place = False  # Arrow has eight in a byte
+    in_place = False  # Arrow stores eight in a byte
     form = "true or false"
 
     def __init__(self, field: pa.Field, nullable: bool) -> None:
@@ -111,7 +111,7 @@ class IntegerField(WholeField):
         return _is_number(kind)
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Bring numbers to the type of the field."""
+        """Cast numbers to the type of the field."""
         if pa.types.is_decimal(array.type):
             kept, fits = _fit_digits(array, 0, limits(self.plain))
             return kept.cast(self.plain), fits
@@ -121,7 +121,7 @@ class IntegerField(WholeField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         return f"a whole number from {self._least} to {self._most}"
 
 
@@ -133,7 +133,10 @@ class UnsignedField(IntegerField):
 
 
 class FloatField(KeyField):
-    """A key field of floats: -0.0 is 0.0, and every NaN is one, which sorts last."""
+    """A key field of floats.
+
+    -0.0 equals 0.0, and all NaNs are equal and sort last.
+    """
 
     plural = "floats"
     wanted = "a float"
@@ -158,10 +161,10 @@ class FloatField(KeyField):
         return (bits + (side < 0)).to_bytes(self.width, "big"), side == 0
 
     def _nearest(self, value: Any) -> tuple[int, int]:
-        """Return the ordered bits of a float nearby, and -1, 0, 1 as it is less, equal, more."""
+        """Return the ordered bits of a close float, and -1, 0 or 1: less, equal or more."""
         number = self.native(value, float, int)
         if isinstance(number, float):
-            number = float(number)  # not NumPy's, whose comparisons are not Python's
+            number = float(number)  # not a NumPy float, whose comparisons differ from Python's
         try:
             close = float(number)
             bits = self._ordered(close)
@@ -175,7 +178,7 @@ class FloatField(KeyField):
 
     def _ordered(self, number: float) -> int:
         if number != number:
-            number = math.nan  # of the many, the one that C writes, too
+            number = math.nan  # the one of many NaNs that C code also writes
         elif number == 0:
             number = 0.0
         bits = int.from_bytes(self._pack.pack(number), "big")
@@ -186,7 +189,7 @@ class FloatField(KeyField):
         return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Bring floats or integers to the type of the field."""
+        """Cast floats or integers to the type of the field."""
         if pa.types.is_integer(array.type):
             return self.cast_where(array, self._equals_integer(array))
         back = array.cast(self.plain, safe=False).cast(array.type, safe=False)
@@ -206,7 +209,7 @@ class FloatField(KeyField):
 
 
 class DecimalField(WholeField):
-    """A key field of decimals: the whole number of units of the last digit."""
+    """A key field of decimals, as whole numbers of units of the last digit."""
 
     plural = "decimals"
     wanted = "a decimal.Decimal"
@@ -225,13 +228,13 @@ class DecimalField(WholeField):
         return bool(pa.types.is_decimal(kind) or pa.types.is_integer(kind))
 
     def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        """Bring decimals or integers to the type of the field."""
+        """Cast decimals or integers to the type of the field."""
         kept, fits = _fit_digits(array, self.plain.scale, limits(self.plain))
         return _narrowed(kept, self.plain), fits
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         kind = self.plain
         return f"a number of at most {kind.precision} digits, {kind.scale} after the point"
 
@@ -247,7 +250,7 @@ NUMBERS: tuple[type[KeyField], ...] = (
 
 
 def whole(number: Fraction) -> int | Fraction:
-    """Return a fraction as an int where it is one.
+    """Return a fraction as an int if it is a whole number.
 
     >>> whole(Fraction(4, 2)), whole(Fraction(1, 2))
     (2, Fraction(1, 2))
@@ -260,7 +263,8 @@ def _rational(number: float | decimal.Decimal) -> int | float | Fraction:
     if not math.isfinite(number):
         return float(number)
     if isinstance(number, decimal.Decimal) and abs(number.adjusted()) > 1000:
-        # Far outside every type, or nearer to zero than any digit of one: keep Fraction small.
+        # The number is far outside every type, or closer to zero than any digit: keep Fraction
+        # small.
         if number == 0:
             return 0
         if number.adjusted() > 0:
@@ -275,7 +279,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_within(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Tell which integers an integer type holds."""
+    """Return whether an integer type can hold each integer."""
     low, high = limits(wanted)
     least, most = limits(array.type)
     return pc.and_(
@@ -285,29 +289,29 @@ def _is_within(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _is_whole_within(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Tell which floats an integer type holds."""
+    """Return whether an integer type can hold each float."""
     wide = array.cast(pa.float64())
     return pc.and_(_is_inside(wide, wanted), pc.equal(pc.floor(wide), wide))
 
 
 def _is_inside(wide: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Tell which doubles are within the limits of an integer type; NaN is not."""
+    """Return whether each double is within the limits of an integer type; NaN is not."""
     low, high = limits(kind)
-    # Both limits are powers of two, so exact.
+    # Both limits are powers of two and therefore exact.
     return pc.and_(pc.greater_equal(wide, float(low)), pc.less(wide, float(high + 1)))
 
 
 def _fit_digits(
     array: pa.Array, scale: int, bounds: tuple[int, int]
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Return decimals or integers as digits of a scale, by way of the widest decimal.
+    """Return decimals or integers as digits of a scale.
 
     The digits are 256-bit decimals without scale, null where one is not within the bounds or was
-    cut; and which do fit, or None if all do.
+    cut. The second value tells which ones fit. None: All do.
     """
     wide = array.cast(pa.decimal256(76, getattr(array.type, "scale", 0)))
     target = wide.cast(pa.decimal256(76, scale), safe=False)
-    back = target.cast(wide.type, safe=False)  # what overflowed or was cut does not come back
+    back = target.cast(wide.type, safe=False)  # values that overflowed or were truncated differ
     low, high = bounds
     digits = _digits(target)
     fits = pc.and_(
@@ -330,7 +334,7 @@ def _digits(array: pa.Array) -> pa.Array:
 
 
 def _narrowed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return 256-bit digits that are known to fit as decimals of the wanted width and scale.
+    """Return 256-bit digits, which must fit, as decimals of a width and scale.
 
     Arrow's own cast from decimal256 to decimal32 gives zeros (pyarrow 26).
     """

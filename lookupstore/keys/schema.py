@@ -1,7 +1,7 @@
-"""Typed keys: Arrow columns to and from bytes whose unsigned byte order is the typed order.
+"""Encode Arrow columns as key bytes, whose unsigned order is the typed order.
 
-A key is its fields one after the other, so keys sort field by field. The layout of each field is
-in ``csrc/ls_keys.h`` and ``docs/decisions/0003-key-encoding.md``.
+A key contains its fields one after the other, so keys sort field by field. The layout of each field
+is in ``csrc/ls_keys.h`` and ``docs/decisions/0003-key-encoding.md``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from lookupstore.keys.types import key_field
 
 
 class KeySchema:
-    """The types of the key fields, with encoding and decoding of keys.
+    """The types of the key fields, which encode and decode keys.
 
     Args:
-        schema: the key fields in order, of the types in `lookupstore.keys.types`: numbers, times,
-            text and bytes of every width, also dictionary-encoded or as the storage of an extension
+        schema: Key fields in order, of the types in `lookupstore.keys.types`: numbers, times, text
+            and bytes of every width, also dictionary-encoded or as the storage of an extension
             type.
-        nullable: names of the fields that may hold null. A null sorts before every value.
+        nullable: Names of the fields that may hold null. A null sorts before every value.
 
     Raises:
-        TypeError: a field has a type that has no order here, such as a list.
-        ValueError: no field, two fields of one name, or `nullable` names a field that is not
-            there or that the schema says is never null.
+        TypeError: If the type of a field has no order here, such as a list.
+        ValueError: If there is no field, if two fields have one name, or if `nullable` names a
+            field that is missing or that the schema declares as not null.
 
     >>> keys = KeySchema(pa.schema([("origin", pa.string()), ("hour", pa.int32())]))
     >>> keys.encode([pa.array(["EWR"]), pa.array([5], pa.int32())])[0].as_py().hex(" ")
@@ -65,12 +65,12 @@ class KeySchema:
         fixed = not any(field.variable or field.nullable for field in self._fields)
         self._width = sum(code[1] for code in self._codes) if fixed else None
         first = self._fields[0]
-        # Whether a key is the text or the bytes of one column, as Arrow has them.
+        # Whether a key is the text or the bytes of one column, in the form of Arrow.
         self._as_given = len(self._fields) == 1 and first.variable and not first.nullable
         alone = len(self._fields) == 1 and self._width and first.in_place
-        # The type of encoded keys that are one value each, which C reads in place, else None.
+        # Type of encoded keys that consist of one value that C reads in place. None: other keys.
         self._alone = pa.binary(self._width) if alone else None
-        #: Encodes most single keys, and leaves others to `encode_slowly`.
+        #: Encoder of most single keys; other keys are left to `encode_slowly`.
         self.encoder: KeyEncoder = KeyEncoder(self._fields)
 
     @property
@@ -121,7 +121,7 @@ class KeySchema:
         """Return the schema that `to_json` described.
 
         Raises:
-            FormatError: the dict is not one that `to_json` made.
+            FormatError: If the dict was not made by `to_json`.
         """
         try:
             schema = schema_from_json(data)
@@ -134,15 +134,16 @@ class KeySchema:
         """Encode one key per row.
 
         Args:
-            columns: one Arrow array or chunked array per field, in order; or a table or record
-                batch that has the fields by name. Other types of the same kind are cast (`cast`).
+            columns: Arrow arrays or chunked arrays, one per field, in order; or a table or record
+                batch that has the fields by name. Other types of the same kind are cast.
 
         Returns:
-            fixed_size_binary(`width`), or large_binary if keys differ in size.
+            Keys as fixed_size_binary(`width`), or as large_binary if they differ in size.
 
         Raises:
-            TypeError: a column is of another kind than its field.
-            ValueError: a null in a field that is not nullable, or a value its type cannot hold.
+            TypeError: If a column is of another kind than its field.
+            ValueError: If a field that is not nullable has a null, or a value does not fit its
+                type.
 
         >>> keys = KeySchema(pa.schema([("id", pa.int64())]))
         >>> keys.encode([pa.array([1, -1])]).to_pylist()
@@ -164,20 +165,21 @@ class KeySchema:
         return self._concat(parts)
 
     def encode_masked(self, columns: KeyColumns) -> tuple[pa.Array, np.ndarray | None]:
-        """Encode one key per row for a lookup, where rows that can match nothing are not an error.
+        """Encode one key per row for a lookup, with null for rows that can match nothing.
 
         Such rows have a null in a field that is not nullable, or a value that the type of the
         field cannot hold, such as 2**40 for int32.
 
         Args:
-            columns: as for `encode`.
+            columns: Arrow arrays or chunked arrays, one per field, in order; or a table or record
+                batch that has the fields by name. Other types of the same kind are cast.
 
         Returns:
-            The keys as `encode` gives them, null where a row can match nothing; and a NumPy bool
+            The keys as `encode` returns them, null where a row can match nothing; and a NumPy bool
             array that is False there, or None if every row has a key.
 
         Raises:
-            TypeError: a column is of another kind than its field.
+            TypeError: If a column is of another kind than its field.
 
         >>> keys = KeySchema(pa.schema([("id", pa.int8())]))
         >>> keys.encode_masked([pa.array([1, 300, None])])[1]
@@ -191,7 +193,7 @@ class KeySchema:
             for field, array in zip(self._fields, arrays, strict=True):
                 values, fits = fit(field, array, "keys")
                 if not field.nullable and values.null_count:
-                    fits = values.is_valid()  # a value that does not fit is null here, too
+                    fits = values.is_valid()  # values that do not fit are null, too
                 if fits is not None:
                     fits = np.asarray(fits)
                     mask = fits if mask is None else mask & fits
@@ -199,7 +201,7 @@ class KeySchema:
             keys = plain[0].cast(pa.large_binary()) if self._as_given else self._encode(plain)
             if mask is not None and mask.all():
                 mask = None
-            if mask is not None and not self._as_given:  # which is null there already
+            if mask is not None and not self._as_given:  # it is null there already
                 bits = pa.array(mask).buffers()[1]
                 keys = pa.Array.from_buffers(
                     keys.type, len(keys), [bits, *keys.buffers()[1:]], len(mask) - int(mask.sum())
@@ -215,9 +217,10 @@ class KeySchema:
         return self._concat(parts), np.concatenate(filled)
 
     def encode_plain(self, column: pa.Array) -> pa.Array | None:
-        """Encode a column that is the whole key, in its plain type and without nulls, else None.
+        """Encode a column that is the whole key, or return None if another method must.
 
-        A column of text or bytes may have nulls, and is used as it is.
+        The column must have the plain type of the field, and no nulls. A column of text or bytes
+        may have nulls, and is used unchanged.
 
         >>> keys = KeySchema(pa.schema([("id", pa.int8())]))
         >>> keys.encode_plain(pa.array([7], pa.int8())).to_pylist()
@@ -238,12 +241,13 @@ class KeySchema:
         """Return the columns in the types of the schema.
 
         Args:
-            columns: as for `encode`.
-            what: what to call the columns in an error.
+            columns: Arrow arrays or chunked arrays, one per field, in order; or a table or record
+                batch that has the fields by name. Other types of the same kind are cast.
+            what: Name of the columns, which errors show.
 
         Raises:
-            TypeError: a column is of another kind than its field.
-            ValueError: a value that the type of its field cannot hold.
+            TypeError: If a column is of another kind than its field.
+            ValueError: If the type of a field cannot hold a value.
 
         >>> keys = KeySchema(pa.schema([("id", pa.int64())]))
         >>> keys.cast([pa.array([1], pa.int8())]).schema.types
@@ -270,13 +274,14 @@ class KeySchema:
     def decode(self, keys: pa.Array) -> pa.RecordBatch:
         """Decode keys into their fields, in exactly the types of the schema.
 
-        Zero comes back as 0.0 and NaN as one NaN, whatever their bits were.
+        Zeros are decoded as 0.0 and NaNs as one NaN, whatever their bits were.
 
         Args:
-            keys: any Arrow binary array without nulls.
+            keys: Arrow binary array without nulls.
 
         Raises:
-            FormatError: the bytes of a key do not fit the schema; names the field and the row.
+            FormatError: If the bytes of a key do not fit the schema. The error names the field and
+                the row.
 
         >>> keys = KeySchema(pa.schema([("id", pa.int16())]))
         >>> keys.decode(pa.array([bytes([128, 7])])).to_pylist()
@@ -290,16 +295,16 @@ class KeySchema:
         """Encode one key from Python.
 
         Args:
-            value: the value of a single field; a tuple or list of one value per field; or a dict of
+            value: Value of a single field; a tuple or list with one value per field; or a dict of
                 values by field name.
 
         Returns:
-            What `encode` gives for a row of these values; None if no key can equal it: null in a
-            field that is not nullable, or a value outside the type.
+            Key that `encode` returns for a row of these values, or None if no key can equal it,
+            since a field that is not nullable has a null, or a value is outside the type.
 
         Raises:
-            TypeError: a value of another kind than its field, or a tuple of another length.
-            KeyError: a dict with other names than the fields'.
+            TypeError: If a value is of another kind than its field, or a tuple has another length.
+            KeyError: If a dict has other names than the fields.
 
         >>> KeySchema(pa.schema([("id", pa.int16())])).encode_one(7)
         b'\\x80\\x07'
@@ -308,7 +313,7 @@ class KeySchema:
         return self.encode_slowly(value) if encoded is NotImplemented else encoded
 
     def encode_slowly(self, value: object) -> bytes | None:
-        """Do what `encode_one` does, for values of every class and with every error.
+        """Encode one key from Python, for values of every class and with every error.
 
         >>> KeySchema(pa.schema([("id", pa.int16())])).encode_slowly(np.float32(7))
         b'\\x80\\x07'
@@ -321,21 +326,21 @@ class KeySchema:
     def encode_prefix(
         self, prefix: tuple[object, ...], starts_with: object = None
     ) -> tuple[bytes, bytes | None] | None:
-        """Turn values of the first fields into the range of all keys that have them.
+        """Return the range of all keys that have some values in their first fields.
 
         Args:
-            prefix: one whole value for each of the first fields; () for all keys.
-            starts_with: text or bytes that the value of the field after these begins with; None
-                takes any value, null too.
+            prefix: Whole values, one for each of the first fields. (): all keys.
+            starts_with: Text or bytes with which the value of the field after `prefix` begins.
+                Default: any value, including null.
 
         Returns:
-            The first bytes inside and the first bytes behind the range, None for no bound; or None
-            if no key can hold these values.
+            First bytes inside and first bytes after the range, each None for no bound; or None if
+            no key can hold these values.
 
         Raises:
-            TypeError: a value of another kind than its field, more values than fields, or
-                `starts_with` for a field that is neither text nor bytes.
-            ValueError: `starts_with` where `prefix` has values for all fields.
+            TypeError: If a value is of another kind than its field, there are more values than
+                fields, or `starts_with` is given for a field that is neither text nor bytes.
+            ValueError: If `starts_with` is given and `prefix` has values for all fields.
 
         >>> keys = KeySchema(pa.schema([("origin", pa.string()), ("hour", pa.int32())]))
         >>> keys.encode_prefix(("EWR",)), keys.encode_prefix((), "EW")
@@ -345,7 +350,7 @@ class KeySchema:
         if starts_with is None:
             if done is None:
                 return None
-            # A whole key may be the beginning of another's bytes.
+            # The bytes of a whole key may be a prefix of another key.
             whole = len(prefix) == len(self._fields)
             return done, done + b"\x00" if whole else successor(done)
         if len(prefix) == len(self._fields):
@@ -365,22 +370,25 @@ class KeySchema:
         return done, successor(done)
 
     def encode_bounds(self, start: object, stop: object) -> tuple[bytes | None, bytes | None]:
-        """Turn a typed range, from `start` on and before `stop`, into a range of key bytes.
+        """Return the range of key bytes from `start` on and before `stop`.
 
         Tuples compare as Python's do: ("eu",) comes before every key that has "eu" first. A bound
         that no key can equal, such as 2.5 or 2**40 for int32, still lies between keys.
 
         Args:
-            start: the value of the first field, or a tuple of the first fields; None for no bound.
-            stop: the same.
+            start: Value of the first field, or a tuple of values of the first fields. Default: no
+                bound.
+            stop: Value of the first field, or a tuple of values of the first fields. Default: no
+                bound.
 
         Returns:
-            The first bytes inside and the first bytes behind the range; None for no bound. A range
-            that is surely empty is (b"", b"").
+            First bytes inside and first bytes after the range, each None for no bound. A range that
+            is known to be empty is (b"", b"").
 
         Raises:
-            TypeError: a value of another kind than its field, or more values than fields.
-            ValueError: None in a field that is not nullable.
+            TypeError: If a value is of another kind than its field, or there are more values than
+                fields.
+            ValueError: If a value is None and its field is not nullable.
 
         >>> KeySchema(pa.schema([("id", pa.uint8())])).encode_bounds(2.5, 300)
         (b'\\x03', None)
@@ -390,7 +398,10 @@ class KeySchema:
         return (b"", b"") if low is None else (low or None, high)
 
     def _bound(self, values: Sequence[object], what: str) -> bytes | None:
-        """Return the bytes between the keys before `values` and the others; None: all before."""
+        """Return the bytes between the keys before `values` and the others.
+
+        None: All keys are before.
+        """
         done = b""
         for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
             if value is None:
@@ -433,10 +444,11 @@ class KeySchema:
         return value
 
     def leading(self, values: object, what: str) -> tuple[object, ...]:
-        """Return values of the first fields as a tuple; any other value is that of the first field.
+        """Return values of the first fields as a tuple; another value becomes a tuple.
 
         Raises:
-            TypeError: a list or dict, or more values than fields; `what` names the argument.
+            TypeError: If `values` is a list or dict, or has more values than there are fields. The
+                error names the argument as `what`.
 
         >>> KeySchema(pa.schema([("id", pa.int16())])).leading(7, "start")
         (7,)

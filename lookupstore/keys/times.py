@@ -1,4 +1,4 @@
-"""Keys that are dates, times, timestamps and durations: whole numbers of days or ticks."""
+"""Key fields of dates, times, timestamps and durations, in whole days or ticks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class TickField(WholeField):
     @staticmethod
     @abstractmethod
     def nanoseconds(value: Any) -> int | None:
-        """Return the nanoseconds that a Python (or pandas) value stands for; None: another kind."""
+        """Return the nanoseconds of a Python or pandas value.
+
+        None: another kind of value.
+        """
 
     def units(self, value: Any) -> int | float | Fraction:
         """Return the number of ticks of the unit."""
@@ -67,11 +70,11 @@ class TimeField(TickField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         return f"HH:MM:SS, such as 05:06:07{_FRACTION[self.plain.unit]}"
 
     def read(self, texts: pa.Array) -> pa.Array:
-        """Return the values of texts; Arrow reads a timestamp of any unit, but not a time."""
+        """Return the values of texts, read as timestamps since Arrow does not read times."""
         moments = pc.binary_join_element_wise("1970-01-01T", texts, "")
         return moments.cast(pa.timestamp(self.plain.unit)).cast(self.plain)
 
@@ -96,12 +99,12 @@ class TimestampField(TickField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         return f"one without a time zone, such as {_written_moment(self.plain.unit)}"
 
 
 class ZonedTimestampField(TickField):
-    """A key field of timestamps with a time zone, which is not part of the key."""
+    """A key field of timestamps with a time zone; keys do not contain the zone."""
 
     plural = "timestamps"
     wanted = "a datetime.datetime with a time zone"
@@ -120,7 +123,7 @@ class ZonedTimestampField(TickField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         moment = _written_moment(self.plain.unit)
         return f"one with a time zone, such as {moment}Z or {moment}+01:00"
 
@@ -139,7 +142,7 @@ class DurationField(TickField):
 
     @property
     def form(self) -> str:
-        """Return how a value is written as text."""
+        """Return a description of the text form of a value."""
         return f"a whole number of {self.plain.unit}"
 
     def read(self, texts: pa.Array) -> pa.Array:
@@ -179,14 +182,14 @@ class DateField(WholeField):
         return whole(Fraction(scalar.value * per_day, _units_per_day(scalar.type)))
 
     def _of_moment(self, days: Fraction) -> int | Fraction:
-        """Return the units of a moment: midnight is the day itself, all else lies between days."""
+        """Return the units of a moment: whole at midnight, else between two days."""
         if days.denominator == 1:
             return days.numerator * self._per_day
         # Half a unit more or less is between the same days, and never a whole number of units.
         return Fraction(math.floor(days * self._per_day)) + Fraction(1, 2)
 
     def accepts(self, kind: pa.DataType) -> bool:
-        """Return whether a type is of dates, or what pandas and NumPy have for them: midnights."""
+        """Return whether a type is of dates, or of timestamps, as pandas and NumPy use."""
         return self.holds(kind) or TimestampField.holds(kind)
 
 

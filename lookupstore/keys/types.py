@@ -1,4 +1,4 @@
-"""The types of key: which class an Arrow type has as a key field."""
+"""Find the class of the key field for an Arrow type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def key_field(field: pa.Field, nullable: bool) -> KeyField:
     """Return the key field of an Arrow field.
 
     Raises:
-        TypeError: the type has no order here, such as a list.
+        TypeError: If the type has no order here, such as a list.
 
     >>> type(key_field(pa.field("day", pa.date32()), nullable=True)).__name__
     'DateField'

@@ -1,5 +1,5 @@
-"""ORC below Arrow: footers, and what stripes claim, before Arrow believes it.
+"""Check footers and stripes of ORC files before Arrow reads them.
 
-Arrow reads ORC. It ends the process at some footers, and takes what memory a file asks for: so
-what is in `footer` is looked at in every file, and what is in `claims` in small ones.
+Arrow reads ORC. At some footers it ends the process, and it allocates the memory that a file claims
+to need. Therefore `footer` checks every file, and `claims` small files.
 """

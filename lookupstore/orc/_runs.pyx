@@ -1,4 +1,4 @@
-"""What runs of ORC come to, and blocks of LZ4."""
+"""Sums and maxima of runs in ORC streams, and sizes of LZ4 blocks."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -24,12 +24,12 @@ def lengths_in(bytes runs not None, int version, bint is_signed=False):
     """Return number, sum and maximum of lengths.
 
     Args:
-        runs: the stream.
-        version: of the encoding, 1 or 2.
-        is_signed: whether it is of numbers that might be less than 0; none may be so.
+        runs: Bytes of the stream.
+        version: Version of the encoding, 1 or 2.
+        is_signed: Whether the stream has signed numbers; none of them may be less than 0.
 
     Raises:
-        ValueError: it makes no sense, or a length is no int32, or less than 0.
+        ValueError: The stream makes no sense, or a length is less than 0 or no int32.
     """
     cdef ls_slice stream = bytes_of(runs)
     cdef ls_lengths lengths
@@ -45,10 +45,10 @@ def lengths_in(bytes runs not None, int version, bint is_signed=False):
 
 
 def greatest_byte(bytes runs not None):
-    """Return the greatest byte of a stream of them; 0 if it has none.
+    """Return the greatest byte of a stream of bytes, or 0 if it is empty.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: The stream makes no sense.
     """
     cdef ls_slice stream = bytes_of(runs)
     cdef uint8_t greatest
@@ -58,10 +58,10 @@ def greatest_byte(bytes runs not None):
 
 
 def lz4_size(bytes block not None):
-    """Return the bytes of a block of LZ4 when it is not compressed.
+    """Return the uncompressed size of an LZ4 block in bytes.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: The block makes no sense.
     """
     cdef ls_slice stored = bytes_of(block)
     cdef uint64_t size

@@ -1,11 +1,11 @@
-"""ORC files as Arrow reads them, a few megabytes at a time.
+"""Read ORC files with Arrow, a few megabytes at a time.
 
-Arrow has timestamps in nanoseconds, from 1677 to 2262: later ones are refused by name. Seconds and
-a fraction are stored apart, and the seconds are cut towards 1970 in UTC; Arrow, which has to undo
-it, looks at the writer's clock instead. Between the two the seconds are put right here.
+Arrow reads timestamps as nanoseconds, from 1677 to 2262. Others are refused with an error that
+names them. ORC stores seconds and a fraction, and rounds the seconds towards 1970 in UTC. Arrow
+undoes this by the writer's local time instead, so the seconds between the two are corrected here.
 
-Java counts days before 1582-10-15 by the Julian calendar unless the footer says otherwise, and so
-does Spark of any version. Arrow makes other days of these, and they are refused.
+Java uses the Julian calendar for days before 1582-10-15 unless the footer records another one, and
+so does Spark of any version. Arrow reads such days as other days, and they are refused.
 
 Source: ORC, TreeReaderFactory (TimestampTreeReader, DateTreeReader) in Java, ColumnReader.cc in
 C++, orc_proto.proto (CalendarKind).
@@ -24,33 +24,34 @@ from lookupstore.arrow.calendars import check_common
 from lookupstore.errors import FormatError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc.claims import claims_of, in_memory
-from lookupstore.orc.footer import UTC, Footer, read_footer, read_stripe_footer
+from lookupstore.orc.footer import UTC, OrcFooter, read_footer, read_stripe_footer
 from lookupstore.orc.spark_types import in_spark_types
 
 _SECOND = 1_000_000_000
-# A fraction that Java takes for one: it looks at what is left behind milliseconds, too.
+# Nanoseconds: Java takes a fraction for one only if it is longer, since it also looks at the part
+# behind milliseconds.
 _FRACTION = 999_999
-# No clock is more than a day from UTC.
+# Seconds of a day: no clock is further from UTC.
 _DAY = 86_400
-# Rows among which one is looked for that Arrow does not read.
+# Numbers of rows in which a row that Arrow does not read is searched, one after the other.
 _PIECES = (4096, 64, 1)
 
 
 def orc_schema(file: pa.NativeFile) -> pa.Schema:
-    """Return the columns of a file, in the types that `orc_batches` gives."""
+    """Return the schema of a file, in the types that `orc_batches` yields."""
     return in_spark_types(orc.ORCFile(file).schema)
 
 
 def orc_batches(
     stream: pa.NativeFile, names: Sequence[str], path: str
 ) -> tuple[Iterator[pa.RecordBatch], int]:
-    """Return those of the named columns that a file has, and the number of its rows.
+    """Return batches of the named columns of a file, and the number of its rows.
 
-    Names that the file lacks are left out; if it has none of them, batches have another column.
+    Names that are not in the file are left out. If all are missing, batches have another column.
 
     Raises:
-        CorruptionError: the file is damaged.
-        FormatError: it has something that is not read.
+        CorruptionError: If the file is damaged.
+        FormatError: If the file contains something that is not supported.
     """
     file = in_memory(stream)
     footer = read_footer(file, path)
@@ -65,7 +66,7 @@ def orc_batches(
     ]
     if rows < footer.rows:
         batches = _few_rows(file, wanted, rows)
-        # Where the stripes of such a file end, nobody says.
+        # The ends of the stripes of such a file are not known.
         zones = [UTC] if len(set(zones)) > 1 else zones[:1]
     else:
         batches = _stripes(reader, footer, wanted)
@@ -78,7 +79,7 @@ def orc_batches(
     return batches, footer.rows
 
 
-def _check_not_encrypted(footer: Footer, names: Sequence[str], path: str) -> None:
+def _check_not_encrypted(footer: OrcFooter, names: Sequence[str], path: str) -> None:
     for name in names:
         if not footer.encrypted.isdisjoint(footer.below([name.encode()])):
             raise FormatError(
@@ -87,7 +88,9 @@ def _check_not_encrypted(footer: Footer, names: Sequence[str], path: str) -> Non
             )
 
 
-def _stripes(reader: orc.ORCFile, footer: Footer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _stripes(
+    reader: orc.ORCFile, footer: OrcFooter, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     """Yield columns of a file, stripe by stripe."""
     for number, stripe in enumerate(footer.stripes):
         if stripe.rows:
@@ -106,14 +109,16 @@ def _few_rows(file: pa.NativeFile, names: Sequence[str], rows: int) -> Iterator[
 
 
 def _as_written(
-    batches: Iterable[pa.RecordBatch], footer: Footer, zones: Sequence[str]
+    batches: Iterable[pa.RecordBatch], footer: OrcFooter, zones: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the timestamps that writers meant.
+    """Yield batches with the timestamps that were written.
 
     Args:
-        batches: of each stripe that has rows one, or any if there is one zone.
-        footer: of the file.
-        zones: in which stripes were written, those without rows as well.
+        batches: Batches of the file: one for each stripe that has rows, or any batches if there is
+            only one time zone.
+        footer: Footer of the file.
+        zones: Time zones of all stripes, including those without rows, or the one time zone of the
+            file.
     """
     if set(zones) <= {UTC}:
         yield from batches
@@ -131,13 +136,13 @@ def _as_written(
 
 
 def _seconds_put_right(column: pa.Array, zone: str) -> pa.Array:
-    """Return timestamps, of which those near 1970 are put right: see the head of this module."""
+    """Return timestamps, with those near 1970 corrected as described above."""
     found = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds, fraction = np.divmod(found, _SECOND)
     near = np.flatnonzero((np.abs(seconds) <= _DAY) & (fraction > _FRACTION))
     if not len(near):
         return column
-    # Arrow has subtracted a second where the clock was before 1970.
+    # Arrow has subtracted a second if the clock showed a time before 1970.
     clock = seconds[near] + (seconds[near] < 0)
     there = pa.array(clock).cast(pa.timestamp("s"))
     instants = pc.assume_timezone(
@@ -155,11 +160,11 @@ def _seconds_put_right(column: pa.Array, zone: str) -> pa.Array:
 def _in_range(
     batches: Iterator[pa.RecordBatch],
     file: pa.NativeFile,
-    footer: Footer,
+    footer: OrcFooter,
     names: Sequence[str],
     path: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches; a timestamp that Arrow does not hold is an error that says where it is."""
+    """Yield batches, with an error that names the place of a timestamp out of range."""
     try:
         yield from batches
     except pa.ArrowInvalid as error:
@@ -179,12 +184,12 @@ def _in_range(
 
 
 def _of_today(
-    batches: Iterator[pa.RecordBatch], footer: Footer, names: Sequence[str], path: str
+    batches: Iterator[pa.RecordBatch], footer: OrcFooter, names: Sequence[str], path: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the days of some columns, the same in the file's calendar and in today's.
+    """Yield batches, and check that days are the same in both calendars.
 
     Raises:
-        FormatError: one is not.
+        FormatError: If a day differs.
     """
     row = 0
     for batch in batches:
@@ -197,13 +202,16 @@ def _of_today(
 
 
 def _in_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches in the types that Spark wrote, of the same numbers."""
+    """Yield batches in the types that Spark wrote, with the same numbers."""
     for batch in batches:
         yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def _first_unread(file: pa.NativeFile, name: str) -> int | None:
-    """Return the first row of a column that Arrow does not read; None: it reads all of them."""
+    """Return the first row of a column that Arrow cannot read.
+
+    None: It can read all.
+    """
     row = None
     for piece in _PIECES:
         batches, row = _few_rows(file, [name], piece), 0

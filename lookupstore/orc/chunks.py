@@ -1,4 +1,4 @@
-"""Streams of an ORC file as they were before they were compressed, chunk by chunk.
+"""Decompress streams of an ORC file, chunk by chunk.
 
 Source: ORC specification v1, Compression.
 """
@@ -17,31 +17,31 @@ from lookupstore.orc.messages import varint
 NONE, ZLIB, SNAPPY, LZO, LZ4, ZSTD = range(6)
 
 _HEADER = 3
-#: Bytes of a chunk at most: its header has 23 bits for them.
+#: Largest size of a chunk in bytes: its header has 23 bits for it.
 MOST_BLOCK = 1 << 23
 
 
 @dataclass(frozen=True)
 class Compression:
-    """How streams are compressed.
+    """The compression of streams.
 
     Attributes:
-        kind: as ORC numbers them.
-        block: bytes of a chunk, at most, when it is not compressed.
+        kind: Number of the codec in ORC.
+        block: Largest size of a chunk before compression, in bytes.
     """
 
     kind: int
     block: int
 
     def plain(self, stored: bytes, most: int) -> bytes:
-        """Return a stream that is not compressed.
+        """Return a stream after decompression.
 
         Args:
-            stored: the stream as the file has it.
-            most: bytes that it may have.
+            stored: Bytes of the stream in the file.
+            most: Largest size of the result, in bytes.
 
         Raises:
-            ValueError: it makes no sense, or has more.
+            ValueError: If the stream is damaged, or the result is larger.
         """
         if self.kind == NONE:
             return stored
@@ -64,7 +64,7 @@ class Compression:
         return b"".join(pieces)
 
     def _piece(self, piece: bytes) -> bytes:
-        """Return a chunk that is not compressed."""
+        """Return a chunk after decompression."""
         try:
             if self.kind == ZLIB:
                 inflate = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -85,6 +85,6 @@ class Compression:
             raise ValueError(f"a broken chunk: {error}") from None
 
     def _check(self, size: int) -> None:
-        """Refuse a chunk that is larger than chunks are."""
+        """Check that a chunk is not larger than `block`."""
         if size > self.block:
             raise ValueError(f"a chunk of {size} bytes in blocks of {self.block}")

@@ -1,9 +1,8 @@
-"""What the stripes of a small ORC file claim, looked at before Arrow takes memory for it.
+"""Check the claims of stripes of a small ORC file before Arrow allocates memory.
 
-A run of three bytes may stand for 512 rows, a dictionary of one long text for as many as there
-are rows, and lengths of texts and lists may be any: Arrow believes them. In a large file that is
-how ORC saves room. A small one that would take a gigabyte is read a few rows at a time, or not at
-all.
+A run of three bytes may encode 512 rows, every row may refer to one long text in a dictionary, and
+texts and lists may have any length. Arrow checks none of this. Large files save space this way. A
+small file that would need a gigabyte is read a few rows at a time, or not at all.
 
 Source: ORC specification v1, Column Encodings.
 """
@@ -19,17 +18,17 @@ import pyarrow as pa
 from lookupstore.errors import CorruptionError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc._runs import greatest_byte, lengths_in
-from lookupstore.orc.footer import Footer, Stripe, StripeFooter, read_stripe_footer
+from lookupstore.orc.footer import OrcFooter, Stripe, StripeFooter, read_stripe_footer
 from lookupstore.parquet.claims import SMALL, Claims, too_large_error
 
-# How many stripes and values a small file may have.
+# Largest numbers of stripes and of values that a small file may have.
 _MOST_STRIPES = 4096
 _MOST_VALUES = 1 << 28
-# Bytes of lengths that are looked at, of all stripes.
+# Most bytes of lengths to read, in all stripes together.
 _MOST_LENGTHS = 64 << 20
-# Bytes that one row may take, with all dictionaries and lists: several times that of memory.
+# Most bytes that one row may take, with all dictionaries and lists: several times as much memory.
 _MOST_AT_ONCE = 128 << 20
-# What Arrow takes for a value besides the bytes of a text, and more for each of a list.
+# Bytes that Arrow takes for a value besides those of a text, and more for a value of a list.
 _VALUE = 16
 _LEVELS = 4
 
@@ -40,27 +39,28 @@ _DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}
 
 
 def in_memory(stream: Any) -> Any:
-    """Return a file to read from: a small one is in memory, read once.
+    """Return a file to read from, in memory if it is small.
 
     Args:
-        stream: the file; has `size()` and `read_at(nbytes, offset)`.
+        stream: Open file, with the methods `size()` and `read_at(nbytes, offset)`.
     """
     size = int(stream.size())
     return pa.BufferReader(stream.read_at(size, 0)) if size <= SMALL else stream
 
 
-def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> Claims:
-    """Return what the stripes of a small file claim of some columns; nothing of a large file.
+def claims_of(file: Any, footer: OrcFooter, names: Collection[str], path: str) -> Claims:
+    """Return the claims of the stripes of a small file for some columns.
 
     Args:
-        file: as `in_memory` gives it.
-        footer: of it.
-        names: of the columns that are read; others may be anything.
-        path: of the file, for errors.
+        file: Open file, as returned by `in_memory`.
+        footer: Footer of the file.
+        names: Names of the columns that will be read. Others are not checked.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: stripes contradict themselves.
-        FormatError: they would take more memory, or more time, than a file of this size should.
+        CorruptionError: If stripes contradict themselves.
+        FormatError: If stripes would need more memory, or more time, than a file of this size
+            should.
     """
     size = int(file.size())
     if size > SMALL:
@@ -68,7 +68,7 @@ def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> C
     stripes = [one for one in footer.stripes if one.rows]
     if len(stripes) > _MOST_STRIPES:
         raise too_large_error(path, size, f"{len(stripes):,} stripes")
-    # Names may be those of nested columns, or have a dot of their own.
+    # A name may be that of a nested column, or have a dot of its own.
     heads = {part.encode() for name in names for part in (name, name.partition(".")[0])}
     wanted = footer.below(heads)
     if footer.rows * (1 + len(wanted)) > _MOST_VALUES:
@@ -87,12 +87,12 @@ def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> C
 
 @dataclass
 class _Taken:
-    """Bytes that Arrow takes, at most.
+    """The largest amounts of memory that Arrow may need.
 
     Attributes:
-        kept: of dictionaries and lists, which it may take for one row.
-        row: of a row besides.
-        whole: of all rows.
+        kept: Size of dictionaries and lists, which Arrow may need for one row, in bytes.
+        row: Size of the other values of a row, in bytes.
+        whole: Size of all rows, in bytes.
     """
 
     kept: int = 0
@@ -100,32 +100,32 @@ class _Taken:
     whole: int = 0
 
     def or_more(self, other: _Taken) -> _Taken:
-        """Return the greater of each."""
+        """Return the greater of each amount."""
         return _Taken(
             max(self.kept, other.kept), max(self.row, other.row), max(self.whole, other.whole)
         )
 
 
 class _Look:
-    """A look at the stripes of a file.
+    """A check of the stripes of a file.
 
     Args:
-        file: the file.
-        footer: of it.
-        path: of it, for errors.
+        file: Open file.
+        footer: Footer of the file.
+        path: Path of the file, which errors name.
     """
 
-    def __init__(self, file: Any, footer: Footer, path: str) -> None:
+    def __init__(self, file: Any, footer: OrcFooter, path: str) -> None:
         self._file = file
         self._footer = footer
         self._path = path
         self._left = _MOST_LENGTHS
 
     def taken(self, stripe: Stripe, wanted: list[int]) -> _Taken:
-        """Return what some types of a stripe take.
+        """Return the memory that some types of a stripe may need.
 
         Raises:
-            CorruptionError: the stripe makes no sense.
+            CorruptionError: If the stripe contradicts itself.
         """
         said = read_stripe_footer(self._file, self._footer, stripe, self._path)
         try:
@@ -136,7 +136,7 @@ class _Look:
     def _taken(self, stripe: Stripe, said: StripeFooter, wanted: list[int]) -> _Taken:
         types = self._footer.types
         taken = _Taken()
-        # Values of the types that others are part of, and whether a row may have several.
+        # For each type with parts, the number of its values and whether a row may have several.
         values = {0: (stripe.rows, False)}
         for at in wanted:
             one = types[at]
@@ -177,7 +177,7 @@ class _Look:
         return lengths_in(self._plain(said, (kind, at)), version, kind == _SECONDARY)
 
     def _plain(self, said: StripeFooter, which: tuple[int, int]) -> bytes:
-        """Return a stream that is not compressed; nothing if there is none."""
+        """Return a decompressed stream, or no bytes if it is missing."""
         offset, nbytes = said.streams.get(which, (0, 0))
         stored = bytes(self._file.read_at(nbytes, offset))
         plain = self._footer.compression.plain(stored, self._left)

@@ -1,4 +1,4 @@
-"""The footer of an ORC file: schema and stripes, and the footers of these.
+"""Read the footer of an ORC file, and the footers of its stripes.
 
 Source: ORC specification v1, File Tail and Stripes; orc_proto.proto.
 """
@@ -22,13 +22,13 @@ from lookupstore.orc.messages import (
     texts,
 )
 
-# Most footers are shorter: one read brings one.
+# Bytes to read first from the end of a file: most footers are shorter, and need one read.
 _TAIL = 16 << 10
-# Bytes of a footer that is not compressed, unless its file is larger.
+# Most bytes of an uncompressed footer, unless its file is larger.
 _MOST = 16 << 20
-# Types within each other: Arrow, and who walks through its types, takes a stack for each.
+# Deepest nesting of types: code that walks through them, such as Arrow, takes stack for each.
 _MOST_DEPTH = 64
-#: Digits of a decimal, and of what is behind its point.
+#: Most digits of a decimal, and most digits after its point.
 MOST_PRECISION = 38
 
 # Fields of PostScript.
@@ -37,7 +37,7 @@ _DEFAULT_BLOCK, _BROTLI = 256 << 10, 6
 # Fields of Footer, of its Encryption, and of the variants of columns in this.
 _STRIPES, _TYPES, _ROWS, _WRITER, _ENCRYPTION, _CALENDAR = 3, 4, 6, 9, 10, 11
 _VARIANTS, _ENCRYPTED_TYPE = 3, 1
-# Writers and calendars: Java has an old calendar where it does not say that it is today's.
+# Writers and calendars: a file of Java has the old calendar if it does not record today's.
 _JAVA, _UNKNOWN, _OLD = 0, 0, 1
 # Fields of Type.
 _KIND, _SUBTYPES, _NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
@@ -51,24 +51,24 @@ _ENCODINGS_KNOWN = range(4)
 
 STRING, BINARY, TIMESTAMP, LIST, MAP, STRUCT, UNION, DECIMAL = 7, 8, 9, 10, 11, 12, 13, 14
 VARCHAR, CHAR, INSTANT = 16, 17, 18
-#: The zone of stripes that name none, or another name of it.
+#: Time zone of stripes that name no zone, or UTC by any of its names.
 UTC = "UTC"
 _NAMES_OF_UTC = {b"", b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Z"}
 _LAST_KIND = 18
 _NESTED = {LIST: 1, MAP: 2, STRUCT: None, UNION: None}
-# It becomes a path below the folder of time zones.
+# Pattern of a zone, which becomes a path below the folder of time zones.
 _ZONE = re.compile(rb"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 
 
 @dataclass(frozen=True)
-class Kind:
+class OrcType:
     """A type of the schema.
 
     Attributes:
-        kind: as ORC numbers them.
-        children: the numbers of the types that it is made of.
-        names: of these, if it is a struct.
-        parent: the number of the type that it is part of.
+        kind: Number of the type in ORC.
+        children: Numbers of the types of its parts.
+        names: Names of its parts, if it is a struct.
+        parent: Number of the type that it is part of.
     """
 
     kind: int
@@ -79,7 +79,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Stripe:
-    """Where a stripe is: its footer is behind its streams."""
+    """The place of a stripe, whose footer follows its streams."""
 
     offset: int
     streams_bytes: int
@@ -92,9 +92,9 @@ class StripeFooter:
     """The footer of a stripe.
 
     Attributes:
-        streams: offset and bytes of each, by its kind and the number of its type.
-        encodings: kind, and size of a dictionary, of each type.
-        zone: in which the writer's clock was.
+        streams: Offset and size in bytes of each stream, by its kind and the number of its type.
+        encodings: Kind of the encoding, and size of the dictionary, of each type.
+        zone: Time zone of the writer's local time.
     """
 
     streams: dict[tuple[int, int], tuple[int, int]]
@@ -103,20 +103,21 @@ class StripeFooter:
 
 
 @dataclass(frozen=True)
-class Footer:
+class OrcFooter:
     """The footer of a file.
 
     Attributes:
-        compression: of all that is not the end of the file.
-        types: as a tree walked through in order, the root first.
-        stripes: in the order of rows.
-        rows: number of them.
-        encrypted: numbers of the types whose values are there for who has a key; others see masks.
-        has_old_days: whether days before 1582-10-15 are of the Julian calendar.
+        compression: Compression of the file except its end.
+        types: Types of the schema as a tree in depth-first order, the root first.
+        stripes: Stripes, in the order of rows.
+        rows: Number of rows.
+        encrypted: Numbers of the types with encrypted values. Without a key, a reader finds masks
+            instead.
+        has_old_days: Whether days before 1582-10-15 use the Julian calendar.
     """
 
     compression: Compression
-    types: list[Kind]
+    types: list[OrcType]
     stripes: list[Stripe]
     rows: int
     encrypted: frozenset[int]
@@ -132,16 +133,16 @@ class Footer:
         return sorted(taken)
 
 
-def read_footer(stream: Any, path: str) -> Footer:
+def read_footer(stream: Any, path: str) -> OrcFooter:
     """Read the footer of a file.
 
     Args:
-        stream: the file; has `size()` and `read_at(nbytes, offset)`.
-        path: of it, for errors.
+        stream: Open file, with the methods `size()` and `read_at(nbytes, offset)`.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: there is none, or it contradicts itself.
-        FormatError: the file has a type, or a compression, that is not read.
+        CorruptionError: If there is no footer, or it contradicts itself.
+        FormatError: If a type or the compression of the file is not supported.
     """
     size = int(stream.size())
     tail = bytes(stream.read_at(min(size, _TAIL), max(0, size - _TAIL)))
@@ -192,20 +193,20 @@ def read_footer(stream: Any, path: str) -> Footer:
         raise FormatError(f"{path}: an ORC file whose rows are no structs, and have no columns")
     if any(one.kind > _LAST_KIND for one in types):
         raise FormatError(f"{path}: a column of a type of ORC that is not known")
-    return Footer(compression, types, stripes, rows, encrypted, is_old)
+    return OrcFooter(compression, types, stripes, rows, encrypted, is_old)
 
 
-def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -> StripeFooter:
+def read_stripe_footer(stream: Any, footer: OrcFooter, stripe: Stripe, path: str) -> StripeFooter:
     """Read the footer of a stripe.
 
     Args:
-        stream: the file; has `read_at(nbytes, offset)`.
-        footer: of it.
-        stripe: where it is.
-        path: of the file, for errors.
+        stream: Open file, with the method `read_at(nbytes, offset)`.
+        footer: Footer of the file.
+        stripe: Place of the stripe.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: it makes no sense, or speaks of bytes that are not in the stripe.
+        CorruptionError: If the footer is damaged, or refers to bytes outside the stripe.
     """
     end = stripe.offset + stripe.streams_bytes
     stored = bytes(stream.read_at(stripe.footer_bytes, end))
@@ -215,7 +216,7 @@ def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -
         raise CorruptionError(path, end, "the footer of a stripe", error) from None
 
 
-def _stripe_footer(stored: bytes, footer: Footer, stripe: Stripe) -> StripeFooter:
+def _stripe_footer(stored: bytes, footer: OrcFooter, stripe: Stripe) -> StripeFooter:
     said = read_message(footer.compression.plain(stored, _MOST))
     zones = texts(said, _TIMEZONE) or [b""]
     for named in zones:
@@ -229,7 +230,7 @@ def _stripe_footer(stored: bytes, footer: Footer, stripe: Stripe) -> StripeFoote
             raise ValueError(f"a stream of {nbytes} bytes where {end - at} are left")
         if _STREAM_KIND in one:
             which = number(one, _STREAM_KIND), number(one, _STREAM_COLUMN, bits=32)
-            # Of several, Arrow reads the first.
+            # Of several streams of one kind, Arrow reads the first.
             streams.setdefault(which, (at, nbytes))
         at += nbytes
     encodings = [
@@ -251,11 +252,14 @@ def _stripe(message: Message) -> Stripe:
     )
 
 
-def _tree(said: list[Message]) -> list[Kind]:
-    """Return the types, if each is part of one other: Arrow makes a type each time it is named."""
+def _tree(said: list[Message]) -> list[OrcType]:
+    """Return the types, and check that each is part of exactly one other.
+
+    Arrow makes a type each time that it is referred to.
+    """
     if not said:
         raise ValueError("no types")
-    types: list[Kind] = []
+    types: list[OrcType] = []
     above: list[tuple[int, Iterator[int]]] = []  # types of which others are part, and these
     for at, message in enumerate(said):
         parent, child = 0, None if at else 0
@@ -277,7 +281,7 @@ def _tree(said: list[Message]) -> list[Kind]:
     return types
 
 
-def _kind(message: Message, parent: int) -> Kind:
+def _kind(message: Message, parent: int) -> OrcType:
     kind = number(message, _KIND, bits=32)
     children = tuple(numbers(message, _SUBTYPES))
     names = tuple(texts(message, _NAMES))
@@ -290,4 +294,4 @@ def _kind(message: Message, parent: int) -> Kind:
         MOST_PRECISION
     ):
         raise ValueError(f"a decimal of more than {MOST_PRECISION} digits")
-    return Kind(kind, children, names, parent)
+    return OrcType(kind, children, names, parent)

@@ -1,6 +1,6 @@
-"""Messages of protobuf, of any fields.
+"""Read protobuf messages with any fields.
 
-What may be read in two ways is refused: who looks at a file has to read what Arrow will.
+Ambiguous messages are refused, since a check of a file must read the same values as Arrow.
 
 Source: protobuf, encoding (protobuf.dev/programming-guides/encoding).
 """
@@ -17,7 +17,7 @@ def read_message(data: bytes) -> Message:
     """Return the values of each field of a message, in their order.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If the bytes are not a message.
 
     >>> read_message(bytes([0x08, 0x96, 0x01, 0x12, 0x01, 0x61, 0x12, 0x00]))
     {1: [150], 2: [b'a', b'']}
@@ -46,10 +46,10 @@ def read_message(data: bytes) -> Message:
 
 
 def number(message: Message, field: int, *, default: int = 0, bits: int = 64) -> int:
-    """Return the number that a field has.
+    """Return the number in a field.
 
     Raises:
-        ValueError: it has several values, another type, or more bits.
+        ValueError: If the field has several values, another type, or more bits.
     """
     values = message.get(field, [default])
     (value,) = values if len(values) == 1 else [b""]
@@ -59,12 +59,14 @@ def number(message: Message, field: int, *, default: int = 0, bits: int = 64) ->
 
 
 def choice(message: Message, field: int, known: range) -> int:
-    """Return the number of an enum; one that is not known is as none, which is the first.
+    """Return the number of an enum.
+
+    An unknown number counts as the first one.
 
     Source: protobuf, proto2 language guide (unknown enum values).
 
     Raises:
-        ValueError: it has several values, or another type.
+        ValueError: If the field has several values, or another type.
 
     >>> choice({1: [(1 << 64) - 1]}, 1, range(4))
     0
@@ -77,7 +79,7 @@ def numbers(message: Message, field: int) -> list[int]:
     """Return the numbers of a repeated field, each of 32 bits.
 
     Raises:
-        ValueError: a value has another type, or more bits.
+        ValueError: If a value has another type, or more bits.
     """
     found: list[int] = []
     for value in message.get(field, []):
@@ -97,7 +99,7 @@ def texts(message: Message, field: int) -> list[bytes]:
     """Return the bytes of a repeated field.
 
     Raises:
-        ValueError: a value has another type.
+        ValueError: If a value has another type.
     """
     found: list[bytes] = []
     for value in message.get(field, []):
@@ -111,16 +113,16 @@ def messages(message: Message, field: int) -> list[Message]:
     """Return the messages of a repeated field.
 
     Raises:
-        ValueError: a value is none.
+        ValueError: If a value is not a message.
     """
     return [read_message(one) for one in texts(message, field)]
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number of at most 64 bits that begins somewhere, and where it ends.
+    """Return the number of at most 64 bits at an offset, and the offset of its end.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is no such number.
     """
     value = 0
     for i, byte in enumerate(data[at : at + _MOST_VARINT]):

@@ -1,7 +1,7 @@
-"""Types that Spark gives to ORC's columns, where ORC has none that mean the same.
+"""Restore the types of ORC columns that Spark wrote as other types.
 
-A local time of Spark, TIMESTAMP_NTZ, is an integer in ORC, which counts microseconds. An attribute
-of its type says so.
+A local time of Spark, TIMESTAMP_NTZ, is an integer of microseconds in ORC. An attribute of its type
+records this.
 
 Source: Spark, OrcUtils (orcTypeDescription, CATALYST_TYPE_ATTRIBUTE_NAME).
 """
@@ -14,7 +14,7 @@ _TYPE, _LOCAL_TIME = b"spark.sql.catalyst.type", b"timestamp_ntz"
 
 
 def in_spark_types(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a file, as Arrow reads them, in the types that Spark wrote.
+    """Return a schema that Arrow read, in the types that Spark wrote.
 
     >>> told = {"spark.sql.catalyst.type": "timestamp_ntz"}
     >>> in_spark_types(pa.schema([pa.field("at", pa.int64(), metadata=told)])).types

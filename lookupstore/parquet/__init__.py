@@ -1,5 +1,5 @@
-"""Parquet below Arrow: footers, column chunks and pages, as they are stored.
+"""Read and write Parquet footers, column chunks and pages without decoding them.
 
-Arrow encodes and decodes columns. Here whole chunks go from one file into another, and values are
-replaced inside of them, without either.
+Arrow encodes and decodes columns. This package copies whole chunks from file to file, and replaces
+values in them, without encoding or decoding.
 """

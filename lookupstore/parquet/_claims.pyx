@@ -1,4 +1,4 @@
-"""What the headers of pages of a Parquet column chunk claim."""
+"""Claims in the headers of the pages of a Parquet column chunk."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -28,26 +28,26 @@ def chunk_claims(
     bytes data not None, str path not None, int64_t offset, size_t size, *, uint64_t values,
     bint texts, size_t most, codec
 ):
-    """Return what the headers of the pages of a chunk claim, before anybody believes it.
+    """Return the claims in the headers of the pages of a chunk, before any of them is used.
 
     Args:
-        data: the file.
-        path: of it, for errors.
-        offset: of the chunk.
-        size: bytes of it.
-        values: number of its values, as the footer says it.
-        texts: whether values are bytes.
-        most: bytes of the largest page and the dictionary together; of more, texts are not looked
-            at, and the longest value is 0.
-        codec: of pages; None: they are not compressed.
+        data: Bytes of the file.
+        path: Path of the file, for errors.
+        offset: Offset of the chunk in the file.
+        size: Size of the chunk in bytes.
+        values: Number of values of the chunk in the footer.
+        texts: Whether values are bytes.
+        most: Limit in bytes of the largest page and the dictionary together; beyond it texts are
+            not read, and the longest value is 0.
+        codec: Codec of the pages. None: they are not compressed.
 
     Returns:
-        Bytes, when they are not compressed, of the largest page and the dictionary together; of
-        all data pages; and of the longest value that takes less room in its page than it is long.
-        The number of values.
+        Uncompressed sizes of the largest page and the dictionary together, of all data pages, and
+        of the longest value that takes less room in its page than it is long; and the number of
+        values.
 
     Raises:
-        CorruptionError: there is no header where one should be.
+        CorruptionError: A header of a page is missing.
     """
     cdef ls_slice memory = bytes_of(data), dictionary
     cdef ls_chunk_claims claims

@@ -1,4 +1,4 @@
-"""Data pages of Parquet column chunks, PLAIN and without nulls: values replaced where they lie."""
+"""PLAIN data pages of Parquet column chunks without nulls: reading and replacing of values."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -56,7 +56,7 @@ cdef extern from "ls_page.h":
         size_t replaced, ls_slice fresh, uint8_t *out, size_t *out_size, ls_plain_range *range
     ) noexcept nogil
 
-#: How values are stored, and in which order they are, by name.
+#: Kinds of values, which decide how values are stored and ordered, by name.
 KINDS = {
     "int32": LS_PLAIN_INT32,
     "int64": LS_PLAIN_INT64,
@@ -89,7 +89,7 @@ cdef class _Pages:
         raise CorruptionError(self.path, self.offset + (self.cursor - self.start), expected, found)
 
     cdef int next(self) except -1:
-        """Go to the next page; 0: there is none."""
+        """Go to the next page; return 0 if there is none."""
         cdef const uint8_t *cursor = self.cursor
         cdef size_t size
         if cursor == self.end:
@@ -107,10 +107,10 @@ cdef class _Pages:
 
 
 def plain_values(values not None):
-    """Return values of an Arrow array, without nulls, as they are in a page that is PLAIN.
+    """Return the values of an Arrow array without nulls in the form of a PLAIN page.
 
     Args:
-        values: string, binary, or of a type whose values are as wide in Parquet, 4 or 8 bytes.
+        values: Array of strings, of binary, or of a type with 4 or 8 bytes a value, as in Parquet.
 
     Returns:
         A buffer.
@@ -139,9 +139,9 @@ def check_pages(bytes data not None, str path not None, int64_t offset):
     """Raise CorruptionError if pages of a chunk lack their checksums, or do not fill it.
 
     Args:
-        data: the chunk.
-        path: of the file, for errors.
-        offset: of the chunk in it.
+        data: Bytes of the chunk.
+        path: Path of the file, for errors.
+        offset: Offset of the chunk in the file.
     """
     cdef _Pages pages = _Pages(data, path, offset)
     while pages.next():
@@ -152,14 +152,14 @@ cdef class PlainChunk:
     """A chunk of a column that is not nested, without nulls, whose data pages are PLAIN.
 
     Args:
-        data: the chunk.
-        path: of the file, for errors.
-        offset: of the chunk in it.
-        kind: of the values; one of `KINDS`.
-        rows: number of the values.
-        most: bytes of the chunk when it is not compressed, headers included.
-        optional: whether the column may have nulls, so that pages say where they are.
-        codec: of pages; None: they are not compressed.
+        data: Bytes of the chunk.
+        path: Path of the file, for errors.
+        offset: Offset of the chunk in the file.
+        kind: Kind of the values, one of `KINDS`.
+        rows: Number of the values.
+        most: Size of the uncompressed chunk in bytes, headers included.
+        optional: Whether the column may have nulls, so that pages store where they are.
+        codec: Codec of the pages. None: they are not compressed.
     """
 
     cdef object data, path, codec
@@ -190,7 +190,7 @@ cdef class PlainChunk:
         self.codec = codec
 
     cdef object page(self, _Pages pages, ls_slice *levels, ls_slice *values):
-        """Take a page apart, and return who owns the memory."""
+        """Set the levels and values of a page, and return the owner of their memory."""
         cdef ls_page_header *header = &pages.header
         cdef ls_slice memory
         if header.type != LS_DATA_PAGE or header.encoding != LS_ENCODING_PLAIN or header.values < 0:
@@ -223,7 +223,7 @@ cdef class PlainChunk:
         pages.fail(f"{pages.header.values} values of the column's type", "other bytes")
 
     def texts(self):
-        """Return the values as an Arrow array, string, if they are bytes.
+        """Return the values of a chunk of bytes as an Arrow array of strings.
 
         Raises:
             CorruptionError: the chunk is damaged.
@@ -237,7 +237,7 @@ cdef class PlainChunk:
         cdef uint8_t *out
         if self.kind != LS_PLAIN_BYTES or self.rows < 0 or self.most > INT32_MAX - LS_TEXTS_SLACK:
             raise ValueError("the chunk has no bytes, or more than an array of strings")
-        # Each value has its length before it.
+        # Each value has its length before it, in 4 bytes.
         if <size_t>self.rows > self.most // 4:
             pages.fail(f"{self.rows} values", f"{self.most} bytes")
         offsets = pa.allocate_buffer(4 * (self.rows + 1))
@@ -265,16 +265,16 @@ cdef class PlainChunk:
         return 0
 
     def replace(self, const int64_t[::1] places, fresh not None):
-        """Return the pages of a chunk in which some values are others.
+        """Return the pages of the chunk with some values replaced.
 
         Args:
-            places: their numbers, ascending, each once, shape (n,).
-            fresh: the values that are there then, PLAIN: a buffer.
+            places: Numbers of these values, ascending and distinct, shape (n,).
+            fresh: Buffer of the new values, PLAIN.
 
         Returns:
-            The pages, a list of bytes; how many bytes they are when they are not compressed, with
-            their headers; the least and the greatest value as bytes, PLAIN without length, None if
-            there is none. Numbers that are none do not count.
+            List of the pages as bytes; their uncompressed size, with their headers; and the least
+            and the greatest value as bytes, PLAIN without length, None if there is none. NaN does
+            not count.
 
         Raises:
             CorruptionError: the chunk is damaged.

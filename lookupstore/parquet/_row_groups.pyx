@@ -1,4 +1,4 @@
-"""Row groups of a footer of Parquet, checked in C: where the struct of each column chunk begins."""
+"""Row groups of a Parquet footer, checked in C, with the offsets of structs of column chunks."""
 
 from cpython.array cimport array, clone
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -51,7 +51,7 @@ class RowGroupsError(ValueError):
 
     Attributes:
         fault: `bytes`, `lacks`, `elsewhere`, `encrypted`, `others` or `outside`.
-        place: where the struct ColumnMetaData of a chunk that is outside begins.
+        place: Offset of the struct ColumnMetaData of a chunk that is outside of the data.
     """
 
     def __init__(self, fault, place=0):
@@ -91,19 +91,19 @@ def checked_groups(
     """Check the row groups of a footer.
 
     Args:
-        footer: the struct FileMetaData.
-        start: where its row groups begin.
-        kind: type of the field that has them.
-        leaves: the columns of the schema.
-        first: chunks lie behind this place of the file.
-        last: and before this one; less than 0: that is not checked.
+        footer: Struct FileMetaData as bytes.
+        start: Offset of its row groups.
+        kind: Type of the field with the row groups.
+        leaves: Columns of the schema.
+        first: Offset in the file after the bytes that belong to no chunk.
+        last: Offset in the file before which chunks must end. Less than 0: not checked.
 
     Returns:
-        Rows, stored bytes and bytes without compression of each row group; and the places of the
-        structs ColumnMetaData in the footer, row group by row group.
+        Rows, stored size and uncompressed size of each row group; and the offsets in the footer of
+        the structs ColumnMetaData, row group by row group.
 
     Raises:
-        RowGroupsError: Arrow could not read them safely.
+        RowGroupsError: Arrow could not read the row groups safely.
     """
     cdef ls_slice memory = bytes_of(footer)
     cdef const uint8_t *end = memory.data + memory.size
@@ -119,7 +119,7 @@ def checked_groups(
         raise ValueError("the row groups are not in the footer")
     if ls_footer_groups(&cursor, end, kind, &count) != LS_OK:
         raise RowGroupsError("bytes")
-    # A chunk takes a byte at least.
+    # A chunk takes at least one byte.
     if count and schema.count > memory.size // count:
         raise RowGroupsError("others")
     places = clone(_PLACES, <Py_ssize_t>(schema.count * count), False)

@@ -39,18 +39,18 @@ cdef extern from "ls_compact.h":
     uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
 
 cdef enum:
-    # A footer nests less deep; what goes deeper is none.
+    # Deepest nesting that is decoded: footers are less deep, and deeper structs are no footers.
     MOST_DEPTH = 16
-    # Bytes of a field without its value, and of a number, at most.
+    # Most bytes of a field without its value, and most bytes of a number.
     HEAD_BYTES = 11
     NUMBER_BYTES = 10
-    # Where extensions of any writer are, by parquet-format's BinaryProtocolExtensions.md: the id is
-    # 32767, in bytes that the compact protocol reads as -16384.
+    # Id of extensions of any writer, by parquet-format's BinaryProtocolExtensions.md: 32767, in
+    # bytes that the compact protocol reads as -16384.
     EXTENSION = 32767
 
 
 cdef inline bint is_of_no_footer(int kind):
-    """Return whether no field of any struct of Parquet is of a type of Thrift."""
+    """Return whether a type of Thrift is in no field of any struct of Parquet."""
     return kind == LS_COMPACT_SET or kind == LS_COMPACT_MAP or kind == LS_COMPACT_UUID
 
 
@@ -97,14 +97,14 @@ cdef class _Reader:
             self.check(ls_compact_field(&self.cursor, self.end, &field, &kind))
             if kind == LS_COMPACT_STOP:
                 return found
-            # What no version of Parquet has is passed over. An extension may repeat what the rest
-            # says, which would be wrong in another file.
+            # Fields that no version of Parquet has are skipped. An extension may repeat contents of
+            # the rest, and would be wrong in another file.
             if field <= 0 or field == EXTENSION or is_of_no_footer(kind):
                 if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
                     self.check(
                         ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth - 1))
                 continue
-            # Such a field has its value as its type; here a boolean has one type.
+            # The type of such a field is its value; here all booleans have one type.
             if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
                 found[field] = LS_COMPACT_TRUE, kind == LS_COMPACT_TRUE
             elif depth == 0 and field == self.passed_over:
@@ -113,7 +113,7 @@ cdef class _Reader:
                 found[field] = kind, self.value(kind, depth + 1)
 
     cdef object place(self, int kind, int depth):
-        """Return where a value begins, and move behind it."""
+        """Return the offset of a value, and move behind it."""
         cdef const uint8_t *begin = self.cursor
         cdef ls_status status
         with nogil:
@@ -127,7 +127,7 @@ cdef class _Reader:
         cdef double number
         if depth == MOST_DEPTH:
             raise ValueError(f"structs and lists nested more than {MOST_DEPTH} deep")
-        if is_of_no_footer(kind):  # an element of a list of these
+        if is_of_no_footer(kind):  # an element of a list of such a type
             self.check(ls_compact_skip(&self.cursor, self.end, kind, MOST_DEPTH - depth))
             return None
         if kind == LS_COMPACT_STRUCT:
@@ -149,7 +149,7 @@ cdef class _Reader:
             for _item in range(count):
                 values.append(self.value(items, depth + 1))
             return items, values
-        if kind == LS_COMPACT_TRUE:  # in a list
+        if kind == LS_COMPACT_TRUE:  # an element of a list
             return self.take(1)[0] == LS_COMPACT_TRUE
         if kind == LS_COMPACT_BYTE:
             return (<const signed char *>self.take(1))[0]
@@ -167,7 +167,7 @@ cdef class _Writer:
         self.out = bytearray(1024)
 
     cdef uint8_t *room(self, size_t size) except NULL:
-        """Return where the next bytes go; the caller adds to `used` how many there are."""
+        """Return the place for the next bytes; the caller adds their number to `used`."""
         if size > <size_t>len(self.out) - self.used:
             PyByteArray_Resize(self.out, self.used + size + (self.used + size) // 2)
         return <uint8_t *>PyByteArray_AS_STRING(self.out) + self.used
@@ -242,26 +242,26 @@ cdef class _Writer:
 
 
 def decode(bytes data not None, Py_ssize_t start=0):
-    """Return the struct that begins at a place of some bytes.
+    """Return the struct that begins at an offset of some bytes.
 
     Raises:
-        ValueError: none begins there.
+        ValueError: No struct begins there.
     """
     cdef _Reader reader = _Reader(data, start)
     return reader.struct(0)
 
 
 def decode_around(bytes data not None, int64_t field):
-    """Return the struct that some bytes begin with, and where one field has its value.
+    """Return the struct at the beginning of some bytes, with the offset of one field's value.
 
-    Its value in the struct is the number of bytes before it. It is checked, but not decoded.
+    This offset is the field's value in the struct. The value itself is checked, but not decoded.
 
     Args:
-        data: the struct.
-        field: id of the field.
+        data: Bytes of the struct.
+        field: Id of the field.
 
     Raises:
-        ValueError: they begin with none.
+        ValueError: The bytes do not begin with a struct.
     """
     cdef _Reader reader = _Reader(data, 0, field)
     return reader.struct(0)

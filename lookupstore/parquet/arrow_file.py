@@ -1,11 +1,11 @@
-"""Parquet files as Arrow reads them, with timestamps of 96 bits as what they are.
+"""Read Parquet files with Arrow, with 96-bit timestamps converted exactly.
 
-INT96 has a day and nanoseconds of it. Spark, Hive and Delta write instants like this, also those
-that nanoseconds since 1970 do not hold, before 1677 and after 2262, of which Arrow makes others.
-Here they are microseconds in UTC, as Spark has them.
+INT96 contains a day and the nanoseconds of that day. Spark, Hive and Delta write instants in this
+form, including instants before 1677 and after 2262, which nanoseconds since 1970 cannot represent
+and Arrow changes. Here they become microseconds in UTC, as in Spark.
 
-Spark before 3.0, and later ones that are told so, count days before 1582 by the Julian calendar,
-and hours before 1900 by the clocks of those days; the footer says so. Both are refused.
+Spark before 3.0, and later versions with a legacy option, use the Julian calendar for days before
+1582, and local mean time before 1900. The footer records this. Such values are refused.
 
 Source: parquet-format, LogicalTypes.md (TIMESTAMP); Spark, ParquetRowConverter, DataSourceUtils
 (datetimeRebaseSpec, int96RebaseSpec) and RebaseDateTime.
@@ -26,8 +26,8 @@ from lookupstore.arrow.calendars import check_common, days_and_times, has_time
 from lookupstore.errors import FormatError
 
 _UNIT = "us"
-# What Spark writes into a footer: its version, that days and times are of the old calendar, and the
-# same of INT96. Versions are compared as texts, as by Spark.
+# Entries that Spark writes into a footer: its version, a mark for days and times of the old
+# calendar, and the same mark for INT96. Versions are compared as texts, as Spark does.
 _VERSION, _OLD_TIMES, _OLD_INT96 = (
     b"org.apache.spark.version",
     b"org.apache.spark.legacyDateTime",
@@ -40,9 +40,9 @@ class ParquetRows:
     """A Parquet file that is open for reading by Arrow.
 
     Args:
-        file: what `pyarrow.parquet.ParquetFile` takes.
-        path: of it, for errors.
-        page_bytes: how much of a column to read at a time; 0: whole column chunks.
+        file: File to read: anything that `pyarrow.parquet.ParquetFile` accepts.
+        path: Path of the file, which errors name.
+        page_bytes: Number of bytes of a column to read at a time. 0: whole column chunks.
     """
 
     def __init__(self, file: Any, path: str, *, page_bytes: int = 0) -> None:
@@ -53,19 +53,19 @@ class ParquetRows:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """Return what the footer says."""
+        """Return the metadata in the footer."""
         return self._parquet.metadata
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Return the columns, in the types that `batches` gives.
+        """Return the schema, in the types that `batches` yields.
 
-        Groups of no columns are left out, of which a file has nothing.
+        Groups without columns are left out, since a file stores nothing of them.
         """
         found = self._stored
         if not any(_has_local_time(field.type) for field in found):
             return found
-        # The unit is asked for of INT96 alone: what differs in another one is that.
+        # The unit applies only to INT96: a column with another type in another unit is INT96.
         others = _with_values(self._opened("s", self.metadata).schema_arrow)
         return pa.schema(
             [
@@ -77,7 +77,7 @@ class ParquetRows:
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        """Return the columns, in the types that Arrow gives."""
+        """Return the schema, in the types that Arrow reads."""
         return _with_values(self._parquet.schema_arrow)
 
     def batches(
@@ -86,13 +86,13 @@ class ParquetRows:
         """Yield columns, a few rows at a time.
 
         Args:
-            names: of the columns.
-            groups: numbers of row groups; batches end where a sequence of them ends.
-            rows: of a batch, at most.
+            names: Names of the columns to read.
+            groups: Lists of numbers of row groups. Batches end at the end of each list.
+            rows: Largest number of rows of a batch.
 
         Raises:
-            FormatError: a timestamp of 96 bits has nanoseconds that are not whole microseconds; or
-                a day or time is of the old calendar.
+            FormatError: If a 96-bit timestamp has nanoseconds that are not whole microseconds, or
+                if a day or time differs in the old calendar.
         """
         parts = [list(part) for part in groups]
         found = self._iterate(self._parquet, names, parts, rows)
@@ -117,10 +117,10 @@ class ParquetRows:
     def _of_today(
         self, batches: Iterable[pa.RecordBatch], names: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches whose days and times are the same in both calendars.
+        """Yield batches, and check that days and times are the same in both calendars.
 
         Raises:
-            FormatError: one is not.
+            FormatError: If a day or time differs.
         """
         first = 0
         for batch in batches:
@@ -156,7 +156,8 @@ class ParquetRows:
     def _check_whole(self, column: pa.Array, exact: pa.Array, name: str, row: int) -> None:
         """Check that no timestamp of a column has lost nanoseconds.
 
-        Of a day beyond those of nanoseconds Arrow keeps the low 64 bits, in which it shows, too.
+        If a day is outside the range of nanoseconds, Arrow keeps the low 64 bits, which also
+        differ.
         """
         for found, wanted in zip(days_and_times(column), days_and_times(exact), strict=True):
             if not pa.types.is_timestamp(found.type):
@@ -194,7 +195,7 @@ class ParquetRows:
 def _side_by_side(
     batches: Iterable[pa.RecordBatch], others: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, pa.Table]]:
-    """Yield batches, each with the same rows of other columns, whose batches may end elsewhere."""
+    """Yield batches, each with the same rows of other columns."""
     coming = iter(others)
     held: list[pa.RecordBatch] = []
     for batch in batches:
@@ -208,7 +209,7 @@ def _side_by_side(
 
 
 def _with_values(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without structs that have no values in them, at any depth."""
+    """Return a schema without empty structs, at any depth."""
     if not any(_is_empty_struct(field.type) for field in schema):
         return schema
     fields = [
@@ -218,7 +219,7 @@ def _with_values(schema: pa.Schema) -> pa.Schema:
 
 
 def _is_empty_struct(kind: pa.DataType) -> bool:
-    """Return whether a type is, or has inside, a struct of nothing."""
+    """Return whether a type is or contains a struct without fields."""
     if not pa.types.is_nested(kind):
         return False
     fields = [kind.field(at).type for at in range(kind.num_fields)]
@@ -226,7 +227,10 @@ def _is_empty_struct(kind: pa.DataType) -> bool:
 
 
 def _less_empty(kind: pa.DataType) -> pa.DataType | None:
-    """Return a type without structs of nothing; None: nothing is left."""
+    """Return a type without empty structs.
+
+    None: Nothing is left.
+    """
     if pa.types.is_struct(kind):
         left = [
             one.with_type(inner)
@@ -242,14 +246,14 @@ def _less_empty(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _has_local_time(kind: pa.DataType) -> bool:
-    """Return whether a type is, or has inside, timestamps as INT96 gives them."""
+    """Return whether a type is or contains timestamps of the unit for INT96."""
     if pa.types.is_nested(kind):
         return any(_has_local_time(kind.field(at).type) for at in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind) and kind.unit == _UNIT)
 
 
 def _with_instants(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return a type with instants where it has another unit than the same type, asked for again."""
+    """Return a type with instants where its unit differs from that of another reading."""
     types = pa.types
     if kind == other:
         return kind

@@ -1,8 +1,8 @@
-"""What pages of a small Parquet file claim, looked at before Arrow takes memory for it.
+"""Check the claims of pages of a small Parquet file before Arrow allocates memory.
 
-The header of a page says how large the page becomes, a page of a few bytes may name one long value
-for each row, and Arrow believes both. In a large file that is how Parquet saves room. A small one
-that would take a gigabyte is read a few rows at a time, or not at all.
+The header of a page contains its decompressed size, and a page of a few bytes may contain a
+reference to one long value for each row. Arrow checks neither. Large files save space this way. A
+small file that would need a gigabyte is read a few rows at a time, or not at all.
 
 Source: parquet-format, parquet.thrift (PageHeader) and Encodings.md.
 """
@@ -19,54 +19,54 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.parquet._claims import chunk_claims
 from lookupstore.parquet.footer import MAGIC, ColumnChunk, Leaf, read_footer
 
-#: Bytes of a file that is small.
+#: Largest size in bytes of a file that counts as small.
 SMALL = 1 << 20
-#: Bytes that pages, lists, or rows that are read at once may take of a small file.
+#: Most bytes that a page, lists, or rows read at once may take if the file is small.
 MOST_OF_SMALL = 256 << 20
-#: Bytes of rows that are read one after the other.
+#: Most bytes of rows to read at once if a file has more and is read a few rows at a time.
 BYTES_AT_ONCE = 64 << 20
-# What Arrow takes for a value besides the bytes of a text, at most, if values are not wider.
+# Most bytes that Arrow takes for a value besides those of a text, if values are not wider.
 _VALUE = 16
-# And for each of a list, for where lists begin and end.
+# Additional bytes for a value of a list, for the positions where lists begin and end.
 _LEVELS = 4
 
 
 @dataclass(frozen=True)
 class Claims:
-    """How much memory the rows of a file may take, if it is a small one.
+    """The memory that the rows of a file may need, if the file is small.
 
     Attributes:
-        row: bytes of a row at most; 0: nobody knows.
-        groups: bytes of all rows of each row group at most; none: nobody knows.
+        row: Largest size of a row in bytes. 0: unknown.
+        groups: Largest size of all rows of each row group, in bytes. Empty: unknown.
     """
 
     row: int = 0
     groups: tuple[int, ...] = ()
 
     def rows_at_once(self, most: int) -> int:
-        """Return how many rows to read at once, at most as many as given."""
+        """Return the number of rows to read at once, at most a given one."""
         if sum(self.groups) <= BYTES_AT_ONCE:
             return most
         return max(1, min(most, BYTES_AT_ONCE // max(1, self.row)))
 
     def is_large(self, group: int) -> bool:
-        """Return whether all rows of a row group may be too many to be read at once."""
+        """Return whether the rows of a row group may be too large to be read at once."""
         return bool(self.groups) and self.groups[group] > MOST_OF_SMALL
 
 
 def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any, Claims]:
-    """Return a file to give to Arrow, and what the pages of some columns claim.
+    """Return a file for Arrow to read, and the claims of the pages of some columns.
 
-    A small file is in memory then.
+    A small file is read into memory.
 
     Args:
-        stream: the file; has `size()` and `read_at(nbytes, offset)`.
-        names: of the columns that are read; others may be anything.
-        path: of the file, for errors.
+        stream: Open file, with the methods `size()` and `read_at(nbytes, offset)`.
+        names: Names of the columns that will be read. Others are not checked.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: the footer is damaged, or pages have no headers.
-        FormatError: pages would take more memory than a file of this size should.
+        CorruptionError: If the footer is damaged, or pages have no headers.
+        FormatError: If pages would need more memory than a file of this size should.
     """
     size = int(stream.size())
     if size > SMALL:
@@ -98,12 +98,12 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
 
 
 def too_large_error(path: str, size: int, what: str) -> FormatError:
-    """Return the error for a small file that would take much memory.
+    """Return the error for a small file that would need much memory.
 
     Args:
-        path: of the file.
-        size: of it, in bytes.
-        what: it says that there is, with a number.
+        path: Path of the file.
+        size: Size of the file in bytes.
+        what: Things that the file claims to contain, with their number.
     """
     return FormatError(
         f"{path}: a file of {size:,} bytes that has {what}, which may be damage; if it is meant "
@@ -114,7 +114,7 @@ def too_large_error(path: str, size: int, what: str) -> FormatError:
 def _of_chunk(
     data: bytes, path: str, chunk: ColumnChunk, nbytes: int, leaf: Leaf
 ) -> tuple[int, int, int, int]:
-    """Return bytes of the largest pages, a row, all rows, and all lists, each at most."""
+    """Return the largest sizes of a page, a row, all rows and all lists, in bytes."""
     texts = not leaf.width
     known = chunk.has_known_codec
     largest, plain, longest, values = chunk_claims(
@@ -129,12 +129,12 @@ def _of_chunk(
     )
     if largest > MOST_OF_SMALL:
         raise too_large_error(path, len(data), f"a page of {largest:,} bytes")
-    if texts and not known:  # the dictionary can not be looked at
+    if texts and not known:  # the dictionary cannot be read
         longest = largest
     value = max(leaf.width, _VALUE) + longest
     whole = chunk.rows * value + (plain if texts else 0)
-    if leaf.repetition:  # a row may have all of them
+    if leaf.repetition:  # a row may have all values
         lists = max(values, chunk.rows) * (value + _LEVELS) + (plain if texts else 0)
         return largest, 0, whole, lists
-    # Pages that are small together are so however rows share them.
+    # Pages that are small together stay small, however rows share them.
     return largest, value + (largest if texts and plain > MOST_OF_SMALL else 0), whole, 0

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: schema, row groups with their column chunks, and entries.
+"""Read and write Parquet footers: schema, row groups, column chunks and metadata.
 
 Source: parquet-format, parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData).
 """
@@ -36,9 +36,9 @@ _TAIL = 8
 
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY, _ORDERS = 2, 3, 4, 5, 6, 7
-# Field of ColumnOrder: values are ordered as their type says.
+# Field of ColumnOrder: values have the order of their type.
 _OF_TYPE = 1
-# Fields of SchemaElement, and its repetitions that are not once.
+# Fields of SchemaElement, and the repetitions other than one value per row.
 _KIND, _WIDTH, _REPETITION, _NAME, _CHILDREN = 1, 2, 3, 4, 5
 _OPTIONAL, _REPEATED = 1, 2
 # Fields of RowGroup.
@@ -48,21 +48,21 @@ _CHUNK_OFFSET, _COLUMN = 2, 3
 # Fields of ColumnMetaData.
 _TYPE, _PATH, _CODEC, _VALUES, _BYTES, _STORED = 1, 3, 4, 5, 6, 7
 _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
-# What says where something else is in the old file, and sizes of values, which readers can do
-# without: indexes of pages, a filter of Parquet's own, SizeStatistics.
+# Offsets of other data in the old file, and sizes of values, which readers can do without: indexes
+# of pages, a filter of Parquet's own, SizeStatistics.
 _INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES, _SIZE_STATISTICS = 10, 14, 15, 16
-# Fields of Statistics: those of old readers, how many nulls, those of others, whether these are so.
+# Fields of Statistics: bounds for old readers, number of nulls, bounds, whether these are exact.
 _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7, 8)
-# Bytes of a value by its type; of a fixed-length one the schema says them, of text nobody does.
+# Bytes of a value by its type; those of a fixed-length type are in the schema, texts have any.
 _WIDTHS, _FIXED = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}, 7
-# Old writers left the header of the dictionary out of the bytes of a chunk: Arrow reads more.
+# Old writers left the header of the dictionary out of the size of a chunk: Arrow reads more.
 _BEFORE_SIZES_ARE_WHOLE, _FORGOTTEN = (1, 2, 9), 100
 _OLD_WRITER = re.compile(r"parquet-mr version (\d+)\.(\d+)\.(\d+)")
 _BOUNDS = (_OLD_GREATEST, _OLD_LEAST, _GREATEST, _LEAST)
-# Of a page, or of values in it.
+# Type of a data page, and encoding of PLAIN values in it.
 _DATA_PAGE, _PLAIN = 0, 0
 
-#: Codecs of pages in Arrow's words, by their numbers.
+#: Arrow's names of the codecs of pages, by their numbers.
 CODECS: dict[int, str | None] = {
     0: None,
     1: "snappy",
@@ -72,30 +72,30 @@ CODECS: dict[int, str | None] = {
     7: "lz4_raw",
 }
 _DECRYPT = "decrypt it, or read it with pyarrow and its keys, and give the table"
-# What files have that are not damaged.
+# Reasons for refusing files that are not damaged, by the fault of their row groups.
 _REFUSED = {
     "encrypted": f"columns of the file are encrypted; {_DECRYPT}",
     "elsewhere": "a summary of other Parquet files, which has no rows of its own; give those files",
 }
-# What is expected, and found, at the faults of row groups.
+# Expected and found contents in errors, by the fault of row groups.
 _FAULTS = {
     "bytes": ("a Thrift struct", "other bytes in row groups"),
     "lacks": ("the footer of a Parquet file", "a column chunk without an offset, or a column"),
     "others": ("column chunks as the schema has them", "others"),
 }
-# Arrow leaves out what is longer, too.
+# Largest bound in statistics, in bytes; Arrow leaves out longer bounds, too.
 _MOST_STATISTICS = 4096
 
 
 class Bounds(NamedTuple):
-    """What a footer says about the values of a column chunk, in fields that have a defined order.
+    """The statistics of the values of a column chunk, in fields with a defined order.
 
     Attributes:
-        least: none is below it, PLAIN without length; None: that is not said.
-        greatest: none is above it; as of `least`.
-        nulls: how many there are; None: that is not said.
-        least_is_exact: whether one is equal to `least`.
-        greatest_is_exact: whether one is equal to `greatest`.
+        least: Lower bound of the values, PLAIN without length. None: unknown.
+        greatest: Upper bound of the values, PLAIN without length. None: unknown.
+        nulls: Number of nulls. None: unknown.
+        least_is_exact: Whether a value equals `least`.
+        greatest_is_exact: Whether a value equals `greatest`.
     """
 
     least: bytes | None
@@ -107,24 +107,24 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ColumnChunk:
-    """What a footer says about a column chunk.
+    """The description of a column chunk in a footer.
 
     Attributes:
-        meta: the struct ColumnMetaData.
+        meta: Struct ColumnMetaData of the chunk.
     """
 
     meta: Struct
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Return the names from the column's down to that of the values."""
+        """Return the names from the outermost column down to the values."""
         return tuple(
             one.decode("utf-8", "surrogateescape") for one in items(self.meta, _PATH, BINARY)
         )
 
     @property
     def name(self) -> bytes:
-        """Return the last of these names, as it is stored."""
+        """Return the innermost name of `path`, as it is stored."""
         return bytes(items(self.meta, _PATH, BINARY)[-1])
 
     @property
@@ -135,12 +135,15 @@ class ColumnChunk:
 
     @property
     def has_known_codec(self) -> bool:
-        """Return whether pages are compressed with something that Arrow has, or not at all."""
+        """Return whether pages are not compressed, or by a codec that Arrow supports."""
         return get(self.meta, _CODEC, I32) in CODECS
 
     @property
     def codec(self) -> str | None:
-        """Return what pages are compressed with, in Arrow's words; None: nothing."""
+        """Return the codec of the pages by Arrow's name.
+
+        None: no compression.
+        """
         return CODECS[get(self.meta, _CODEC, I32)]
 
     @property
@@ -150,31 +153,31 @@ class ColumnChunk:
 
     @property
     def has_dictionary(self) -> bool:
-        """Return whether the values, or some of them, are in a dictionary."""
+        """Return whether some or all values are in a dictionary."""
         return bool(get(self.meta, _DICTIONARY_OFFSET, I64))
 
     @property
     def offset(self) -> int:
-        """Return where the chunk begins."""
+        """Return the offset of the chunk in the file."""
         data = int(get(self.meta, _DATA_OFFSET, I64))
-        # Some writers give one that is not before the data: Arrow reads without it, too. Of a chunk
-        # without rows, Arrow gives that of the dictionary alone.
+        # Some writers give an offset that is not before the data: Arrow reads without it, too. For
+        # a chunk without rows, Arrow gives only the offset of the dictionary.
         dictionary = int(get(self.meta, _DICTIONARY_OFFSET, I64) or 0)
         return data if dictionary == 0 or 0 < data <= dictionary else dictionary
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the chunk in the file."""
+        """Return the size of the chunk in the file, in bytes."""
         return int(get(self.meta, _STORED, I64))
 
     @property
     def plain_bytes(self) -> int:
-        """Return the bytes of the chunk when it is not compressed."""
+        """Return the size of the chunk before compression, in bytes."""
         return int(get(self.meta, _BYTES, I64))
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it is of data pages alone, of the first version, that are PLAIN."""
+        """Return whether all pages are PLAIN data pages of the first version."""
         pages = items(self.meta, _ENCODING_STATS, STRUCT)
         return bool(pages) and all(
             (get(one, 1, I32), get(one, 2, I32)) == (_DATA_PAGE, _PLAIN) for one in pages
@@ -182,12 +185,12 @@ class ColumnChunk:
 
     @property
     def has_no_null(self) -> bool:
-        """Return whether the statistics say that there is no null."""
+        """Return whether the statistics exclude nulls."""
         return bool(get(get(self.meta, _STATISTICS, STRUCT) or {}, _NULLS, I64) == 0)
 
     @property
     def bounds(self) -> Bounds:
-        """Return what is said about the values; the fields of old readers do not count."""
+        """Return the statistics of the values, without the fields for old readers."""
         said: Struct = get(self.meta, _STATISTICS, STRUCT) or {}
         greatest_is_exact, least_is_exact = (get(said, one, BOOL) is True for one in _EXACT)
         return Bounds(
@@ -199,12 +202,12 @@ class ColumnChunk:
         )
 
     def has_bounds_of(self, width: int) -> bool:
-        """Return whether no bound, new or old, has fewer bytes than a value."""
+        """Return whether every bound, new or old, has at least the bytes of a value."""
         said: Struct = get(self.meta, _STATISTICS, STRUCT) or {}
         return all(len(get(said, one, BINARY) or b"") >= width for one in _BOUNDS if one in said)
 
     def moved(self, offset: int) -> Struct:
-        """Return the struct ColumnChunk of the same bytes, or of as many, at another place."""
+        """Return the struct ColumnChunk for a chunk of the same size at another offset."""
         meta = dict(self.meta)
         by = offset - self.offset
         for field in (_DATA_OFFSET, _DICTIONARY_OFFSET):
@@ -217,13 +220,13 @@ class ColumnChunk:
     def with_values(
         self, stored: int, plain: int, least: bytes | None, greatest: bytes | None
     ) -> ColumnChunk:
-        """Return what to say of as many other values, without nulls, in as many pages.
+        """Return the description of as many other values, without nulls, in as many pages.
 
         Args:
-            stored: bytes of the chunk in a file.
-            plain: bytes of it when it is not compressed.
-            least: of the values, PLAIN without length; None: there is none.
-            greatest: the same.
+            stored: Size of the chunk in a file, in bytes.
+            plain: Size of the chunk before compression, in bytes.
+            least: Lower bound of the values, PLAIN without length. None: no bound.
+            greatest: Upper bound of the values, PLAIN without length. None: no bound.
         """
         statistics: Struct = {_NULLS: (I64, 0)}
         before = get(self.meta, _STATISTICS, STRUCT) or {}
@@ -251,8 +254,8 @@ class ColumnChunks(Sequence[ColumnChunk]):
     """The column chunks of a row group, each decoded when it is first used.
 
     Args:
-        footer: the struct FileMetaData.
-        places: where the struct ColumnMetaData of each chunk begins in it.
+        footer: Bytes of the struct FileMetaData.
+        places: Offset in the footer of the struct ColumnMetaData of each chunk.
     """
 
     def __init__(self, footer: bytes, places: array[int]) -> None:
@@ -282,13 +285,13 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """What a footer says about a row group.
+    """The description of a row group in a footer.
 
     Attributes:
-        rows: number of its rows.
-        columns: its column chunks, in the order of the schema.
-        nbytes: the bytes of the chunks in the file.
-        plain_bytes: the bytes of the chunks when they are not compressed.
+        rows: Number of rows.
+        columns: Column chunks, in the order of the schema.
+        nbytes: Size of the chunks in the file, in bytes.
+        plain_bytes: Size of the chunks before compression, in bytes.
     """
 
     rows: int
@@ -298,15 +301,15 @@ class RowGroup:
 
 
 class Leaf(NamedTuple):
-    """What a schema says about a Parquet column.
+    """The description of a Parquet column in a schema.
 
     Attributes:
-        name: of it, as it is stored.
-        column: name of the outermost column that it is of, as it is stored.
-        kind: physical type.
-        width: bytes of a value; 0 if values differ in that.
-        definition: greatest definition level.
-        repetition: greatest repetition level.
+        name: Name of the column, as it is stored.
+        column: Name of the outermost column that contains it, as it is stored.
+        kind: Physical type, by its number in Parquet.
+        width: Size of a value in bytes, 0 if values differ in size.
+        definition: Greatest definition level.
+        repetition: Greatest repetition level.
     """
 
     name: bytes
@@ -318,13 +321,13 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Footer:
+class ParquetFooter:
     """The footer of a file.
 
     Attributes:
-        meta: the struct FileMetaData, without row groups and entries.
-        groups: the row groups.
-        entries: key-value metadata.
+        meta: Struct FileMetaData, without row groups and entries.
+        groups: Row groups.
+        entries: Key-value metadata.
     """
 
     meta: Struct
@@ -333,12 +336,12 @@ class Footer:
 
     @property
     def created_by(self) -> str:
-        """Return who wrote the file."""
+        """Return the name and version of the program that wrote the file."""
         return (get(self.meta, _CREATED_BY, BINARY) or b"").decode("utf-8", "replace")
 
     @property
     def forgotten_bytes(self) -> int:
-        """Return how many bytes may be behind those that the footer says a chunk has.
+        """Return the number of bytes by which a chunk may exceed its size in the footer.
 
         Source: PARQUET-816; Arrow, parquet/file_reader.cc (kMaxDictHeaderSize).
         """
@@ -355,7 +358,7 @@ class Footer:
     def leaves(self) -> list[Leaf]:
         """Return the Parquet columns, in the order of chunks."""
         leaves = []
-        above = [(0, 0, 0)]  # elements to come, and levels, of each that holds the next one
+        above = [(0, 0, 0)]  # elements to come, and levels, of the groups of the next one
         column = b""
         for one in self.columns:
             while len(above) > 1 and above[-1][0] == 0:
@@ -370,7 +373,7 @@ class Footer:
             children, kind = get(one, _CHILDREN, I32) or 0, get(one, _KIND, I32)
             if children:
                 above.append((children, definition, repetition))
-            elif kind is not None:  # what has no type is a group, if also of nothing
+            elif kind is not None:  # an element without a type is a group, even an empty one
                 name = get(one, _NAME, BINARY) or b""
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
                 leaves.append(Leaf(name, column, kind, width, definition, repetition))
@@ -380,7 +383,7 @@ class Footer:
         """Return whether bounds of a Parquet column are in the order of its type.
 
         Args:
-            leaf: number of it.
+            leaf: Number of the column, in the order of chunks.
         """
         orders = items(self.meta, _ORDERS, STRUCT)
         return leaf < len(orders) and _OF_TYPE in orders[leaf]
@@ -389,7 +392,7 @@ class Footer:
     def nullable(self) -> frozenset[str]:
         """Return the names of the columns, not nested, that may have nulls."""
         found = set()
-        inner = 0  # elements that are below those before
+        inner = 0  # elements to come that are below earlier ones
         for one in self.columns:
             children = get(one, _CHILDREN, I32) or 0
             if not inner and not children and get(one, _REPETITION, I32) == _OPTIONAL:
@@ -399,16 +402,16 @@ class Footer:
         return frozenset(found)
 
 
-def read_footer(stream: Any, path: str) -> Footer:
+def read_footer(stream: Any, path: str) -> ParquetFooter:
     """Read the footer of a file.
 
     Args:
-        stream: the file; has `size()` and `read_at(nbytes, offset)`.
-        path: of it, for errors.
+        stream: Open file, with the methods `size()` and `read_at(nbytes, offset)`.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: there is none, or it speaks of bytes that are not there.
-        FormatError: the file is encrypted, or has columns in other files.
+        CorruptionError: If there is no footer, or it refers to bytes outside the file.
+        FormatError: If the file is encrypted, or has columns in other files.
     """
     size = int(stream.size())
     tail = stream.read_at(_TAIL, size - _TAIL) if size >= _TAIL else b""
@@ -421,7 +424,7 @@ def read_footer(stream: Any, path: str) -> Footer:
 
 
 def check_not_encrypted(tail: bytes, path: str) -> None:
-    """Raise FormatError if a file ends as one whose footer is encrypted.
+    """Raise FormatError if the end of a file is that of an encrypted footer.
 
     Source: parquet-format, Encryption.md.
     """
@@ -429,19 +432,19 @@ def check_not_encrypted(tail: bytes, path: str) -> None:
         raise FormatError(f"{path}: the file is encrypted; {_DECRYPT}")
 
 
-def footer_of(data: bytes, path: str, offset: int) -> Footer:
-    """Return the footer that some bytes are; chunks may be anywhere. See `read_footer`."""
+def footer_of(data: bytes, path: str, offset: int) -> ParquetFooter:
+    """Return the footer in some bytes, without a check of the places of chunks."""
     return _footer(data, path, offset, -1)
 
 
-def _footer(data: bytes, path: str, offset: int, end: int) -> Footer:
-    """Return the footer that some bytes are.
+def _footer(data: bytes, path: str, offset: int, end: int) -> ParquetFooter:
+    """Return the footer in some bytes.
 
     Args:
-        data: the bytes.
-        path: of the file, for errors.
-        offset: of the footer in it.
-        end: of column chunks in it; less than 0: that is not checked.
+        data: Bytes of the footer.
+        path: Path of the file, which errors name.
+        offset: Offset of the footer in the file, which errors name.
+        end: Offset in the file before which column chunks must end. Less than 0: not checked.
     """
     meta = read_struct_around(data, _GROUPS, path, offset)
     entries = {
@@ -451,11 +454,11 @@ def _footer(data: bytes, path: str, offset: int, end: int) -> Footer:
     kind, start = meta.pop(_GROUPS, (LIST, None))
     meta.pop(_ENTRIES, None)
     groups: list[RowGroup] = []
-    footer = Footer(meta, groups, entries)
+    footer = ParquetFooter(meta, groups, entries)
     if start is None:
         return footer
-    # Arrow ends the process, at some places, if chunks are not those of the schema, or takes memory
-    # for rows that are not there.
+    # In some cases Arrow ends the process if chunks do not match the schema, or allocates memory
+    # for rows that do not exist.
     #
     # Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
     # (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
@@ -476,14 +479,14 @@ def _footer(data: bytes, path: str, offset: int, end: int) -> Footer:
 
 
 def footer_bytes(
-    like: Footer, groups: list[tuple[int, list[Struct]]], entries: Mapping[bytes, bytes]
+    like: ParquetFooter, groups: list[tuple[int, list[Struct]]], entries: Mapping[bytes, bytes]
 ) -> bytearray:
-    """Return the end of a file, its magic included.
+    """Return the bytes of the end of a file: the footer, its size and the magic.
 
     Args:
-        like: whose schema and version it has.
-        groups: rows of each row group, and its structs ColumnChunk.
-        entries: key-value metadata.
+        like: Footer with the schema and version to write.
+        groups: Number of rows and ColumnChunk structs of each row group.
+        entries: Key-value metadata.
     """
     meta = dict(like.meta)
     meta[_ROWS] = I64, sum(rows for rows, _ in groups)

@@ -1,4 +1,4 @@
-"""A new Parquet file, made of column chunks that are encoded already."""
+"""Write a new Parquet file from encoded column chunks."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import pyarrow as pa
 from lookupstore.parquet.footer import (
     MAGIC,
     ColumnChunk,
-    Footer,
+    ParquetFooter,
     footer_bytes,
     read_footer,
 )
 from lookupstore.parquet.structs import Struct
 
-#: A column chunk: what is said of it, and its bytes, in pieces.
+#: Description of a column chunk, and its bytes, in pieces.
 EncodedChunk = tuple[ColumnChunk, Sequence[Any]]
 
 
 class EncodedFile:
-    """A small Parquet file in memory, as Arrow has written it.
+    """A small Parquet file in memory, written by Arrow.
 
     Args:
-        data: the file.
+        data: Bytes of the file.
     """
 
     def __init__(self, data: pa.Buffer) -> None:
         self._data = data
-        #: What the file says of itself.
-        self.footer: Footer = read_footer(pa.BufferReader(data), "a file in memory")
+        #: Footer in the file.
+        self.footer: ParquetFooter = read_footer(pa.BufferReader(data), "a file in memory")
 
     def groups(self) -> list[tuple[int, list[EncodedChunk]]]:
-        """Return the rows of each row group, and its chunks, in the order of the schema."""
+        """Return the number of rows and the chunks of each row group, in schema order."""
         return [
             (
                 group.rows,
@@ -47,15 +47,15 @@ class NewParquetFile:
     """A writer of a Parquet file, row group by row group.
 
     Args:
-        stream: to write to, from its beginning.
-        like: a footer whose schema the file has.
+        stream: Open file to write to, at its beginning.
+        like: Footer of a file with the same schema.
     """
 
-    def __init__(self, stream: Any, like: Footer) -> None:
+    def __init__(self, stream: Any, like: ParquetFooter) -> None:
         self._stream = stream
         self._like = like
         self._groups: list[tuple[int, list[Struct]]] = []
-        #: Chunks that are written, and where each is, in their order.
+        #: Chunks that were written, each with its offset, in their order.
         self.chunks: list[tuple[ColumnChunk, int]] = []
         self._at = 0
         self._write(MAGIC)
@@ -64,8 +64,9 @@ class NewParquetFile:
         """Write a row group.
 
         Args:
-            rows: of it.
-            chunks: of it, in the order of the schema; each is written before the next is asked for.
+            rows: Number of rows of the group.
+            chunks: Column chunks of the group, in the order of the schema. Each is written before
+                the next one is requested.
         """
         structs = []
         for chunk, pieces in chunks:
@@ -79,7 +80,7 @@ class NewParquetFile:
         """Write the footer.
 
         Args:
-            entries: key-value metadata.
+            entries: Key-value metadata of the file.
         """
         self._write(footer_bytes(self._like, self._groups, entries))
 

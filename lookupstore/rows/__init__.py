@@ -1,5 +1,5 @@
-"""Typed columns to the bytes of a row, and back.
+"""Pack typed columns as the bytes of rows, and unpack them.
 
-`schema` is the door: `RowSchema` packs and reads rows. `layout` has a codec for each type, nested
-ones included, and `_codec` the loops in C.
+`RowSchema` in `schema` packs and reads rows. `layout` contains a codec for each type, including
+nested ones, and `_codec` the loops in C.
 """

@@ -1,4 +1,4 @@
-"""Columns of a batch to and from row bytes, without the GIL."""
+"""Pack columns of a batch as row bytes and unpack them, without the GIL."""
 
 cimport cython
 from libc.stdint cimport (
@@ -80,9 +80,9 @@ cdef extern from "ls_rows.h":
 
 
 class BadRowError(Exception):
-    """An error of the row or list numbered `args[0]`, which does not fit its layout.
+    """An error of a row or list that does not fit its layout; its number is `args[0]`.
 
-    Of a row that columns are read from, `args[1]` is the number of the column, or None.
+    For a row from which columns are read, `args[1]` is the number of the column, or None.
     """
 
 
@@ -107,7 +107,7 @@ cdef inline size_t or_no_column(object number):
 def pack(list cells not None, list places not None, size_t length, size_t fixed_size):
     """Pack one row for each of `length` values of all `cells`.
 
-    `cells` are fixed_size_binary arrays, or binary ones of any other kind for variable columns;
+    `cells` are fixed_size_binary arrays, or binary arrays of any kind for variable columns.
     `places` are (offset in the row, bit in the bitmap of nulls or None) for each. The result is
     fixed_size_binary if all cells are, otherwise large_binary.
     """
@@ -177,24 +177,24 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
 cdef class Columns(Answers):
     """Columns of `length` rows, which a lookup finds, or which are in an array.
 
-    `places` says of each column: its offset in a row; the width of its values, or None; for a
-    variable one the offset of the variable column before, or None; its bit in the bitmap of nulls,
-    or None; whether 32-bit offsets are wanted where they do. `fixed_size` is the size of a row
-    before the variable section, `bitmap_size` that of the bitmap in it, `last` the offset of the
-    last variable column, or None.
+    `places` has for each column: its offset in a row; the width of its values, or None; for a
+    variable column, the offset of the variable column before it, or None; its bit in the bitmap of
+    nulls, or None; and whether 32-bit offsets are wanted if they suffice. `fixed_size` is the size
+    of a row before the variable section, `bitmap_size` that of the bitmap in it, and `last` the
+    offset of the last variable column, or None.
     """
 
     cdef ls_row_source source
     cdef ls_row_column *columns
-    cdef size_t width      # how many these are
+    cdef size_t width      # number of columns
     cdef ls_row_fault fault
     cdef ls_status status
     cdef bytes zeros
     cdef list places
-    cdef list values       # of each column, a buffer
-    cdef list offsets      # of variable columns, a buffer each
-    cdef list validities   # of columns that may be null, a buffer each
-    cdef object bits       # which rows are there
+    cdef list values       # a buffer for each column
+    cdef list offsets      # a buffer for each variable column
+    cdef list validities   # a buffer for each nullable column
+    cdef object bits       # bitmap of the rows that exist
 
     def __cinit__(
             self, size_t length, list places not None, size_t fixed_size, size_t bitmap_size, last):
@@ -248,7 +248,7 @@ cdef class Columns(Answers):
         return self.status == LS_OK
 
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        """Make room for values; raise BadRowError with row and column (None: all of the row)."""
+        """Allocate memory for values; raise BadRowError with row and column (None: all of it)."""
         cdef ls_row_column *column
         cdef size_t i, needed
         if self.status != LS_NO_SPACE:
@@ -267,7 +267,7 @@ cdef class Columns(Answers):
         return 0
 
     def read(self, rows):
-        """Read the rows of a binary array of any kind; where it is null, every column is."""
+        """Read the rows of a binary array of any kind; for a null, every column is null."""
         cdef BinaryColumn column = BinaryColumn(rows, "rows")
         cdef ls_status status
         cdef size_t bad = 0
@@ -283,11 +283,11 @@ cdef class Columns(Answers):
             self.prepare(slices, 0, length)
 
     def found(self):
-        """Return which rows are there, as a boolean array."""
+        """Return which rows exist, as a boolean array."""
         return pa.Array.from_buffers(pa.bool_(), self.length, [None, self.bits])
 
     def cells(self):
-        """Return each column as fixed_size_binary, large_binary, or binary where that is wanted."""
+        """Return each column as fixed_size_binary, large_binary, or binary if that is wanted."""
         cdef ls_row_column *column
         cdef size_t i, nulls
         cdef int32_t *short_ends
@@ -313,7 +313,7 @@ cdef class Columns(Answers):
 
 
 def is_ascii(data):
-    """Return whether all bytes of a buffer are ASCII, and so UTF-8 wherever it is cut."""
+    """Return whether all bytes of a buffer are ASCII, and therefore UTF-8 if split anywhere."""
     cdef const uint8_t *bytes = <const uint8_t *>writable(data)
     cdef size_t size = data.size
     cdef int answer
@@ -323,10 +323,10 @@ def is_ascii(data):
 
 
 def pack_lists(lists, const int64_t[::1] offsets not None, elements, bint counted):
-    """Pack lists of packed elements into large_binary, empty where `lists` is null.
+    """Pack lists of packed elements as large_binary, empty where `lists` is null.
 
-    `lists` is a fixed_size_binary array that only says how many lists there are and which are
-    null; list i is elements[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]].
+    `lists` is a fixed_size_binary array of which only the length and the nulls are used; list i is
+    elements[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]].
     """
     cdef BinaryColumn column = BinaryColumn(lists, "lists")
     cdef BinaryColumn rows = BinaryColumn(elements, "elements")
@@ -364,8 +364,8 @@ def pack_lists(lists, const int64_t[::1] offsets not None, elements, bint counte
 def split_lists(payloads, count, element_width):
     """Split packed lists into (offsets of the lists as int64, elements as packed rows).
 
-    `count` is the number of elements of every list, or None if each says its own;
-    `element_width` is the size of all elements, or None if they vary. A null list has no elements,
+    `count` is the number of elements of every list, or None if each list records its own.
+    `element_width` is the size of all elements, or None if sizes vary. A null list has no elements,
     or `count` null ones. Raises BadRowError.
     """
     cdef BinaryColumn column = BinaryColumn(payloads, "lists")

@@ -2,7 +2,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t
 
 
-# How the bytes of a column become a Python value.
+# Decodings of the bytes of a column as a Python value.
 cdef enum Cell:
     CELL_OTHER
     CELL_NULL
@@ -39,26 +39,26 @@ cdef enum Cell:
 cdef struct Place:
     Cell cell
     size_t offset
-    size_t width      # 0 of a variable column
+    size_t width      # 0 for a variable column
     bint variable
-    bint follows      # another variable column is before this one
-    size_t before     # its offset
+    bint follows      # another variable column precedes this one
+    size_t before     # offset of that column
     bint may_be_null
     size_t bit
-    int64_t ticks     # in a second
-    size_t count      # elements of a list of fixed size
+    int64_t ticks     # ticks in a second
+    size_t count      # number of elements of a list of fixed size
 
 
 cdef class RowDecoder:
     cdef Place *places
     cdef size_t count
     cdef tuple names
-    # Of each column: a time zone, the scale of decimals as text, or the decoder of what is inside.
+    # For each column: a time zone, the scale of decimals as text, or the decoder of inner values.
     cdef list helpers
     cdef size_t fixed_size
     cdef bint varies
     cdef size_t last
-    #: Columns whose values are None until `RowSchema.unpack` has decoded them.
+    #: Names of columns whose values are None until `RowSchema.unpack` has decoded them.
     cdef readonly list others
 
     cdef bint fits(self, const uint8_t *row, size_t size) noexcept nogil

@@ -1,4 +1,4 @@
-"""One row to a dict of Python values, without Arrow."""
+"""Decode one row as a dict of Python values, without Arrow."""
 
 from cpython.datetime cimport (
     date_new, datetime_new, import_datetime, time_new, timedelta_new,
@@ -35,10 +35,10 @@ cdef object DECIMAL = decimal.Decimal
 cdef object UUID = uuid.UUID
 cdef object INTERVAL = pa.MonthDayNano
 cdef int64_t DAY = 86_400
-# Days from 1970 to the first and the last date of Python.
+# Numbers of the days from 1970 to the first and to the last date of Python.
 cdef int64_t FIRST_DAY = -719_162
 cdef int64_t LAST_DAY = 2_932_896
-# Days of the longest timedelta.
+# Number of days of the longest timedelta.
 cdef int64_t MOST_DAYS = 999_999_999
 
 cdef dict CELLS = {
@@ -61,12 +61,12 @@ cdef dict CELLS = {
     pa.date32(): CELL_DATE32,
     pa.date64(): CELL_DATE64,
 }
-# What is finer is for pandas, if that is there.
+# Ticks per second of units that Python's types can hold; finer units need pandas, if installed.
 cdef dict TICKS = {"s": 1, "ms": 10**3, "us": 10**6}
-# Older pyarrow gives NumPy's float16. (`pa.scalar` would import pandas.)
+# Older pyarrow returns NumPy's float16. (`pa.scalar` would import pandas.)
 if type(pa.Array.from_buffers(pa.float16(), 1, [None, pa.py_buffer(bytes(2))])[0].as_py()) is float:
     CELLS[pa.float16()] = CELL_HALF
-# Extension types whose values are not those of their storage.
+# Extension types whose Python values differ from those of their storage.
 cdef dict EXTENSIONS = {
     getattr(pa, "UuidType", None): CELL_UUID,
     getattr(pa, "Bool8Type", None): CELL_BOOL8,
@@ -74,7 +74,7 @@ cdef dict EXTENSIONS = {
 
 
 cdef bint has_values_of_storage(object kind):
-    """Return whether an extension type leaves it to its storage what values are in Python."""
+    """Return whether the Python values of an extension type are those of its storage."""
     scalar, array = kind.__arrow_ext_scalar_class__(), kind.__arrow_ext_class__()
     return all(
         getattr(scalar, name) is getattr(pa.ExtensionScalar, name) for name in ("as_py", "value")
@@ -98,7 +98,7 @@ cdef object type_of_values(object kind):
 
 
 cdef Cell cell_of(object kind, RowDecoder inside):
-    """Return how bytes become values of a type; those inside a list or struct have a decoder."""
+    """Return the decoding of a type; values inside of a list or struct have their own decoder."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return EXTENSIONS.get(type(kind), CELL_OTHER)
@@ -127,19 +127,19 @@ cdef Cell cell_of(object kind, RowDecoder inside):
 
 
 cdef object zone_of(str name):
-    """Return a time zone as `as_py` finds it, or None."""
+    """Return the same time zone as `as_py`, or None."""
     try:
         return pa.lib.string_to_tzinfo(name)
-    except (ValueError, KeyError, OSError):  # Arrow says what is wrong once there is a value
+    except (ValueError, KeyError, OSError):  # Arrow raises the error when there is a value
         return None
 
 
 cdef class RowDecoder:
     """A decoder of some columns of single rows.
 
-    `fields` are these columns, `places` where they are, as `rows._codec.Columns` takes them, and
-    `inside` decoders of what is in structs and of elements of lists, where they can be decoded;
-    `fixed_size` and `last` are those of the row.
+    `fields` are these columns, `places` their places in the form of `rows._codec.Columns`. `inside`
+    are decoders of the values inside of structs and of the elements of lists, where these can be
+    decoded. `fixed_size` and `last` are those of the row.
     """
 
     def __cinit__(
@@ -188,9 +188,9 @@ cdef class RowDecoder:
         free(self.places)
 
     cpdef dict decode(self, bytes row):
-        """Return the values by name, None for `others`; None: the row is not decoded here.
+        """Return the values by name, None for `others`. None: this class cannot decode the row.
 
-        Then `RowSchema.unpack` decodes it, or raises the error of a row that does not fit.
+        In that case, `RowSchema.unpack` decodes it, or raises the error of a row that does not fit.
         """
         try:
             return self.decode_from(<const uint8_t *>row, len(row))
@@ -198,9 +198,9 @@ cdef class RowDecoder:
             return None
 
     def decode_all(self, rows not None):
-        """Return a list of what `decode` returns for each of many rows; None: if one of them is.
+        """Return a list of the results of `decode` for many rows. None: one of the results is None.
 
-        None, too, if there are `others`.
+        The result is also None if there are `others`.
         """
         cdef BinaryColumn column = BinaryColumn(rows, "rows")
         cdef size_t length = column.column.length, i
@@ -246,7 +246,7 @@ cdef class RowDecoder:
         return found
 
     cdef inline object column(self, size_t i, const uint8_t *row, size_t size):
-        """Return the value of a column of a row that fits; NotImplemented: none is decoded here."""
+        """Return the value of a column of a fitting row; NotImplemented if not decoded here."""
         cdef const Place *place = &self.places[i]
         cdef const uint8_t *data = row + place.offset
         cdef size_t start, end = place.width
@@ -262,7 +262,7 @@ cdef class RowDecoder:
         return self.value(place, i, data, end)
 
     cdef object value(self, const Place *place, size_t i, const uint8_t *data, size_t size):
-        """Return the value of a cell; NotImplemented: one that is not decoded here."""
+        """Return the value of a cell, or NotImplemented if it cannot be decoded here."""
         cdef Cell cell = place.cell
         cdef int64_t number
         cdef double wide
@@ -337,7 +337,7 @@ cdef class RowDecoder:
     cdef object elements(self, const Place *place, const uint8_t *data, size_t size):
         """Return the list in a cell, whose elements are rows of this decoder; or NotImplemented.
 
-        It checks what `open_list` of `csrc/ls_rows.c` does.
+        It makes the same checks as `open_list` of `csrc/ls_rows.c`.
         """
         cdef size_t count = place.count, i, start = 0, end = 0
         cdef const uint8_t *ends = data
@@ -358,7 +358,7 @@ cdef class RowDecoder:
             if (load32(data - 4) if count > 0 else 0) != size:
                 return NotImplemented
         elif size // self.fixed_size != count or size % self.fixed_size != 0:
-            return NotImplemented  # no element has a width of 0
+            return NotImplemented  # the width of an element is never 0
         found = PyList_New(<Py_ssize_t>count)
         for i in range(count):
             end = load32(ends + 4 * i) if self.varies else start + self.fixed_size
@@ -373,7 +373,7 @@ cdef class RowDecoder:
         return found
 
     cdef inline object element(self, const uint8_t *row, size_t size, bint pair):
-        """Return the one column of a row, or both of an entry of a map; or NotImplemented."""
+        """Return the single column of a row, or both columns of a map entry; or NotImplemented."""
         cdef object first, second
         if not self.fits(row, size):
             return NotImplemented
@@ -397,7 +397,7 @@ cdef inline size_t load16(const uint8_t *data) noexcept nogil:
 
 
 cdef inline const void *load(const uint8_t *data, size_t width, int64_t *room) noexcept nogil:
-    """Copy a number to where numbers may be."""
+    """Copy a number to an aligned address."""
     memcpy(room, data, width)
     return room
 
@@ -413,7 +413,7 @@ cdef object date_at(int64_t day):
 
 cdef object time_at(int64_t number, int64_t ticks):
     cdef int64_t seconds = number // ticks
-    if number < 0 or seconds >= DAY:  # `as_py` leaves the days out
+    if number < 0 or seconds >= DAY:  # `as_py` leaves out the days
         return NotImplemented
     return time_new(
         <int>(seconds // 3600), <int>(seconds // 60 % 60), <int>(seconds % 60),
@@ -422,7 +422,7 @@ cdef object time_at(int64_t number, int64_t ticks):
 
 cdef object duration_at(int64_t number, int64_t ticks):
     cdef int64_t seconds = number // ticks, rest = number % ticks, days
-    if rest < 0:  # C divides towards zero
+    if rest < 0:  # C rounds quotients towards zero
         rest += ticks
         seconds -= 1
     days = seconds // DAY
@@ -436,7 +436,7 @@ cdef object duration_at(int64_t number, int64_t ticks):
 
 
 cdef double half_at(size_t bits) noexcept nogil:
-    """The number of 16 bits: a sign, 5 of the exponent, 10 of the fraction."""
+    """Return the number in 16 bits: a sign, 5 bits of exponent, 10 bits of fraction."""
     cdef int exponent = bits >> 10 & 31, fraction = bits & 1023
     cdef double size
     if exponent == 31:
@@ -451,7 +451,7 @@ cdef double half_at(size_t bits) noexcept nogil:
 cdef object moment_at(int64_t number, int64_t ticks, zone):
     cdef int64_t seconds = number // ticks, rest = number % ticks, day, year
     cdef int month, day_of_month, second
-    if rest < 0:  # C divides towards zero
+    if rest < 0:  # C rounds quotients towards zero
         rest += ticks
         seconds -= 1
     day = seconds // DAY
@@ -469,7 +469,7 @@ cdef object moment_at(int64_t number, int64_t ticks, zone):
 
 
 cdef inline void civil(int64_t day, int64_t *year, int *month, int *day_of_month) noexcept nogil:
-    """The date of a day from 1970, by eras of 400 years whose years begin in March."""
+    """Compute the date of a day from 1970, by eras of 400 years that begin in March."""
     cdef int64_t shifted = day + 719_468
     cdef int64_t era = shifted // 146_097  # never negative for dates of Python
     cdef int64_t of_era = shifted - era * 146_097

@@ -1,8 +1,8 @@
-"""Columns of a few rows, in memory that Arrow takes over at once.
+"""Columns of a few rows, in memory that is passed to Arrow in one call.
 
-A batch of many rows has a buffer of pyarrow's for each column, and an array made of each. For a few
-rows that takes longer than all else: here they lie in one piece of memory, and Arrow is told of all
-columns in one call, by its C data interface.
+For a batch of many rows, pyarrow makes a buffer for each column, and an array of each. For a few
+rows this takes longer than all other work. Here all columns are in one piece of memory, and are
+passed to Arrow in one call, with its C data interface.
 """
 
 cimport cython
@@ -50,7 +50,7 @@ cdef extern from "ls_rows.h":
 
 cdef extern from * nogil:
     """
-    /* Arrow's C data interface, as its specification says it. */
+    /* Arrow's C data interface, as in its specification. */
     struct ls_arrow_array {
         int64_t length, null_count, offset, n_buffers, n_children;
         const void **buffers;
@@ -60,7 +60,7 @@ cdef extern from * nogil:
         void *private_data;
     };
 
-    /* What all arrays of a batch share, until the last of them is released. */
+    /* Memory shared by all arrays of a batch until the last of them is released. */
     struct ls_batch_memory {
         int64_t users;
         size_t count;
@@ -92,8 +92,8 @@ cdef extern from * nogil:
 cdef enum Kind:
     FIXED
     BOOL
-    NARROW   # offsets of 32 bits
-    WIDE     # offsets of 64 bits
+    NARROW   # 32-bit offsets
+    WIDE     # 64-bit offsets
 
 
 cdef void free_memory(ls_batch_memory *memory) noexcept nogil:
@@ -107,7 +107,7 @@ cdef void free_memory(ls_batch_memory *memory) noexcept nogil:
 
 
 cdef void release(ls_arrow_array *array) noexcept nogil:
-    """Let go of an array, and of its children unless somebody has moved them elsewhere."""
+    """Release an array, and its children unless they were moved elsewhere."""
     cdef int64_t i
     cdef ls_batch_memory *memory = <ls_batch_memory *>array.private_data
     for i in range(array.n_children):
@@ -121,16 +121,16 @@ cdef void release(ls_arrow_array *array) noexcept nogil:
 @cython.final
 @cython.auto_pickle(False)
 cdef class SmallPlan:
-    """Columns of a row that can be given to Arrow as they are read.
+    """A plan of the columns of a row that Arrow can use in the form in which they are read.
 
-    `places`, `fixed_size`, `bitmap_size` and `last` are those of `rows._codec.Columns`; `schema` is
-    of the columns, all of which `is_plain` is true of.
+    `places`, `fixed_size`, `bitmap_size` and `last` are those of `rows._codec.Columns`. `schema` is
+    the schema of the columns; `is_plain` must be true for each of their types.
     """
 
     cdef readonly object schema
     cdef ls_row_column *columns
     cdef Kind *kinds
-    cdef list text          # numbers of the columns that have to be UTF-8
+    cdef list text          # numbers of the columns that must be UTF-8
     cdef size_t width, fixed_size, bitmap_size, last
     cdef bytes zeros
 
@@ -168,7 +168,7 @@ cdef class SmallPlan:
 
 
 def is_plain(kind):
-    """Return whether values of a type are in a row as Arrow has them, or nearly so."""
+    """Return whether rows store values of a type in the form of Arrow, or nearly so."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind):
         return False
@@ -182,15 +182,15 @@ def is_plain(kind):
 @cython.final
 @cython.auto_pickle(False)
 cdef class SmallRows(Answers):
-    """Columns of `length` rows, which a lookup finds."""
+    """Columns of `length` rows that a lookup finds."""
 
     cdef SmallPlan plan
     cdef ls_row_source source
     cdef ls_row_column *columns
     cdef ls_row_fault fault
     cdef ls_status status
-    cdef ls_batch_memory *memory   # NULL: Arrow has it
-    cdef uint8_t *free_room        # of the first piece
+    cdef ls_batch_memory *memory   # NULL: it was passed to Arrow
+    cdef uint8_t *free_room        # free part of the first piece
 
     def __cinit__(self, size_t length, SmallPlan plan not None):
         cdef ls_row_column *column
@@ -200,7 +200,7 @@ cdef class SmallRows(Answers):
         self.source.fixed_size = plan.fixed_size
         self.source.bitmap_size = plan.bitmap_size
         self.source.last = plan.last
-        # Pieces that need not be cleared come one after the other, each at a multiple of 64 bytes.
+        # Pieces that need not be cleared are adjacent, each at a multiple of 64 bytes.
         size = 64 + rounded(bits) + rounded(plan.width * sizeof(ls_row_column))
         size += rounded((plan.width + 1) * (sizeof(ls_arrow_array) + 5 * sizeof(void *)))
         for i in range(plan.width):
@@ -254,7 +254,7 @@ cdef class SmallRows(Answers):
         return self.status == LS_OK
 
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        """Make room for values of variable columns, or raise BadRowError."""
+        """Allocate memory for values of variable columns, or raise BadRowError."""
         cdef ls_row_column *column
         cdef size_t i, needed
         cdef uint8_t *larger
@@ -278,9 +278,9 @@ cdef class SmallRows(Answers):
         return 0
 
     def batch(self):
-        """Return the columns as a record batch, once; None: what `RowSchema.read` has to look at.
+        """Return the columns as a record batch, once. None: `RowSchema.read` has to read the rows.
 
-        That is a value that its type does not have, or more text than 32-bit offsets reach.
+        That is the case if a value is invalid for its type, or text exceeds 32-bit offsets.
         """
         cdef ls_arrow_array root
         cdef ls_arrow_array *arrays
@@ -345,7 +345,7 @@ cdef class SmallRows(Answers):
         return found
 
     cdef uint8_t *bits_of(self, const uint8_t *bools) noexcept:
-        """Pack bools of a byte each; NULL: one is neither 0 nor 1."""
+        """Pack bools of one byte each as bits; NULL: one is neither 0 nor 1."""
         cdef size_t i, count = (self.length + 7) // 8
         cdef uint8_t *bits = self.room(count)
         cdef uint8_t seen = 0

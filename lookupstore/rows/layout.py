@@ -1,6 +1,6 @@
-"""Where the columns of a row are, and how values of each Arrow type become its bytes.
+"""Place the columns of a row, and encode values of each Arrow type.
 
-`RowLayout` has a codec for each column: those of lists and structs have layouts of their own.
+`RowLayout` has a codec for each column. The codecs of lists and structs have their own layouts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BadValueError(Exception):
         self.reason = reason
 
     def inside_error(self, name: str, row: int | None = None) -> BadValueError:
-        """Return the same seen from the column `name` that holds the value."""
+        """Return the same error for the column `name` that holds the value."""
         path = f"{name}.{self.path}" if self.path else name
         return BadValueError(self.row if row is None else row, path, self.reason)
 
@@ -43,23 +43,24 @@ class BadValueError(Exception):
 class _Codec(Protocol):
     """A codec from an Arrow array of one type to cells, the bytes of its values, and back."""
 
-    width: int | None  # of a cell; None if they vary
+    width: int | None  # size of a cell; None if sizes vary
 
     def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         """Return cells: fixed_size_binary(width), or binary of any other kind.
 
-        `present` is false where the cell will be left out, because a parent is null: there, Arrow
-        allows nulls in children that are not nullable. None: every cell is kept.
+        `present` is false where the cell will be left out, because a parent is null. There, Arrow
+        allows nulls in children that are not nullable. None: Every cell is kept.
         """
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
-        """Return the array; without its nulls (they become zeros) if `nulls` is false."""
+        """Return the array, with zeros instead of nulls if `nulls` is false."""
 
 
-# No row has as many bytes.
+# Number that exceeds the size of any row in bytes.
 _TOO_LARGE = 2**32
 
-# Offset, width, offset of the variable column before, bit, whether 32-bit offsets are wanted.
+# Place of a column: offset, width, offset of the variable column before, bit, whether 32-bit
+# offsets are wanted.
 _Place: TypeAlias = "tuple[int, int | None, int | None, int | None, bool]"
 
 
@@ -70,18 +71,18 @@ class _Column:
     nullable: bool
     offset: int
     bit: int | None
-    place: _Place  # for those who read it
+    place: _Place  # place for readers of the row
 
 
 class RowLayout:
-    """Where the columns of a row are."""
+    """The places of the columns in a row."""
 
     def __init__(self, fields: Sequence[pa.Field], element: bool = False) -> None:
         self._fields = fields
         codecs = [_codec(field.type, field.name) for field in fields]
         has_nulls = any(field.nullable for field in fields)
-        # An element of a list takes at least a byte, so that no count can exceed the bytes of its
-        # list: then a count that is wrong cannot ask for more memory than they take.
+        # An element of a list takes at least a byte, so a count cannot exceed the number of bytes
+        # of its list: a wrong count then cannot request more memory than these bytes take.
         bare = element and not any(codec.width != 0 for codec in codecs)
         self.bitmap_size: int = (len(fields) + 7) // 8 if has_nulls else 0
         offset = self.bitmap_size or int(bare)
@@ -103,14 +104,18 @@ class RowLayout:
         self.width: int | None = offset if before is None else None
 
     def pack(self, arrays: Sequence[pa.Array], length: int, present: pa.Array | None) -> pa.Array:
-        """Return the packed rows; `present` is false where a row will be left out."""
+        """Return the packed rows.
+
+        `present` is false where a row will be left out.
+        """
         cells = []
         for column, array in zip(self.columns, arrays, strict=True):
             try:
                 packed = column.codec.pack(array, present)
             except BadValueError as bad:
                 raise bad.inside_error(column.name) from None
-            # Not of the array: a dictionary array does not count indices of a null value.
+            # This is not the null count of the array: a dictionary array does not count indices of
+            # a null.
             if packed.null_count and not column.nullable:
                 wrong = packed.is_null()
                 if present is not None:
@@ -134,7 +139,10 @@ class RowLayout:
         )
 
     def unpack(self, rows: pa.Array) -> list[pa.Array]:
-        """Return the columns of packed rows; where a row is null, those that are nullable are."""
+        """Return the columns of packed rows.
+
+        Where a row is null, nullable columns are null.
+        """
         numbers = range(len(self.columns))
         return self.read(len(rows), numbers, lambda found: found.read(rows))[1]
 
@@ -145,9 +153,9 @@ class RowLayout:
         find: Callable[[_rows.Columns], None],
         every_null: bool = False,
     ) -> tuple[pa.BooleanArray, list[pa.Array]]:
-        """Return which rows `find` gives, and some of their columns.
+        """Return whether `find` finds each row, and some columns of the rows.
 
-        Where there is no row, columns that are nullable are null, and all are if `every_null`.
+        Where there is no row, nullable columns are null, and all columns if `every_null` is true.
         """
         columns = [self.columns[i] for i in numbers]
         places = [column.place for column in columns]
@@ -169,7 +177,10 @@ class RowLayout:
 
 
 def _valid(array: pa.Array, present: pa.Array | None) -> pa.Array | None:
-    """Return where the array is valid and present; None: everywhere."""
+    """Return whether each value is valid and present.
+
+    None: All are.
+    """
     if array.null_count == 0:
         return present
     return array.is_valid() if present is None else pc.and_(array.is_valid(), present)
@@ -242,7 +253,7 @@ class _Bytes:
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         _, offsets, data = cells.buffers()
         kind = cells.type
-        # Most text is ASCII, of which that is soon seen; the rest Arrow checks in its cast.
+        # Most text is ASCII, which is quickly checked; Arrow checks other text in its cast.
         if kind == pa.binary() and self.type == pa.string() and _rows.is_ascii(data):
             kind = self.type
         if kind != cells.type or (cells.null_count and not nulls):
@@ -314,7 +325,7 @@ class _Struct:
 
 
 class _List:
-    """A list or map: a count, then each element as a row of one column (of a map: key, item)."""
+    """A list or map: a count, then each element as a row (of a map: key and item)."""
 
     width: int | None = None
 
@@ -328,7 +339,7 @@ class _List:
         self.offset_type = pa.int64() if wide else pa.int32()
 
     def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
-        if self.is_map:  # Arrow's list functions do not take maps, which are lists all the same
+        if self.is_map:  # Arrow's list functions do not accept maps, which are lists
             kind = pa.list_(pa.field("entries", self._entries(), nullable=False))
             buffers = array.buffers()[:2]
             array = pa.Array.from_buffers(
@@ -367,9 +378,9 @@ class _List:
     def _pack_elements(self, array: pa.Array, offsets: np.ndarray) -> pa.Array:
         """Return the packed elements of all lists, in the order of the lists.
 
-        In a list array they lie in this order, but other elements may lie under nulls of the list
-        or of a parent; in an array of views they lie anywhere. (Arrow's own flatten does not know
-        extension types.)
+        The elements of a list array are in this order, but there may be other elements under nulls
+        of the list or of a parent. The elements of an array of views may be in any order. (Arrow's
+        own flatten does not support extension types.)
         """
         starts = np.asarray(array.offsets)[: len(array)]
         first = int(starts[0]) if len(array) else 0
@@ -434,7 +445,10 @@ class _FixedList:
 
 
 def _decoder_inside(codec: _Codec) -> RowDecoder | None:
-    """Return a decoder of what is in a struct, or of elements of a list; None: of other types."""
+    """Return a decoder of the fields of a struct, or of the elements of a list.
+
+    None: The column has another type.
+    """
     while isinstance(codec, (_Extension, _Dictionary)):
         codec = codec.storage if isinstance(codec, _Extension) else codec.values
     if not isinstance(codec, (_Struct, _List, _FixedList)):
@@ -446,13 +460,13 @@ def _decoder_inside(codec: _Codec) -> RowDecoder | None:
 
 
 def _shell(array: pa.Array) -> pa.Array:
-    """Return as many empty values as the array has, null where it is."""
+    """Return empty values, as many as in an array, null where the array is null."""
     buffers = [validity(array), pa.py_buffer(b"")]
     return pa.Array.from_buffers(pa.binary(0), len(array), buffers, array.null_count)
 
 
 def _outside_error(bad: BadValueError, offsets: np.ndarray) -> BadValueError:
-    """Return the same, seen from the list that holds the element."""
+    """Return the same error for the list that holds the element."""
     row = int(np.searchsorted(offsets, bad.row, side="right")) - 1
     return BadValueError(row, bad.path, bad.reason)
 

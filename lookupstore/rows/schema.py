@@ -1,7 +1,7 @@
-"""Rows: Arrow value columns to and from one byte string a row.
+"""Pack Arrow value columns as one byte string a row, and unpack them.
 
 Every column of a row has a constant place, so reading some columns decodes only those. The layout
-is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` says why.
+is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` gives the reasons.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from lookupstore.rows._one import RowDecoder
 from lookupstore.rows._small import SmallPlan, is_plain
 from lookupstore.rows.layout import BadValueError, RowLayout
 
-# Levels of lists, structs and maps: Arrow reads no schema of more than 127.
+# Maximum depth of lists, structs and maps: Arrow cannot read a schema with a depth above 127.
 _MOST_LEVELS = 100
 
 
 class RowSchema:
-    """The types of the value columns, with packing and unpacking of rows.
+    """The types of the value columns, which pack and unpack rows.
 
     Args:
-        schema: the columns in order: every Arrow type but unions and run-end encodings.
+        schema: Schema of the value columns, in order. Every Arrow type but unions and run-end
+            encodings is allowed.
 
     Raises:
-        TypeError: a column has a type that cannot be packed, or is nested too deeply.
-        ValueError: two columns of one name.
+        TypeError: If a column has a type that cannot be packed, or is nested too deeply.
+        ValueError: If two columns have one name.
 
     >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
     >>> packed = rows.pack(pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}]))
@@ -96,7 +97,7 @@ class RowSchema:
         """Return the schema that `to_json` described.
 
         Raises:
-            FormatError: the dict is not one that `to_json` made.
+            FormatError: If the dict was not made by `to_json`.
         """
         try:
             return cls(schema_from_json(data))
@@ -107,16 +108,16 @@ class RowSchema:
         """Pack one row for each row of a batch.
 
         Args:
-            batch: holds the columns by name, in exactly the types of the schema; other columns
-                are left out.
+            batch: Batch or table with the columns by name, in exactly the types of the schema.
+                Other columns are left out.
 
         Returns:
-            fixed_size_binary(`width`), or large_binary if rows differ in size.
+            Rows as fixed_size_binary(`width`), or as large_binary if they differ in size.
 
         Raises:
-            KeyError: a column is missing.
-            TypeError: a column has another type.
-            ValueError: a null in a column that is not nullable, or a row beyond 4 GiB.
+            KeyError: If a column is missing.
+            TypeError: If a column has another type.
+            ValueError: If a column that is not nullable has a null, or a row exceeds 4 GiB.
         """
         for field in self._schema:
             index = batch.schema.get_field_index(field.name)
@@ -147,13 +148,14 @@ class RowSchema:
         """Unpack rows into columns, exactly of the types of the schema.
 
         Args:
-            rows: any Arrow binary array; where it is null, every column is.
-            columns: names of the columns to decode, in this order; None for all.
+            rows: Arrow binary array of packed rows. Where it is null, every column is null.
+            columns: Names of the columns to decode, in this order. Default: all.
 
         Raises:
-            KeyError: a name is not that of a column.
-            FormatError: the bytes of a row do not fit the schema; names the column and the row.
-            ValueError: the values of a column do not fit one Arrow array of its type.
+            KeyError: If there is no column of a name.
+            FormatError: If the bytes of a row do not fit the schema. The error names the column and
+                the row.
+            ValueError: If the values of a column do not fit into one Arrow array of its type.
         """
         return self.read(len(rows), columns, lambda found: found.read(rows))[1]
 
@@ -163,22 +165,24 @@ class RowSchema:
         columns: Sequence[str] | None,
         find: Callable[[_rows.Columns], None],
     ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-        """Unpack rows as they are found: none is copied on its way into the columns.
+        """Unpack rows while they are looked up, without copying them first.
 
         Args:
-            length: number of rows.
-            columns: names of the columns to decode, in this order; None for all.
-            find: gives the rows, such as `sst.layers.Layers.lookup` does at many keys.
+            length: Number of rows.
+            columns: Names of the columns to decode, in this order. Default: all.
+            find: Function that reads the rows into the columns, such as `sst.layers.Layers.lookup`
+                at many keys.
 
         Returns:
-            Which rows were found; and the columns, exactly of the types of the schema, null where
-            a row was not.
+            Whether each row was found; and the columns, exactly of the types of the schema, null
+            where a row was not found.
 
         Raises:
-            KeyError: a name is not that of a column.
-            FormatError: the bytes of a row do not fit the schema; names the column and the row.
-            ValueError: the values of a column do not fit one Arrow array of its type.
-            Exception: what `find` raises.
+            KeyError: If there is no column of a name.
+            FormatError: If the bytes of a row do not fit the schema. The error names the column and
+                the row.
+            ValueError: If the values of a column do not fit into one Arrow array of its type.
+            Exception: If `find` raises it.
         """
         numbers, schema = self._chosen(columns)
         try:
@@ -187,7 +191,7 @@ class RowSchema:
             names = ", ".join(self._schema.names)
             where = f"the column {bad.path!r}" if bad.path else f"the schema ({names})"
             raise FormatError(f"row {bad.row}: its bytes do not fit {where}{bad.reason}") from bad
-        if not arrays:  # RecordBatch.from_arrays would take no columns for no rows
+        if not arrays:  # RecordBatch.from_arrays would lose the number of rows
             empty = pa.Array.from_buffers(pa.struct([]), length, [None])
             batch = pa.RecordBatch.from_struct_array(empty)
             return found, batch.replace_schema_metadata(schema.metadata)
@@ -204,7 +208,10 @@ class RowSchema:
         return self._layout.decoder(self._chosen(columns)[0])
 
     def small_plan(self, columns: Sequence[str]) -> SmallPlan | None:
-        """Return how a few rows are read into some columns; None: only `read` can do that."""
+        """Return a plan to read a few rows into some columns.
+
+        None: Use `read`.
+        """
         numbers, schema = self._chosen(columns)
         if not numbers or not all(is_plain(field.type) for field in schema):
             return None
@@ -213,12 +220,12 @@ class RowSchema:
         return SmallPlan(places, layout.fixed_size, layout.bitmap_size, layout.last, schema)
 
     def _chosen(self, columns: Sequence[str] | None) -> tuple[list[int], pa.Schema]:
-        """Return the numbers of some columns, and the schema of what they are unpacked to."""
+        """Return the numbers of some columns, and the schema of the unpacked columns."""
         names = self._numbers
         if isinstance(columns, str):
             raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
         wanted = tuple(names if columns is None else columns)
-        last = self._last_chosen  # once: another thread may ask for other columns
+        last = self._last_chosen  # read only once: another thread may set it
         if last is None or last[0] != wanted:
             for name in wanted:
                 if name not in names:
@@ -226,7 +233,7 @@ class RowSchema:
                     raise KeyError(f"no column {name!r}; the columns are {known}")
             numbers = [names[name] for name in wanted]
             fields = [self._schema.field(i).with_nullable(True) for i in numbers]
-            # Who asks for columns mostly asks for the same again.
+            # Most calls use the columns of the call before.
             last = wanted, numbers, pa.schema(fields, self._schema.metadata)
             self._last_chosen = last
         return last[1:]

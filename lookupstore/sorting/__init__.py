@@ -1,6 +1,6 @@
 """Sort and merge keys that are bytes, within a memory budget.
 
-`_sort` sorts a batch in C, `runs` collects batches, writes them to disk when they are too many,
-and merges them again: of repeated keys the one stays that the rule of the build says. `ranges`
-puts rows that stay columns in order; `pieces` has those on disk, `shared_values` what they repeat.
+`_sort` sorts a batch in C. `runs` collects batches, writes them to disk if they exceed the budget,
+and merges them; the rule of the build decides which row of a repeated key is kept. `ranges` sorts
+rows of columns, `pieces` stores these on disk, and `shared_values` their repeated values.
 """

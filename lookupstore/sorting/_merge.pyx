@@ -1,4 +1,4 @@
-"""Sorted runs in memory, of which the rows in a range of keys are put in order together."""
+"""Sorted runs in memory, with a merge of the rows in a range of keys."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -28,15 +28,15 @@ cdef extern from "ls_merge.h":
 
 
 cdef class SortedRuns:
-    """Runs of rows, in each of which the keys of a part that is asked for ascend.
+    """Runs of rows, sorted by key in each part of a run that is merged.
 
-    A range of keys has the rows of each run from one of `starts` to one of `stops` (int64, one
-    number for each run). Its rows count run after run.
+    A range of keys contains the rows of each run from one of `starts` to one of `stops` (int64, one
+    number for each run). Its rows are numbered run after run.
     """
 
-    cdef list columns      # they own what `parts` points to
+    cdef list columns      # owners of the memory of `parts`
     cdef list kinds
-    cdef ls_column *parts  # those of the first column of all runs, then those of the next one
+    cdef ls_column *parts  # first columns of all runs, then their second columns, and so on
     cdef readonly size_t count
 
     def __cinit__(self, list runs not None):
@@ -69,7 +69,7 @@ cdef class SortedRuns:
 
     cdef size_t check(
             self, const int64_t[::1] starts, const int64_t[::1] stops) except? 0:
-        """Return how many rows a range has."""
+        """Return the number of rows in a range."""
         cdef size_t r, rows = 0
         if <size_t>starts.shape[0] != self.count or <size_t>stops.shape[0] != self.count:
             raise ValueError(f"give a number for each of the {self.count} runs")
@@ -84,7 +84,7 @@ cdef class SortedRuns:
     def cut(
             self, const int64_t[::1] starts not None, const int64_t[::1] ends not None,
             bytes bound not None):
-        """Return where the rows end whose keys are not greater than `bound` (int64)."""
+        """Return the ends of the rows with keys not greater than `bound` (int64)."""
         cdef ls_slice key
         cdef ls_status status
         cdef int64_t[::1] stops
@@ -117,7 +117,7 @@ cdef class SortedRuns:
             data = <uint8_t *>malloc(size + 1)
             if data == NULL:
                 raise MemoryError()
-            # Keys that lie together are sorted as one column.
+            # Keys in one piece of memory are sorted as one column.
             keys.data = data
             keys.data_size = size
             keys.length = count

@@ -57,7 +57,7 @@ cdef extern from "ls_scatter.h":
 
 
 cdef BinaryColumn checked(values):
-    """A column whose offsets have been walked once and that holds no null."""
+    """Return a column without nulls after a check of its offsets."""
     cdef BinaryColumn column = BinaryColumn(values, "values")
     cdef ls_slice value
     cdef size_t i
@@ -84,8 +84,8 @@ def argsort(values):
 def sort_keys(values):
     """Return the rows as `argsort` does, and a boolean array of them.
 
-    It says of each row whether its value equals that of the row before it in this order; it is
-    None if all values differ.
+    The array tells for each row whether its value equals that of the row before it in this order;
+    it is None if all values differ.
     """
     cdef BinaryColumn column = checked(values)
     return sorted_rows(&column.column)
@@ -117,7 +117,7 @@ cdef object sorted_rows(const ls_column *keys):
         rows[0] = items[0].index
         for i in range(1, count):
             rows[i] = items[i].index
-            # The prefixes that a sort leaves are of the same bytes wherever keys are equal.
+            # After the sort, the prefixes of equal keys are of the same bytes.
             if items[i].prefix == items[i - 1].prefix:
                 ls_column_get(keys, items[i - 1].index, &one)
                 ls_column_get(keys, items[i].index, &other)
@@ -167,19 +167,19 @@ cdef size_t bound(values, bytes key, int most) except? 0:
 
 
 def lower_bound(values, bytes key not None):
-    """Return how many of the sorted values are less than `key`."""
+    """Return the number of the sorted values that are less than `key`."""
     return bound(values, key, -1)
 
 
 def upper_bound(values, bytes key not None):
-    """Return how many of the sorted values are not greater than `key`."""
+    """Return the number of the sorted values that are not greater than `key`."""
     return bound(values, key, 0)
 
 
 cdef class Scatter:
-    """Ranges of byte strings, for rows that are to lie with those of their range.
+    """Ranges of byte strings, for putting rows together by range.
 
-    A range ends with its cut, which ascend; what comes after the last one is one range more.
+    A range ends with its cut, and cuts ascend; one more range comes after the last cut.
     """
 
     cdef BinaryColumn cuts
@@ -203,9 +203,9 @@ cdef class Scatter:
         free(self.prefixes)
 
     def rows(self, values):
-        """Return the rows of the values (uint32), range by range; where ranges end; which mix.
+        """Return the rows of the values (uint32) range by range, the ends, and which ranges mix.
 
-        Rows of a range stay as they come. Ends (uint64) start with 0. A range mixes if two of its
+        Rows of a range keep their order. Ends (uint64) start with 0. A range mixes if two of its
         values differ (bool).
         """
         cdef BinaryColumn column = BinaryColumn(values, "values")
@@ -238,9 +238,9 @@ cdef class Scatter:
 
 
 cdef class Gather:
-    """Arrow binary arrays of one type that count as one, laid end to end, to take rows of."""
+    """Arrow binary arrays of one type, as one array from which rows are taken."""
 
-    cdef list columns  # they own what `parts` points to
+    cdef list columns  # owners of the memory of `parts`
     cdef ls_column *parts
     cdef uint64_t *starts
     cdef size_t count
@@ -276,7 +276,7 @@ cdef class Gather:
     def take(self, const int64_t[::1] rows not None, pool=None):
         """Return the rows, in that order, as an array of the type of the arrays.
 
-        `pool` gives the memory, None that of Arrow's default.
+        The memory is from `pool`, or from Arrow's default pool if it is None.
         """
         cdef size_t count = rows.shape[0], bad = 0
         cdef uint64_t size = 0

@@ -1,4 +1,4 @@
-"""Work that threads do ahead of who takes its results, in order."""
+"""Run work in threads ahead of the consumer, with results in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lookupstore.processors import processors
 
-# More than a file can use.
+# Most threads by default: a file cannot use more.
 _MOST = 64
 
 A = TypeVar("A")
@@ -17,7 +17,9 @@ B = TypeVar("B")
 
 
 def threads_of(asked: int | None) -> int:
-    """Return how many threads a build has: as many as asked, or one for each processor.
+    """Return the number of threads of a build.
+
+    Default: one for each processor.
 
     >>> threads_of(3)
     3
@@ -29,12 +31,12 @@ THREADS: int = min(4, processors())
 
 
 def done_ahead(work: Callable[[A], B], items: Iterable[A], threads: int = THREADS) -> Iterator[B]:
-    """Yield what work makes of each item, in their order; some of it is done ahead in threads.
+    """Yield the result of work for each item, in order, some of it ahead in threads.
 
-    Items are taken by the caller's thread. At most one result more than there are threads is in
-    the making or waits. Without threads the caller does all of it.
+    The caller's thread reads the items. At most one result more than there are threads is
+    unfinished or waits. Without threads, the caller does all the work.
 
-    Raises: what the work raises.
+    Raises: The errors of the work.
 
     >>> list(done_ahead(lambda n: n * n, range(5)))
     [0, 1, 4, 9, 16]
@@ -57,14 +59,14 @@ def done_ahead(work: Callable[[A], B], items: Iterable[A], threads: int = THREAD
 
 
 def made_ahead(items: Iterator[A], most: int = 1) -> Iterator[A]:
-    """Yield the same items, as many as `most` of which a thread of its own makes ahead.
+    """Yield the same items, up to `most` of which a separate thread makes ahead.
 
-    Raises: what making them raises.
+    Raises: The errors of making the items.
 
     >>> list(made_ahead(iter(range(3))))
     [0, 1, 2]
     """
-    end: list[A] = []  # not an item
+    end: list[A] = []  # a marker that is no item
     ahead: deque[Future[A | list[A]]] = deque()
     with ThreadPoolExecutor(1, "lookupstore-ahead") as maker:
         try:

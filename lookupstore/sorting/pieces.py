@@ -1,6 +1,7 @@
-"""Pieces of columns in an unnamed temporary file, written and read by several threads at once.
+"""Write and read pieces of columns in a temporary file, in several threads.
 
-They are as they are in memory: to compress them would take longer than to write and read them.
+Pieces are stored with the same bytes as in memory: compression would take longer than writing and
+reading them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lookupstore.storage.naming import naming
 
 @dataclass(frozen=True)
 class Piece:
-    """Where a batch is in the file, and what its columns are."""
+    """The place of a batch in the file, and its schema."""
 
     offset: int
     size: int
@@ -25,10 +26,12 @@ class Piece:
 
 
 class PieceFile:
-    """An unnamed temporary file of record batches, each of columns of its own, no dictionaries.
+    """An unnamed temporary file of record batches, each with its own schema.
+
+    The batches have no dictionaries.
 
     Args:
-        folder: of the file; an `OSError` of that, such as a full disk, names it.
+        folder: Folder of the file. An `OSError` of the file, such as a full disk, names it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -63,5 +66,5 @@ class PieceFile:
         return pa.ipc.read_record_batch(data, piece.schema)
 
     def close(self) -> None:
-        """Free the room that it takes."""
+        """Close the file, which frees its disk space."""
         self._file.close()

@@ -1,9 +1,9 @@
-"""Rows in the order of their positions, a range of these at a time, within a memory budget.
+"""Sort rows by their positions, range by range, within a memory budget.
 
-`runs` merges rows that are bytes; here rows stay columns, however many there are, and no two of
-them are compared before they are in a range that fits into memory. That takes a sample of the
-positions before the first row comes. What does not fit is spilled once, cut at the ends of ranges;
-a range that is larger than the sample had it is spilled once more.
+`runs` merges rows that are bytes. Here rows are columns, and they are compared only within a range
+that fits into memory. This needs a sample of the positions before the first row. Rows that do not
+fit are spilled once, cut at the ends of ranges. A range that is larger than the sample predicted is
+spilled once more.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from lookupstore.sorting._sort import Scatter, argsort, upper_bound
 from lookupstore.sorting.pieces import Piece, PieceFile
 from lookupstore.sorting.shared_values import SharedValues
 
-#: Positions that are looked at to cut a range once more.
+#: Size of the sample of positions for cutting a range once more.
 _SAMPLE = 1 << 16
-# Rows that leave at once, of at most about some bytes.
+# Most rows that are yielded at once, and most bytes of them, approximately.
 _ROWS, _BYTES = 1 << 16, 8 << 20
-# Rows that are put in order are this share of the budget: they are there twice, and go out then.
+# Rows that are sorted at once take the budget divided by this: they are held twice, and yielded.
 _SHARE = 4
-# Offsets of texts are numbers of 32 bits.
+# Most bytes of rows in one array: offsets of texts have 32 bits.
 _MOST = 1 << 30
-# Rows that are spilled at once: so many bytes stay in caches and need no new memory each time. For
-# many ranges it is more, since small pieces are slow.
+# Bytes of rows to spill at once: so many bytes stay in caches and need no new memory each time.
+# With many ranges it is more, as small pieces are slow.
 _AT_ONCE, _PIECE_BYTES = 16 << 20, 32 << 10
 
 
 def ends_of(positions: pa.Array, count: int) -> list[bytes]:
-    """Return the ends of ranges that have about as many rows each.
+    """Return the ends of ranges with about the same number of rows each.
 
     Args:
-        positions: of a sample of the rows: byte strings of one width, whose order counts.
-        count: of the ranges; there are fewer if one position is more than a range by itself.
+        positions: Positions of a sample of the rows: byte strings of one width, which are compared.
+        count: Number of ranges. There are fewer if one position has more rows than a range.
 
     Returns:
-        ascending positions: each is the last of a range; what comes after all is one range more.
+        Last position of each range but the final one, ascending. Rows after all of them are one
+        more range.
 
     >>> ends_of(pa.array([b"a", b"b", b"c", b"d"], pa.binary(1)), 2)
     [b'b']
@@ -53,9 +54,9 @@ def ends_of(positions: pa.Array, count: int) -> list[bytes]:
 
 
 def cuts_of(positions: pa.Array, count: int) -> list[bytes]:
-    """Return ends as `ends_of` does, so that what has more rows than a range is one of its own.
+    """Return ends of ranges, with a range for each position that has more rows than a range.
 
-    Its rows need no order.
+    The rows of such a range need no sorting.
 
     >>> cuts_of(pa.array([b"a", b"c", b"c", b"c"], pa.binary(1)), 4)
     [b'a', b'b', b'c']
@@ -73,13 +74,13 @@ def _ends(positions: pa.Array, count: int) -> list[bytes]:
 
 
 class EvenRanges:
-    """Ranges of positions that have about as many rows each, of which different tasks see some.
+    """Ranges of positions with about the same number of rows, for several tasks.
 
-    A position that is more than a range by itself is a part of several ones.
+    A position with more rows than a range is spread over several ranges.
 
     Args:
-        positions: as of `ends_of`.
-        count: of the ranges.
+        positions: Positions of a sample of the rows: byte strings of one width, which are compared.
+        count: Number of ranges.
 
     >>> positions = pa.array([b"a", b"c", b"c", b"c"], pa.binary(1))
     >>> EvenRanges(positions, 4).numbers(positions, np.array([0, 0, 0.4, 0.8])).tolist()
@@ -90,13 +91,13 @@ class EvenRanges:
         ends = _ends(positions, count)
         firsts = [at for at, end in enumerate(ends) if not at or end != ends[at - 1]]
         self._ends = [ends[at] for at in firsts]
-        # Numbers of the ranges up to each end, and of the one after the last.
+        # Numbers of the ranges up to each end, and of the one after the last end.
         self._numbers = np.array([*firsts, len(ends)], np.int32)
-        # Rows of the sample before each range, as shares of all of them.
+        # Rows of the sample before each range, as a share of all rows of the sample.
         rows = max(1, len(positions))
         starts = np.arange(1, count) * rows // count
         self._starts = starts[starts > 0] / rows
-        #: Of those that are more than a range: the shares of the sample before and up to them.
+        #: Positions with more rows than a range: shares of the sample before them, and up to them.
         self._spread: dict[bytes, tuple[float, float]] = {}
         ascending = positions.take(pa.array(argsort(positions)))
         for end in self._ends:
@@ -108,9 +109,9 @@ class EvenRanges:
         """Return the number of the range of each row.
 
         Args:
-            positions: of the rows.
-            where: of each row a number from 0 to 1, evenly distributed: by it, rows of one position
-                are spread over several ranges.
+            positions: Positions of the rows.
+            where: Numbers from 0 to 1, one for each row, evenly distributed. Rows of one position
+                are spread over several ranges by them.
         """
         order = argsort(positions)
         ascending = positions.take(pa.array(order))
@@ -127,14 +128,14 @@ class EvenRanges:
 
 @dataclass
 class _Range:
-    """What is known of the rows of a range.
+    """The known facts about the rows of a range.
 
     Attributes:
-        rows: how many there are.
-        mixed: whether their positions differ.
-        first: the position of the first one, if it was spilled.
-        bytes: of those that were spilled.
-        pieces: those that were spilled, in the order in which they came.
+        rows: Number of rows.
+        mixed: Whether the positions of the rows differ.
+        first: Position of the first row, if rows were spilled. None: no row was spilled.
+        bytes: Size of the spilled rows, in bytes.
+        pieces: Pieces of the spilled rows, in the order in which they were added.
     """
 
     rows: int = 0
@@ -144,7 +145,7 @@ class _Range:
     pieces: list[Piece] = field(default_factory=list)
 
     def add(self, later: _Range) -> None:
-        """Add what is known of rows that came later."""
+        """Add the facts about rows that were added later."""
         if self.rows and later.rows:
             self.mixed |= self.first != later.first
         self.mixed |= later.mixed
@@ -156,7 +157,7 @@ class _Range:
 
 @dataclass(frozen=True, eq=False)
 class _Scattered:
-    """Rows, their positions, and which rows each range has, with whether their positions differ."""
+    """Rows, their positions, and for each range its rows and whether positions differ."""
 
     rows: pa.RecordBatch
     positions: pa.Array
@@ -164,21 +165,22 @@ class _Scattered:
 
 
 class RangeSorter:
-    """A sorter of rows by their positions, cut into ranges of these; of equal ones the first first.
+    """A stable sorter of rows by their positions, in ranges of positions.
 
-    Rows go in by `add`, and come out by `batches`, range by range. What does not fit into memory
-    waits in an unnamed temporary file.
+    `add` adds rows, and `batches` yields them, range by range. Rows that do not fit into memory are
+    kept in an unnamed temporary file.
 
     Args:
-        cuts: as of `cuts_of`.
-        by: names of the columns that make positions.
-        positions: makes them, in several threads at once. It is asked twice for each row, which is
-            less than to keep what it says.
-        schema: of the rows, without dictionaries. Texts may come as dictionaries nevertheless; such
-            a column leaves so, too, if all of its rows came so and its values are few.
-        memory: bytes for rows that are held.
-        folder: where to spill; an `OSError` of that, such as a full disk, names it.
-        threads: that spill at the same time, and that read ranges then.
+        cuts: Ends of the ranges, as returned by `cuts_of`: ascending positions.
+        by: Names of the columns from which positions are made.
+        positions: Function that returns the positions of rows, in several threads at once. It is
+            called twice for each row, which costs less than keeping its results.
+        schema: Schema of the rows, without dictionaries. Text columns may nevertheless be added as
+            dictionaries. Such a column is yielded as dictionaries if all of its rows were, and its
+            distinct values are few.
+        memory: Budget for held rows, in bytes.
+        folder: Folder to spill to. An `OSError` of spilling, such as a full disk, names it.
+        threads: Number of threads that spill at the same time, and that may read ranges afterwards.
 
     >>> schema, order = pa.schema({"n": pa.binary()}), lambda rows: rows.column("n")
     >>> with RangeSorter([b"b"], ["n"], order, schema, memory=1 << 20, folder=".") as rows:
@@ -207,27 +209,28 @@ class RangeSorter:
         self._folder = folder
         self._most = max(1, min(_MOST, memory // _SHARE))
         self._most_of_range = max(1, min(_MOST, self._memory_of_range // _SHARE))
-        # Each thread spills some while others come: together no more than may wait.
+        # Each thread spills rows while others arrive: together no more than may wait.
         wanted = max(min(_AT_ONCE, self._most // (threads + 1)), _PIECE_BYTES * (len(cuts) + 1))
         self._most_at_once = max(1, min(self._most, wanted))
         self._threads = max(1, min(threads, self._most // self._most_at_once - 1))
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._ranges = [_Range() for _ in range(len(cuts) + 1)]
-        # Of columns that came as dictionaries; and names of those that came otherwise.
+        # Values of columns that were added as dictionaries; names of columns that were added
+        # otherwise.
         self._values: dict[str, SharedValues] = {}
         self._plain: set[str] = set()
         self._held: _Scattered | None = None
         self._file: PieceFile | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._spilling: deque[Future[list[_Range]]] = deque()
-        # Ranges may be read by several threads.
+        # Several threads may read ranges.
         self._lock = threading.Lock()
-        #: How many rows each range has, after `end`.
+        #: Number of rows of each range, after `end`.
         self.rows: list[int] = []
-        #: Names of the columns that leave as dictionaries, after `end`.
+        #: Names of the columns that are yielded as dictionaries, after `end`.
         self.shared: frozenset[str] = frozenset()
-        #: Bytes of rows that were spilled, as they are in memory; those of ranges cut again, twice.
+        #: Bytes of spilled rows, as in memory; those of ranges that are cut again count twice.
         self.spilled_bytes: int = 0
 
     def __enter__(self) -> RangeSorter:
@@ -240,7 +243,7 @@ class RangeSorter:
         """Add rows.
 
         Raises:
-            OSError: the folder is full, or cannot be written to.
+            OSError: If the folder is full, or cannot be written to.
         """
         names = self._schema.names
         columns = [self._numbered(name, rows.column(name)) for name in names]
@@ -254,10 +257,10 @@ class RangeSorter:
             self._spill_waiting()
 
     def end(self) -> None:
-        """Take no more rows; `rows` has their numbers from now on.
+        """End the adding of rows, and set `rows` to the number of rows of each range.
 
         Raises:
-            OSError: the folder is full, or cannot be written to.
+            OSError: If the folder is full, or cannot be written to.
         """
         if self._file is not None:
             self._spill_waiting()
@@ -280,10 +283,12 @@ class RangeSorter:
             self._file.close()
 
     def batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range in their order; of different ranges at the same time.
+        """Yield the rows of a range in order.
+
+        Several ranges may be read at the same time.
 
         Raises:
-            OSError: the folder is full, or cannot be read.
+            OSError: If the folder is full, or cannot be read.
         """
         one = self._ranges[number]
         if not one.rows:
@@ -303,7 +308,7 @@ class RangeSorter:
             yield from self._ordered(rows, argsort(self._positions_of(rows)))
 
     def _cut_again(self, one: _Range) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range that is too large, as smaller ones."""
+        """Yield the rows of a range that is too large, after cutting it into smaller ones."""
         step = max(1, one.rows // _SAMPLE)
         sample = [
             self._positions_of(batch.take(pa.array(np.arange(0, batch.num_rows, step))))
@@ -311,7 +316,7 @@ class RangeSorter:
         ]
         parts = 2 * one.bytes // self._most_of_range + 1
         positions = pa.concat_arrays(sample)
-        # Those of the sample may all be the same; the others are before or after it.
+        # The positions of the sample may all be the same; other rows are before or after them.
         cuts = cuts_of(positions, parts)
         cuts = sorted({*cuts, _before(cuts[0]), cuts[-1]} - {b""})
         memory, folder = self._memory_of_range, self._folder
@@ -326,10 +331,10 @@ class RangeSorter:
             with self._lock:
                 self.spilled_bytes += sorter.spilled_bytes
 
-    # ---- columns whose values are numbers while they wait ----------------------------------------
+    # ---- columns with numbers in the place of values, while rows wait ----------------------------
 
     def _numbered(self, name: str, column: pa.Array) -> pa.Array:
-        """Return numbers for the values of a column of texts that comes as a dictionary."""
+        """Return numbers for the values of a text column that is a dictionary."""
         if not pa.types.is_dictionary(column.type):
             self._plain.add(name)
             return column
@@ -342,13 +347,13 @@ class RangeSorter:
         return column.dictionary_decode()
 
     def _alike(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Return batches without numbers, if some of them have values there."""
+        """Return batches with values instead of numbers, if some of them have values."""
         if all(one.schema == batches[0].schema for one in batches):
             return batches
         return [self._valued(one, self._schema.names, frozenset()) for one in batches]
 
     def _restored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as they leave."""
+        """Return rows in their form in batches that are yielded."""
         return self._valued(rows, self._schema.names, self.shared)
 
     def _positions_of(self, rows: pa.RecordBatch) -> pa.Array:
@@ -357,7 +362,7 @@ class RangeSorter:
     def _valued(
         self, rows: pa.RecordBatch, names: Sequence[str], shared: frozenset[str]
     ) -> pa.RecordBatch:
-        """Return columns without numbers: with values, or, where it is shared, a dictionary."""
+        """Return columns with values or, if they are shared, dictionaries."""
         columns = []
         for name in names:
             column = rows.column(name)
@@ -376,7 +381,7 @@ class RangeSorter:
     # ---- spilling --------------------------------------------------------------------------------
 
     def _spill_waiting(self) -> None:
-        """Let all that waits be spilled, in parts that are not too large."""
+        """Spill all waiting rows, in parts of limited size."""
         if self._file is None:
             self._file = PieceFile(self._folder)
             if self._threads > 1:
@@ -396,7 +401,7 @@ class RangeSorter:
             self._spilling.append(self._pool.submit(self._spilled, self._file, some))
 
     def _spilled(self, file: PieceFile, batches: list[pa.RecordBatch]) -> list[_Range]:
-        """Spill rows, and return what is known of those of each range."""
+        """Spill rows, and return the facts about those of each range."""
         scattered = self._scattered(batches)
         batches.clear()
         found = []
@@ -429,14 +434,17 @@ class RangeSorter:
 
 
 def _equal(ascending: pa.Array, position: bytes) -> tuple[int, int]:
-    """Return where the rows of a position begin and end."""
+    """Return the first row of a position, and the row after its last one."""
     before = _before(position)
     start = int(upper_bound(ascending, before)) if before else 0
     return start, int(upper_bound(ascending, position))
 
 
 def _before(position: bytes) -> bytes:
-    """Return the position right before one; empty: there is none."""
+    """Return the position before another one.
+
+    Empty: There is none.
+    """
     number = int.from_bytes(position, "big")
     return (number - 1).to_bytes(len(position), "big") if number else b""
 

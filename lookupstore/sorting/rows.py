@@ -1,9 +1,9 @@
-"""Rows of byte keys in memory: batches that count as one, and sorted runs that are merged.
+"""Sort rows of byte keys in memory: sort runs of a few megabytes, and merge them.
 
-A sort of all rows at once would go through memory in no order, several times. So each few megabytes
-are sorted when they come, which caches hold, and are a run; at last a range of keys after the other
-is taken out of all runs. Ranges are cut by a sample of the keys that are there, so that they are
-small whatever these are.
+A sort of all rows at once would access memory in random order, several times. Therefore a few
+megabytes of added rows, which fit into caches, are sorted as a run. At the end, ranges of keys are
+merged from all runs, one after the other. A sample of the keys cuts the ranges, so that they are
+small whatever the keys are.
 """
 
 from __future__ import annotations
@@ -22,33 +22,39 @@ from lookupstore.sorting._merge import SortedRuns
 from lookupstore.sorting._sort import Gather, argsort, is_ascending, sort_keys
 from lookupstore.sorting.ahead import done_ahead
 
-# What happens to a key that comes more than once.
+# Rule for a key that occurs more than once.
 Keep = Literal["error", "first", "last", "max"]
-# Says for each key of a binary array which partition it belongs to (uint32).
+# Function that returns the partition (uint32) of each key of a binary array.
 Partition = Callable[[pa.Array], npt.NDArray[np.uint32]]
 Positions = npt.NDArray[np.int64]
 Order = npt.NDArray[np.uint32]
-# Where a range of keys begins and ends in each run.
+# Start and end of a range of keys in each run.
 _Range = tuple[Positions, Positions]
 
 #: Bytes of rows that are sorted at once.
 RUN_BYTES = 2 << 20
-# Keys of a run that are looked at to cut ranges, for as many bytes as a range should have.
+# Number of sampled keys of a run, for as many bytes of its rows as a range should have.
 _SAMPLES = 32
-# Rows that stay are in small pages: whole huge ones are the last that a busy system has at hand.
+# Rows are held in small pages: whole huge pages are the last that a busy system has left.
 _POOL = pa.system_memory_pool()
 
 
 class RepeatedKeyError(Exception):
-    """A repeated key under the rule `error`; `key` is its bytes."""
+    """A repeated key under the rule `error`.
+
+    `key` contains its bytes.
+    """
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         super().__init__(key)
 
 
-class Rows:
-    """Batches that count as one. Only keys are laid end to end: rows are taken where they are."""
+class RowBatches:
+    """Batches that count as one.
+
+    Only their keys are copied together.
+    """
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = list(batches)
@@ -62,10 +68,12 @@ class Rows:
         return pa.concat_arrays([batch.column(name) for batch in self._batches])
 
     def winning_order(self, keep: Keep) -> Positions | None:
-        """Return the positions of the rows to keep, in key order; None: all as they are.
+        """Return the positions of the rows to keep, in key order.
+
+        None: Keep all rows in their present order.
 
         Raises:
-            RepeatedKeyError: a key is repeated and `keep` is `error`.
+            RepeatedKeyError: If a key is repeated and `keep` is `error`.
         """
         if is_ascending(self.keys):
             return None
@@ -101,17 +109,17 @@ def winners(
     key: Callable[[int], bytes],
     ranks: Callable[[Order], pa.Array],
 ) -> Order:
-    """Return those rows of an order that stay.
+    """Return the rows of an order that are kept.
 
     Args:
-        order: rows in the order of their keys.
-        same: says of each of them whether it repeats the key before.
-        keep: which ones stay.
-        key: gives the key of a row.
-        ranks: gives the ranks of rows; asked if the greatest stays.
+        order: Numbers of rows, in the order of their keys.
+        same: Whether each of these rows repeats the key before.
+        keep: Rule for repeated keys.
+        key: Function that returns the key of a row.
+        ranks: Function that returns the ranks of rows. It is called only for the rule `max`.
 
     Raises:
-        RepeatedKeyError: a key is repeated and `keep` is `error`.
+        RepeatedKeyError: If a key is repeated and `keep` is `error`.
     """
     if keep == "error":
         raise RepeatedKeyError(key(int(order[np.argmax(same)])))
@@ -138,9 +146,11 @@ def winners(
 
 @dataclass(frozen=True)
 class _Run:
-    """Sorted rows: partition p has those from starts[p] on; and a sample of their keys.
+    """Sorted rows, with a sample of their keys.
 
-    Rows that came in this order have the lengths of the batches that they came in.
+    Partition p begins at starts[p].
+
+    `lengths` contains the lengths of the added batches, if the rows were added in this order.
     """
 
     rows: pa.RecordBatch
@@ -151,23 +161,24 @@ class _Run:
 
 
 class HeldRows:
-    """Rows in memory, which leave by partition and in key order, repeats resolved.
+    """Rows in memory, which are read by partition in key order, with repeats resolved.
 
-    Rows go in by `add`, later in source order than all before, and `end` says that there are no
-    more. Then partitions may be read, by several threads at once.
+    `add` adds rows in source order, and `end` ends the adding. Then several threads may read
+    partitions at once.
 
     Args:
-        keep: what happens to repeated keys.
-        partitions: number of partitions.
-        partition: says to which partition keys belong; needed if there are several.
-        run_bytes: bytes that are sorted at once.
-        batch_bytes: bytes that leave at once, about.
-        pool: threads that sort beside the caller's; None: there are none.
-        threads: how many these are.
+        keep: Rule for repeated keys.
+        partitions: Number of partitions.
+        partition: Function that returns the partition of each key. It is needed if there are
+            several partitions.
+        run_bytes: Size of the rows that are sorted at once, in bytes.
+        batch_bytes: Approximate size of a batch that is read, in bytes.
+        pool: Threads that sort in addition to the caller's. None: There are none.
+        threads: Number of threads in the pool.
 
     Attributes:
-        nbytes: what rows take, repeated ones among them: when rows are spilled, on which files
-            depend, must not depend on threads.
+        nbytes: Size of the added rows in bytes, including repeated ones. It decides when rows are
+            spilled, which changes files, and therefore does not depend on threads.
     """
 
     def __init__(
@@ -200,7 +211,7 @@ class HeldRows:
         """Add rows.
 
         Raises:
-            RepeatedKeyError: they repeat a key that came shortly before.
+            RepeatedKeyError: If the rows repeat a key of rows that were added shortly before.
         """
         if not batch.num_rows:
             return
@@ -211,10 +222,10 @@ class HeldRows:
             self._sort_pending()
 
     def end(self) -> None:
-        """Take no more rows.
+        """End the adding of rows.
 
         Raises:
-            RepeatedKeyError: the last ones repeat a key.
+            RepeatedKeyError: If the last rows repeat a key.
         """
         if self._pending:
             self._sort_pending()
@@ -230,20 +241,23 @@ class HeldRows:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Return the columns; None: no row has come."""
+        """Return the schema of the rows.
+
+        None: No row was added.
+        """
         return self._runs[0].rows.schema if self._runs else None
 
     @property
     def _names(self) -> list[str]:
-        """Return the names of the columns, that of keys first."""
+        """Return the names of the columns, with the key column first."""
         assert self.schema is not None
         return ["key", *(name for name in self.schema.names if name != "key")]
 
     def batches(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition in ascending key order, `batch_bytes` of them at a time.
+        """Yield the rows of a partition in ascending key order, `batch_bytes` at a time.
 
         Raises:
-            RepeatedKeyError: a key is repeated and the rule is `error`.
+            RepeatedKeyError: If a key is repeated and the rule is `error`.
         """
         found = (
             self._as_they_came()
@@ -254,7 +268,7 @@ class HeldRows:
             yield from pieces(rows, self._batch_bytes)
 
     def _as_they_came(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in the batches that they came in."""
+        """Yield all rows, in the batches in which they were added."""
         for run in self._runs:
             start = 0
             for length in run.lengths:
@@ -262,23 +276,26 @@ class HeldRows:
                 start += length
 
     def count(self, partition: int) -> int:
-        """Return how many rows leave of a partition.
+        """Return the number of rows that `batches` yields for a partition.
 
         Raises:
-            RepeatedKeyError: a key is repeated and the rule is `error`.
+            RepeatedKeyError: If a key is repeated and the rule is `error`.
         """
-        if self._keep == "error" or len(self._runs) < 2:  # there are as many as came
+        if self._keep == "error" or len(self._runs) < 2:  # a merge drops no row
             return int((self._starts[:, partition + 1] - self._starts[:, partition]).sum())
         return sum(done_ahead(self._count, self._ranges(partition), self._threads))
 
     def _count(self, rows: _Range) -> int:
-        """Return how many keys a range has."""
+        """Return the number of distinct keys of a range."""
         starts, stops = rows
         _, same = self._sorted(starts, stops)
         return int((stops - starts).sum()) - (0 if same is None else int(np.count_nonzero(same)))
 
     def comes_after(self, last_keys: Sequence[bytes | None]) -> bool:
-        """Return whether all rows of each partition come after its key; None: it has none."""
+        """Return whether all rows of each partition are after its last key.
+
+        None: The partition has no last key.
+        """
         for partition, last in enumerate(last_keys):
             for run in self._runs if last is not None else ():
                 start, stop = run.starts[partition : partition + 2].tolist()
@@ -287,11 +304,11 @@ class HeldRows:
         return True
 
     def spread(self, partitions: int, partition: Partition) -> None:
-        """Put all rows into other partitions, run by run: more memory is not needed.
+        """Move all rows to other partitions, run by run, without more memory.
 
         Args:
-            partitions: number of partitions; until now there is one, and `end` was not called.
-            partition: says to which partition keys belong.
+            partitions: Number of partitions. Until now there was one, and `end` was not called.
+            partition: Function that returns the partition of each key.
         """
         self._settle()
         self._partitions, self._partition = partitions, partition
@@ -301,7 +318,10 @@ class HeldRows:
             self._sort([runs.popleft().rows])
 
     def taken(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, run by run, and keep none; `end` was not called."""
+        """Yield all rows, run by run, and drop them.
+
+        `end` must not have been called.
+        """
         self._settle()
         runs, self._runs = deque(self._runs), []
         while runs:
@@ -309,12 +329,12 @@ class HeldRows:
         yield from self._pending
 
     def _settle(self) -> None:
-        """Wait for the runs that are being made."""
+        """Wait for the runs that threads are sorting."""
         while self._sorting:
             self._runs.append(self._sorting.popleft().result())
 
     def _sort_pending(self) -> None:
-        """Let a run be made of what is pending."""
+        """Sort the pending rows as a run."""
         batches, self._pending, self._pending_bytes = self._pending, [], 0
         self._sort(batches)
 
@@ -328,7 +348,7 @@ class HeldRows:
 
     def _run(self, batches: Sequence[pa.RecordBatch]) -> _Run:
         """Return the rows of some batches in order."""
-        held = Rows(batches)
+        held = RowBatches(batches)
         order = held.winning_order(self._keep)
         starts = np.array([0, held.num_rows if order is None else len(order)], np.int64)
         if self._partition is not None and self._partitions > 1:
@@ -336,7 +356,7 @@ class HeldRows:
             if order is not None:
                 partitions = partitions[order]
             if self._partitions <= 1 << 16:
-                partitions = partitions.astype(np.uint16)  # which NumPy sorts by digits
+                partitions = partitions.astype(np.uint16)  # NumPy sorts these by digits
             by_partition = np.argsort(partitions, kind="stable")
             order = by_partition if order is None else order[by_partition]
             counts = np.bincount(partitions, minlength=self._partitions)
@@ -349,7 +369,7 @@ class HeldRows:
         return _Run(rows, lengths, starts, sample, np.searchsorted(starts, at, "right") - 1)
 
     def _ranges(self, partition: int) -> Iterator[_Range]:
-        """Yield ranges of keys, in order: where each begins and ends in every run."""
+        """Yield ranges of keys, in order: their beginning and end in every run."""
         if self._merged is None:
             return
         starts, ends = self._starts[:, partition], self._starts[:, partition + 1]
@@ -380,7 +400,7 @@ class HeldRows:
     def _sorted(
         self, starts: Positions, stops: Positions
     ) -> tuple[Order | None, npt.NDArray[np.bool_] | None]:
-        """Return the order of the rows of a range, None if they are; which repeat a key."""
+        """Return the order of the rows of a range (None: sorted), and which repeat a key."""
         assert self._merged is not None
         if np.count_nonzero(stops - starts) < 2:
             return None, None
@@ -393,7 +413,7 @@ class HeldRows:
         starts, stops = rows
         merged, names, schema = self._merged, self._names, self._runs[0].rows.schema
         order, same = self._sorted(starts, stops)
-        if order is None:  # they are of one run
+        if order is None:  # all rows are in one run
             at = int(np.argmax(stops - starts))
             return self._runs[at].rows.slice(starts[at], stops[at] - starts[at])
         if same is not None:
@@ -421,7 +441,7 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch whose rows differ much in size until each piece is near the wanted size."""
+    """Yield pieces of a batch near a size, even if its rows differ much in size."""
     if batch.nbytes <= 2 * size or batch.num_rows == 1:
         if batch.num_rows:
             yield batch

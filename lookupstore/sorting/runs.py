@@ -1,10 +1,9 @@
-"""Sorted runs: sort batches of byte keys within a memory budget, merge them, resolve repeats.
+"""Sort batches of byte keys in runs within a memory budget, and merge the runs.
 
-This module knows bytes only. A batch has the column `key`, for the rule `max` the column `rank`,
-byte strings whose order says which of two equal keys wins, and columns of byte strings that go
-with their key, such as `value`. A run is a sequence of batches in which keys ascend strictly:
-repeats are resolved before a run is stored, so a key is at most once in a run, and a merge never
-has to look past the batches in its hands.
+All columns are byte strings. A batch has the column `key`, for the rule `max` the column `rank`,
+whose order decides between equal keys, and other columns such as `value`. A run is a sequence of
+batches in which keys ascend strictly: repeats are resolved before a run is stored. Therefore a key
+is at most once in a run, and a merge needs only the batches that it holds.
 
 Source order decides between repeats: batches are added in source order, the sort is stable, and
 runs are merged in the order in which they were made.
@@ -27,7 +26,7 @@ from lookupstore.sorting.rows import (
     Keep,
     Partition,
     RepeatedKeyError,
-    Rows,
+    RowBatches,
     one_batch,
     pieces,
 )
@@ -52,11 +51,11 @@ KEEP_RULES: tuple[Keep, ...] = ("error", "first", "last", "max")
 BATCH_BYTES = 1 << 20
 MIN_MEMORY = 1 << 16
 
-# The rest of the budget is for the batches that come in, are sorted, and go out.
+# Part of the budget for held rows; the rest is for batches that come in, are sorted, and go out.
 _FOR_ROWS = 0.875
-# Rows that are sorted at once are this share of the budget at most: they are there twice then.
+# Rows that are sorted at once take at most the budget divided by this: they are held twice then.
 _RUNS = 32
-#: A merge holds a batch of each run, its decompressed form, and what it has just put together.
+#: Copies of a batch that a merge holds: of each run, decompressed, and of the rows just merged.
 MERGE_COPIES = 4
 
 
@@ -66,10 +65,10 @@ def merge(
     """Merge runs into one, holding one batch of each run.
 
     The keys of every run ascend strictly (with `reverse` descend), and so do those of the result.
-    Of runs that share a key, `keep` decides, in the order of `runs`.
+    If runs share a key, `keep` decides, in the order of `runs`.
 
     Raises:
-        RepeatedKeyError: two runs share a key and `keep` is `error`.
+        RepeatedKeyError: If two runs share a key and `keep` is `error`.
 
     >>> runs = [[pa.record_batch({"key": [b"a", b"c"]})], [pa.record_batch({"key": [b"b"]})]]
     >>> [batch["key"].to_pylist() for batch in merge(runs, "error")]
@@ -77,10 +76,10 @@ def merge(
     """
     heads = [head for run in runs if (head := _Head(iter(run), reverse)).load()]
     while len(heads) > 1:
-        # Keys up to the smallest last key in hand are all in hand: no run can bring another.
+        # All keys up to the smallest last key of a batch are in memory: no run has another one.
         bound = max(h.edge for h in heads) if reverse else min(h.edge for h in heads)
         parts = [part for h in heads if (part := h.take_to(bound)).num_rows]
-        merged = parts[0] if len(parts) == 1 else Rows(parts).sorted(keep)
+        merged = parts[0] if len(parts) == 1 else RowBatches(parts).sorted(keep)
         yield _flipped(merged) if reverse else merged
         heads = [h for h in heads if h.batch.num_rows or h.load()]
     for head in heads:
@@ -89,9 +88,9 @@ def merge(
 
 
 def joined(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """Join batches to some of at least that many bytes, but for the last one.
+    """Yield batches joined to at least `size` bytes each, except the last one.
 
-    A merge takes as many steps as its runs have batches.
+    A merge takes one step for each batch of its runs.
 
     >>> batches = [pa.record_batch({"n": [i]}) for i in range(5)]
     >>> [batch["n"].to_pylist() for batch in joined(batches, 16)]
@@ -114,11 +113,12 @@ def aligned(
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """Yield the rows of two runs side by side, holding one batch of each.
 
-    Both have all their rows of the same range of keys; one may have none. The ranges ascend.
+    Each pair contains all rows of both runs in one range of keys; one of them may have no rows. The
+    ranges ascend.
 
     Args:
-        one: a run, whose keys ascend strictly.
-        other: another one, with the same columns.
+        one: Batches of a run, whose keys ascend strictly.
+        other: Batches of another run, with the same columns.
 
     >>> one = [pa.record_batch({"key": [b"a", b"c"]})]
     >>> other = [pa.record_batch({"key": [b"a"]}), pa.record_batch({"key": [b"b", b"d"]})]
@@ -146,16 +146,18 @@ def aligned(
 class RunSorter:
     """A sorter of any number of rows by key, within a memory budget and by partition.
 
-    Rows go in by `add` and come out by `sorted_batches`. What does not fit the budget is spilled
-    as sorted runs to unnamed temporary files, which the system frees however the process ends.
+    `add` adds rows, and `sorted_batches` yields them. Rows that do not fit into the budget are
+    spilled as sorted runs to unnamed temporary files, which the system frees however the process
+    ends.
 
     Args:
-        keep: what happens to repeated keys.
-        memory: budget in bytes, at least 64 KiB, for rows held, their sort and their merge.
-        folder: where to spill; an `OSError` of that, such as a full disk, names it.
-        partitions: number of partitions.
-        partition: says to which partition keys belong; needed if there are several.
-        threads: how many sort, the caller's among them; what comes out is the same.
+        keep: Rule for repeated keys.
+        memory: Budget for held rows, their sort and their merge, at least 64 KiB, in bytes.
+        folder: Folder to spill to. An `OSError` of spilling, such as a full disk, names it.
+        partitions: Number of partitions.
+        partition: Function that returns the partition of each key. It is needed if there are
+            several partitions.
+        threads: Number of threads that sort, including the caller's. It does not change the result.
 
     >>> with RunSorter("last", memory=1 << 20, folder=".") as sorter:
     ...     sorter.add(pa.record_batch({"key": [b"b", b"a", b"b"], "value": [b"1", b"2", b"3"]}))
@@ -205,10 +207,10 @@ class RunSorter:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows, later in source order than all before.
+        """Add rows that follow all earlier ones in source order.
 
         Raises:
-            RepeatedKeyError: rows in memory were sorted, and repeat a key.
+            RepeatedKeyError: If rows in memory were sorted, and a key is repeated.
         """
         if self._ended:
             raise RuntimeError("rows cannot be added after sorted_batches")
@@ -217,18 +219,18 @@ class RunSorter:
             self._spill_rows()
 
     def would_spill(self, batch: pa.RecordBatch) -> bool:
-        """Return whether rows are in memory that would be spilled if these were added."""
+        """Return whether adding these rows would spill the rows in memory."""
         return self._held.nbytes > 0 and self._held.nbytes + batch.nbytes >= self._limit
 
     def spread(self, partitions: int, partition: Partition) -> None:
-        """Put the rows that were added, and those that will be, into other partitions.
+        """Move the rows that were added, and those to come, to other partitions.
 
         Args:
-            partitions: number of partitions; until now there is one.
-            partition: says to which partition keys belong.
+            partitions: Number of partitions. Until now there was one.
+            partition: Function that returns the partition of each key.
 
         Raises:
-            RepeatedKeyError: rows in memory were sorted, and repeat a key.
+            RepeatedKeyError: If rows in memory were sorted, and a key is repeated.
         """
         if self._partitions > 1 or self._ended:
             raise RuntimeError("rows are spread while they are added, and once")
@@ -249,10 +251,12 @@ class RunSorter:
             self.add(batch)
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition in strictly ascending key order; may be called again.
+        """Yield the rows of one partition in strictly ascending key order.
+
+        This method may be called again.
 
         Raises:
-            RepeatedKeyError: a key is repeated and the rule is `error`.
+            RepeatedKeyError: If a key is repeated and the rule is `error`.
         """
         self._end()
         if self._spill is None:
@@ -260,10 +264,12 @@ class RunSorter:
         return merge([self._spill.read(run.batches[partition]) for run in self._runs], self._keep)
 
     def rows_at_most(self, partition: int) -> int:
-        """Return how many rows one partition can have: keys that runs share are counted in each.
+        """Return the largest number of rows that one partition can have.
+
+        A key that several runs share is counted in each.
 
         Raises:
-            RepeatedKeyError: a key is repeated and the rule is `error`.
+            RepeatedKeyError: If a key is repeated and the rule is `error`.
         """
         self._end()
         if self._spill is None:
@@ -271,7 +277,10 @@ class RunSorter:
         return sum(run.rows[partition] for run in self._runs)
 
     def _end(self) -> None:
-        """Sort what is in memory, and spill it if anything was: no more rows may come."""
+        """Sort the rows in memory, and spill them if others were spilled before.
+
+        No more rows may be added.
+        """
         if self._ended:
             return
         if self._spill is None:
@@ -304,7 +313,7 @@ class RunSorter:
             return
         if self._spill is None:
             self._spill = SpillFile(self._folder, held.schema)
-        # Rows that come in key order continue the run before: a sorted source is one run.
+        # Rows that come in key order continue the last run: a sorted source is one run.
         if not (self._runs and held.comes_after(self._runs[-1].last_keys)):
             self._runs.append(_Run.empty(self._partitions))
         run = self._runs[-1]
@@ -314,7 +323,7 @@ class RunSorter:
         self.spills += 1
 
     def _reduce_runs(self) -> None:
-        """Merge neighbouring runs until all that are left can be merged at once."""
+        """Merge neighbouring runs until the rest can be merged at once."""
         while len(self._runs) > self._fan_in and self._spill is not None:
             source = self._spill
             target = SpillFile(self._folder, source.schema)
@@ -339,7 +348,7 @@ class RunSorter:
 
 @dataclass
 class _Run:
-    """Where the batches of one run are in the spill file, and where each partition ends."""
+    """The batches of one run in the spill file, and the last key of each partition."""
 
     batches: list[list[int]]
     last_keys: list[bytes | None]
@@ -392,7 +401,10 @@ class SpillFile:
 
 @dataclass
 class _Head:
-    """The batch in hand of one run in a merge; its keys always ascend."""
+    """The current batch of one run in a merge.
+
+    Its keys always ascend.
+    """
 
     run: Iterator[pa.RecordBatch]
     reverse: bool
@@ -400,7 +412,7 @@ class _Head:
     edge: bytes = field(init=False, default=b"")
 
     def load(self) -> bool:
-        """Take the next batch that has rows; False at the end of the run."""
+        """Load the next batch that has rows, and return whether there is one."""
         for batch in self.run:
             if batch.num_rows:
                 self.batch = _flipped(batch) if self.reverse else batch
@@ -409,7 +421,7 @@ class _Head:
         return False
 
     def take_to(self, bound: bytes) -> pa.RecordBatch:
-        """Take the rows from the run's near end to the bound, which is included."""
+        """Remove and return the rows from the near end of the run through the bound."""
         keys = self.batch.column("key")
         count = int(upper_bound(keys, bound))
         if not self.reverse:

@@ -1,4 +1,4 @@
-"""Values that many rows of a column share: numbers in their place, while they are few."""
+"""Replace values that many rows of a column share by numbers, while there are few of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Beyond that a dictionary gains little, and all of it is in memory.
+# Most values, and most bytes of them: a larger dictionary, which is in memory, gains little.
 _MOST, _MOST_BYTES = 1 << 14, 1 << 20
 
 
 class SharedValues:
-    """The texts of a column that comes as dictionaries, each once, in the order they came in.
+    """The distinct texts of a column of dictionaries, in the order of their first use.
 
     >>> shared = SharedValues()
     >>> one, other = (pa.array(rows).dictionary_encode() for rows in (["b", "a"], ["c", None, "a"]))
@@ -26,7 +26,10 @@ class SharedValues:
         self._known: tuple[pa.Array, pa.Array] | None = None
 
     def numbers(self, column: pa.DictionaryArray) -> pa.Array | None:
-        """Return which value each row has, null for null; None: they are too many."""
+        """Return the number of the value of each row, null for null.
+
+        None: There are too many values.
+        """
         if self._known is None or not column.dictionary.equals(self._known[0]):
             dictionary = column.dictionary
             new = dictionary.filter(pc.invert(pc.is_in(dictionary, self._values))).unique()
@@ -38,11 +41,11 @@ class SharedValues:
         return self._known[1].take(column.indices)
 
     def values(self, numbers: pa.Array) -> pa.Array:
-        """Return the values that numbers stand for."""
+        """Return the values of numbers."""
         return self._values.take(numbers)
 
     def dictionary(self, numbers: pa.Array) -> pa.DictionaryArray:
-        """Return them as a dictionary that has no others."""
+        """Return the values of numbers as a dictionary array without unused values."""
         counts = np.bincount(numbers.drop_null().to_numpy(), minlength=len(self._values))
         used = np.flatnonzero(counts)
         places = np.zeros(len(counts), np.int32)

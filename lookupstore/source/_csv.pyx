@@ -1,4 +1,4 @@
-"""Where rows of CSV end, without the GIL."""
+"""The ends of rows in CSV text, found without the GIL."""
 
 cimport cython
 from libc.stdint cimport uint8_t
@@ -22,7 +22,7 @@ cdef extern from "ls_csv.h":
 @cython.final
 @cython.auto_pickle(False)
 cdef class RowEnds:
-    """The ends of rows in text that comes in blocks, by the dialect of Arrow's parser."""
+    """The ends of rows in text that is passed in blocks, in the dialect of Arrow's parser."""
 
     cdef ls_csv csv
     cdef bint wrong
@@ -34,7 +34,7 @@ cdef class RowEnds:
         self.csv.field = 0
 
     def move(self, bytes block not None):
-        """Move on over a block; return where its last complete row ends, 0 if none does."""
+        """Process a block; return the end of its last complete row, 0 if there is none."""
         cdef ls_slice text = bytes_of(block)
         cdef size_t end = 0
         cdef ls_status status
@@ -45,15 +45,15 @@ cdef class RowEnds:
 
     @property
     def is_wrong(self):
-        """Return whether something follows a closing quote: no block may come after that."""
+        """Return whether text follows a closing quote: `move` must not be called after that."""
         return self.wrong
 
     @property
     def is_open(self):
-        """Return whether what comes next is within quotes."""
+        """Return whether the text continues inside quotes."""
         return self.csv.state == LS_CSV_QUOTED
 
     @property
     def field_bytes(self):
-        """Return how many bytes of the field at hand there are by now, with its quotes."""
+        """Return the number of bytes of the unfinished field so far, including its quotes."""
         return self.csv.field

@@ -1,4 +1,4 @@
-"""How deep JSON nests and how long its texts are, without the GIL."""
+"""The depth of JSON and the length of its texts, without the GIL."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -25,11 +25,11 @@ cdef extern from "ls_json.h":
 @cython.final
 @cython.auto_pickle(False)
 cdef class JsonShape:
-    """The depth and the texts of JSON that comes in blocks.
+    """The depth and the texts of JSON that is passed in blocks.
 
     Args:
-        most_depth: brackets that may be open at once, at least 1.
-        most_text: bytes of a text, at least 64.
+        most_depth: Maximum number of open brackets, at least 1.
+        most_text: Maximum size of a text in bytes, at least 64.
     """
 
     cdef ls_json json
@@ -43,9 +43,9 @@ cdef class JsonShape:
         self.status = LS_OK
 
     def move(self, bytes block not None):
-        """Move on over a block; return where it is too deep or has too long a text, -1: nowhere.
+        """Process a block; return the offset at which a limit is exceeded, -1 if there is none.
 
-        No block may come after one that has.
+        The limits are those of the depth and of the size of a text. Do not call it after an excess.
         """
         cdef ls_slice text = bytes_of(block)
         cdef size_t bad = 0
@@ -67,9 +67,9 @@ cdef class JsonShape:
 
 
 def open_value(bytes text not None):
-    """Return where the outermost value begins that is open at the end of a text.
+    """Return the offset of the outermost value that is open at the end of a text.
 
-    The text begins outside of values; if none is open, its size.
+    The text must begin outside of values. If no value is open, the result is the size of the text.
     """
     cdef ls_slice given = bytes_of(text)
     cdef size_t start

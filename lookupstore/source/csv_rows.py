@@ -1,6 +1,6 @@
-"""Rows of CSV: text in blocks, cut where rows end, each piece parsed by Arrow.
+"""Read rows of CSV: cut text between rows, and parse each piece with Arrow.
 
-Errors count rows of the whole text: row 1 is the first one after the line of names.
+Errors count rows of the whole text: row 1 is the first row after the line of names.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lookupstore.source._csv import RowEnds
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import RECODE, type_of, typed
 
-# The least bytes of a piece.
+# Minimum size of a piece in bytes.
 _PIECE = 1 << 19
-# Bytes of a row, and of a text, that an error shows.
+# Maximum number of bytes of a row, and of a text, that errors show.
 _SHOWN = 60
-# What Arrow says of a row that has not as many fields as there are names.
+# Arrow's error about a row with another number of fields than names.
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
@@ -33,15 +33,15 @@ class CsvRows:
     """The rows of a CSV file.
 
     Args:
-        blocks: the text, without a byte-order mark, from its first line of names on.
-        name: of the file, for errors.
-        limits: how much text one value, and one row, may have.
-        names: of the columns of a key, where the text has rows only, with commas between fields.
-            Default: its first line has them.
+        blocks: Blocks of the text, without a byte-order mark, from its line of names on.
+        name: Name of the file, which errors show.
+        limits: Limits for the size of one value and one row.
+        names: Names of the columns, if the text has only rows, with commas between fields. Default:
+            The first line contains the names.
 
     Raises:
-        ValueError: the first lines are not those of CSV in UTF-8, or are separated by semicolons.
-        FormatError: the first row is too long.
+        ValueError: If the first lines are not CSV in UTF-8, or are separated by semicolons.
+        FormatError: If the first row is too long.
 
     >>> rows = CsvRows([b"id,zip\\n1,02134\\n"], "users.csv")
     >>> next(rows.read(pa.schema([("zip", pa.string())]))).to_pylist()
@@ -60,7 +60,7 @@ class CsvRows:
         self._name = name
         self._limits = limits
         self.names: list[str] = [] if names is None else list(names)
-        self._whole = "the line of names" if names is None else "a key"  # which has all fields
+        self._whole = "the line of names" if names is None else "a key"  # line that has all fields
         if names is not None:
             self._rows = 0
             self._separator = ","
@@ -68,7 +68,7 @@ class CsvRows:
             self._first = next(self._pieces, b"")
             return
         head = next(blocks, b"")
-        self._rows = -1  # that have been read, after the line of names
+        self._rows = -1  # number of rows read, after the line of names
         self._separator = _separator(_first_line(head), name)
         self._pieces = self._cut(chain([head], blocks))
         first = next(self._pieces).lstrip(b"\r\n")
@@ -77,19 +77,21 @@ class CsvRows:
         self._rows = 0
 
     def schema(self) -> pa.Schema:
-        """Return the columns, in types that all values of the first piece have."""
+        """Return the schema, in types that fit all values of the first piece."""
         kinds = [pa.string()] * len(self.names)
         if self._first.strip(b"\r\n"):
             kinds = [_type_of(one) for one in self._parsed(self._first, self.names, pa.binary())]
         return pa.schema(zip(self.names, kinds, strict=True))
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the rows in the types of a schema; call it once.
+        """Yield columns of the rows in the types of a schema.
+
+        Call this method once.
 
         Raises:
-            ValueError: a row has more or fewer fields than the line of names, a quote is wrong, or
-                a value is not UTF-8 or not of its type.
-            FormatError: a value or a row is too long.
+            ValueError: If a row has more or fewer fields than the line of names, a quote is wrong,
+                or a value is not UTF-8 or not of its type.
+            FormatError: If a value or a row is too long.
         """
         for piece in chain([self._first], self._pieces):
             if not piece.strip(b"\r\n"):
@@ -105,12 +107,12 @@ class CsvRows:
         """Yield the text in pieces of whole rows.
 
         Raises:
-            ValueError: a quote is wrong, after the rows before it have been given.
-            FormatError: likewise, a value or a row is too long.
+            ValueError: If a quote is wrong, after all rows before it were yielded.
+            FormatError: If a value or a row is too long, after all rows before it were yielded.
         """
         ends = RowEnds(self._separator)
         held: list[bytes] = []
-        size = whole = 0  # bytes that are held, and those of whole rows among them
+        size = whole = 0  # bytes held, and bytes of whole rows among them
         is_long = False
         for block in blocks:
             end = ends.move(block)
@@ -131,7 +133,7 @@ class CsvRows:
             return
         if whole:
             yield text[:whole]
-        # Only now: the rows before it have been counted.
+        # The error is raised only now: the rows before it have been counted.
         if is_long:
             raise self._long_error(text[whole:], ends.field_bytes)
         what = "has a quote that is never closed"
@@ -143,7 +145,7 @@ class CsvRows:
         return "the line of names" if self._rows < 0 else f"row {self._rows + 1}"
 
     def _long_error(self, row: bytes, field_bytes: int) -> FormatError:
-        """Return the error of a row that is cut within a field."""
+        """Return the error for a row that is cut within a field."""
         where = f"source: {self._name}: {self._where()}"
         if field_bytes <= self._limits.text:
             return self._limits.row_error(where)
@@ -160,7 +162,7 @@ class CsvRows:
         )
 
     def _split(self, text: bytes) -> tuple[bytes, bytes]:
-        """Return the first row of a piece without its end, and what comes after it."""
+        """Return the first row of a piece without its line end, and the rest of the piece."""
         ends, start = RowEnds(self._separator), 0
         while start < len(text):
             found = [at for at in (text.find(b"\n", start), text.find(b"\r", start)) if at >= 0]
@@ -188,7 +190,7 @@ class CsvRows:
         """Return columns of a piece as strings."""
         try:
             columns = self._parsed(piece, names, pa.string())
-        except pa.ArrowInvalid as error:  # which says columns by number, and rows of the piece
+        except pa.ArrowInvalid as error:  # it has numbers of columns, and of rows in the piece
             for name, column in zip(names, self._parsed(piece, names, pa.binary()), strict=True):
                 try:
                     column.cast(pa.string())
@@ -231,7 +233,7 @@ class CsvRows:
                 ),
             )
         except pa.ArrowInvalid as error:
-            # Of rows that are not UTF-8 Arrow tells a handler of invalid rows nothing.
+            # Arrow does not report rows that are not UTF-8 to a handler of invalid rows.
             wrong = _RAGGED.search(str(error))
             if wrong is None:
                 raise
@@ -246,14 +248,15 @@ class CsvRows:
 
 
 def names_at(head: bytes, name: str) -> list[str]:
-    """Return the names that the first line of a text has, if it is one of names.
+    """Return the names in the first line of a text, read as a line of names.
 
     Args:
-        head: the text as far as it has been read, without a byte-order mark.
-        name: of the file, which may say what is between them, and for errors.
+        head: Beginning of the text, as far as it was read, without a byte-order mark.
+        name: Name of the file, which errors show. An extension `.tsv` means that tabs separate
+            names.
 
     Raises:
-        ValueError: semicolons are between them, or a quote is wrong.
+        ValueError: If semicolons separate the names, or a quote is wrong.
 
     >>> names_at(b"id\\tzip\\n1\\t2\\n", "users.csv")
     ['id', 'zip']
@@ -263,10 +266,10 @@ def names_at(head: bytes, name: str) -> list[str]:
 
 
 def names_in(line: bytes, separator: str) -> list[str]:
-    """Return the fields of the first row of CSV, which is more than a line where one is quoted.
+    """Return the fields of the first row of CSV, which may span several lines.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: If the text is not a row of CSV.
     """
     try:
         text = io.StringIO(_text(line), newline="")
@@ -280,7 +283,7 @@ def _text(text: bytes) -> str:
 
 
 def _first_line(head: bytes) -> bytes:
-    """Return about the first row of a text: it ends at a line's end after which quotes are even."""
+    """Return the first row of a text, up to a line end after an even number of quotes."""
     head = head.lstrip(b"\r\n")
     ends = b"\n" if b"\n" in head else b"\r"
     start, is_open = 0, False
@@ -293,10 +296,10 @@ def _first_line(head: bytes) -> bytes:
 
 
 def _separator(line: bytes, name: str) -> str:
-    """Return what is between the names of a first row.
+    """Return the separator of the names in a first row.
 
     Raises:
-        ValueError: it is a semicolon, beside which a comma is in numbers.
+        ValueError: If the separator is a semicolon, since numbers may then have a comma.
     """
     if ".tsv" in name.lower()[-8:] or line.count(b"\t") > line.count(b","):
         return "\t"
@@ -309,7 +312,7 @@ def _separator(line: bytes, name: str) -> str:
 
 
 def _type_of(column: pa.Array) -> pa.DataType:
-    """Return the type of a column of bytes: text that is not UTF-8 harms who asks for it alone."""
+    """Return the type of a column of bytes, which is text if it is not UTF-8."""
     try:
         return type_of(column.cast(pa.string()))
     except pa.ArrowInvalid:

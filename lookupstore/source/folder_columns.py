@@ -1,9 +1,9 @@
-"""Columns that the `name=value` folders above files give: their names, types and values.
+"""Read columns from `name=value` folders: their names, types and values.
 
-The rules are those of Spark, and every reader of folders uses them. Integers are int32 or int64,
-larger ones decimals without a scale. Other numbers are float64, `yyyy-MM-dd` is a date, and
-`yyyy-MM-dd HH:mm:ss` a timestamp, here in UTC. All else is text. If the values of a column have
-several types, the wider one holds them all; where none does, the column is text.
+All readers of folders use these rules of Spark. Integers are int32 or int64, larger ones decimals
+without a scale. Other numbers are float64, `yyyy-MM-dd` is a date, and `yyyy-MM-dd HH:mm:ss` a
+timestamp in UTC. Other values are text. If the values of a column have several types, the column
+has the widest of them, or is text if none of them can hold all values.
 
 Source: `PartitioningUtils` of Apache Spark 4.3 (`parsePartition`, `inferPartitionColumnValue`,
 `findWiderTypeForPartitionColumn`), and `ExternalCatalogUtils.unescapePathName`.
@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from lookupstore.errors import FormatError, listed, printable
 
-#: A value of such a column.
+#: Value of a column of folders.
 Value: TypeAlias = "int | float | str | Decimal | date | datetime | None"
-#: A column's name and its value as the folder's name has it, by ascending depth.
+#: Names of columns and their values as in the names of the folders, by ascending depth.
 Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,39 +42,39 @@ _HEX = re.compile(
 )
 _DATE = re.compile(r"(\d{4}|\+\d{5,9})-(\d\d)-(\d\d)", re.ASCII)
 _TIME = re.compile(rf"{_DATE.pattern} (\d\d):(\d\d):(\d\d)(?:\.(\d))?", re.ASCII)
-# What Java's `String.trim` takes off.
+# Characters that Java's `String.trim` removes.
 _BLANKS = "".join(map(chr, range(33)))
 _DIGITS = 38
-# Digits of the integers that Spark widens to decimals.
+# Maximum number of digits of the integers that Spark widens to decimals.
 _WIDTHS = {pa.int32(): 10, pa.int64(): 20}
 
 
 @dataclass(frozen=True)
 class FolderColumns:
-    """The columns that folders give to the files in them.
+    """The columns that the names of folders add to the files in them.
 
     Attributes:
-        types: of the columns, by name, in the order of the folders.
-        pairs: names and texts of the values, by folder.
+        types: Types of the columns, by name, in the order of the folders.
+        pairs: Names and texts of the values, by path of the folder.
     """
 
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     pairs: Mapping[str, Pairs] = field(default_factory=dict)
 
     def values(self, path: str) -> dict[str, Value]:
-        """Return the values that the folders of a file give, by name."""
+        """Return the values in the names of the folders of a file, by name of the column."""
         pairs = self.pairs.get(posixpath.dirname(path), ())
         return {name: _value(text, self.types[name]) for name, text in pairs}
 
     def texts(self, path: str) -> dict[str, str | None]:
-        """Return the values that the folders of a file give, as text."""
+        """Return the texts in the names of the folders of a file, by name of the column."""
         return {name: _text(text) for name, text in self.pairs.get(posixpath.dirname(path), ())}
 
     def schema(self, stored: pa.Schema) -> pa.Schema:
         """Return the columns of a file together with those of its folders.
 
-        A folder decides over a column of the file with its name, whatever the case of the name, and
-        takes its place. Other columns of folders follow those of the file.
+        A column of a folder replaces a column of the file with the same name, in any case of
+        letters. Other columns of folders follow those of the file.
         """
         names = {name.lower(): name for name in self.types}
         fields = [
@@ -90,16 +90,15 @@ class FolderColumns:
 def folder_columns(
     folders: Iterable[tuple[str | None, str, Iterable[str]]],
 ) -> list[FolderColumns]:
-    """Return the columns that folders give, in types that hold the values of all of them.
+    """Return the columns of folders, in types that hold the values of all folders.
 
     Args:
-        folders: for each path that was given: the folder below which names of folders have a
-            meaning, None if they have none; the path as people see it; and the folders of its
-            files.
+        folders: For each given path: the folder below which names of folders are columns (None:
+            none are), the path as errors show it, and the folders of its files.
 
     Raises:
-        FormatError: the folders of a path give different columns, or one has an empty name or
-            value, or a date beyond the years 1 to 9999.
+        FormatError: If the folders of a path have different columns, or a folder has an empty name
+            or value, or a date outside the years 1 to 9999.
 
     >>> (found,) = folder_columns([("/t", "/t", ["/t/day=2026-11-20", "/t/day=2026-11-21"])])
     >>> found.types, found.values("/t/day=2026-11-20/1.parquet")
@@ -122,7 +121,7 @@ def folder_columns(
 
 
 def said_by(folder: str) -> dict[str, str | None]:
-    """Return the values that the `name=value` folders of a path give, by name.
+    """Return the values of the `name=value` folders of a path, by name.
 
     >>> said_by("day=2026-11-22/region=a%2Fb")
     {'day': '2026-11-22', 'region': 'a/b'}
@@ -131,17 +130,17 @@ def said_by(folder: str) -> dict[str, str | None]:
 
 
 def is_as_spark_reads(columns: FolderColumns) -> bool:
-    """Return whether Spark reads the names of folders as text in the same way.
+    """Return whether Spark reads the names of folders as the same text.
 
-    An escape of a byte beyond ASCII is a part of UTF-8, as other programs write it. Spark takes it
-    for a character of its own, and writes such characters as they are.
+    An escape of a byte beyond ASCII is a part of UTF-8, as other programs write it. Spark reads
+    each such escape as one character, and does not escape such characters itself.
     """
     texts = {part for pairs in columns.pairs.values() for pair in pairs for part in pair}
     return not any(int(code, 16) > 127 for text in texts for code in _ESCAPE.findall(text))
 
 
 def _pairs(base: str, shown: str, folders: list[str]) -> dict[str, Pairs]:
-    """Return names and texts by folder, which are the same names everywhere."""
+    """Return names and texts by folder, if all folders have the same names."""
     found: dict[str, Pairs] = {}
     first: tuple[str, str, list[str]] | None = None
     for folder in folders:
@@ -180,9 +179,9 @@ def _columns(names: list[str]) -> str:
 
 
 def _parsed(folder: str) -> tuple[Pairs, str]:
-    """Return what a path says of columns, and where that begins.
+    """Return the names and texts of columns in a path, and the path above them.
 
-    Only neighbours count: above the folders of columns, another one ends them.
+    Only adjacent folders count: a folder without a column ends them.
     """
     parts = folder.split("/") if folder else []
     pairs: list[tuple[str, str]] = []
@@ -194,7 +193,7 @@ def _parsed(folder: str) -> tuple[Pairs, str]:
         elif pairs:
             break
         above -= 1
-    # Without columns a folder begins nothing, and may be anywhere.
+    # A folder without columns is not above folders of columns, and may be anywhere.
     return tuple(reversed(pairs)), "/".join(parts[:above]) if pairs else ""
 
 
@@ -235,7 +234,7 @@ def _kind(text: str) -> pa.DataType:
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that holds the values of two."""
+    """Return the type that holds the values of two types."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -273,7 +272,10 @@ def _value(text: str, kind: pa.DataType) -> Value:
 
 
 def _digits(text: str) -> int | None:
-    """Return the digits of an integer as a decimal; None: it is none, or has too many."""
+    """Return the number of digits of an integer.
+
+    None: It is no integer, or too long.
+    """
     if not _DECIMAL.fullmatch(text):
         return None
     try:

@@ -1,10 +1,10 @@
-"""Rows of JSON lines: text in blocks, cut at ends of lines, each piece parsed by Arrow.
+"""Read rows of JSON lines: cut text at line ends, and parse each piece with Arrow.
 
-Arrow reads an integer beyond int64, or beside floats, as a float, which may be another number. The
-columns where that may have happened are looked at once more in the text: integers alone have an
-exact type, and one beside floats that no float is equal to is an error.
+Arrow reads an integer beyond int64, or in a column with floats, as a float, which may be another
+number. The text of such columns is read again. Columns of integers get an exact type. In a column
+with floats, an integer that no float equals raises an error.
 
-Errors count rows of the whole text: row 1 is the first one.
+Errors count rows of the whole text from 1 on.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from lookupstore.source.reading import check_names, check_there, fitted
 from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
 from lookupstore.source.text_values import RECODE, typed
 
-# The least bytes of a piece.
+# Minimum size of a piece in bytes.
 _PIECE = 1 << 19
-# Bytes of a row, and of a text, that an error shows.
+# Maximum number of bytes of a row, and of a text, that errors show.
 _SHOWN = 60
-# From here on not every integer is a float.
+# From this number on, some integers are not equal to any float.
 _FLOATS = 2**53
-# Integers of as many digits as the first of these has, or more; also within texts.
+# Integers with at least as many digits as this number, also inside of texts.
 _LONG = re.compile(rb"[\s:\[,]-?[0-9]{16,}\s*[,\]}]")
-# Where Arrow says that a value was: in the piece.
+# Position of a value in Arrow's errors, which is relative to the piece.
 _PLACE = re.compile(r" in row \d+")
 _REMEDY = "give tables or pyarrow.json.read_json(...) with an explicit_schema in its place"
-# The place of a value in a column: names of fields, and None for the items of a list.
+# Position of a value in a column: names of fields, and None for the items of a list.
 _Place = tuple[str | None, ...]
 
 
@@ -48,13 +48,13 @@ class JsonRows:
     """The rows of a file of JSON lines.
 
     Args:
-        blocks: the text, without a byte-order mark.
-        name: of the file, for errors.
-        limits: how much text one value, and one row, may have.
+        blocks: Blocks of the text, without a byte-order mark.
+        name: Name of the file, which errors show.
+        limits: Limits for the size of one value and one row.
 
     Raises:
-        ValueError: the first lines are not objects in UTF-8.
-        FormatError: the first row is nested too deeply, or too long.
+        ValueError: If the first lines are not objects in UTF-8.
+        FormatError: If the first row is nested too deeply, or too long.
 
     >>> rows = JsonRows([b'{"id": 18446744073709551615}\\n'], "users.jsonl")
     >>> rows.schema.field("id").type
@@ -74,7 +74,7 @@ class JsonRows:
             raise ValueError(
                 f"source: {name}: the name {error.object!r} is not UTF-8; {RECODE}"
             ) from None
-        #: The types of the first rows; where these have nothing but nulls, what it is is not known.
+        #: Types of the first rows; the type of a column with nothing but nulls is unknown.
         self._first_types = found.schema
         lost = self._numbers(self._first, found)
         fields = [(one.name, _of_texts(one.type)) for one in found.schema]
@@ -83,11 +83,13 @@ class JsonRows:
         )
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the rows in the types of a schema; call it once.
+        """Yield columns of the rows in the types of a schema.
+
+        Call this method once.
 
         Raises:
-            ValueError: a column is missing, or a value is not UTF-8 or not of its type.
-            FormatError: a row is nested too deeply, or too long.
+            ValueError: If a column is missing, or a value is not UTF-8 or not of its type.
+            FormatError: If a row is nested too deeply, or too long.
         """
         schema = pa.schema(self._known(field, wanted) for field in self.schema)
         for piece in chain([self._first], self._pieces):
@@ -108,11 +110,12 @@ class JsonRows:
         """Yield text in pieces of whole lines.
 
         Raises:
-            FormatError: a row is too deep or too long, after the rows before it have been given.
+            FormatError: If a row is nested too deeply or too long, after all rows before it were
+                yielded.
         """
         shape = JsonShape(MOST_DEPTH, self._limits.text)
         held: list[bytes] = []
-        size = whole = 0  # bytes that are held, and those of whole lines among them
+        size = whole = 0  # bytes held, and bytes of whole lines among them
         for block in blocks:
             bad = shape.move(block)
             end = block.rfind(b"\n") + 1
@@ -134,20 +137,20 @@ class JsonRows:
             yield last
 
     def _rows_before(self, text: bytes) -> Iterator[bytes]:
-        """Yield the rows before the one that is open at the end of a text, if there are any."""
+        """Yield the rows before the unfinished one at the end of a text, if there are any."""
         before = text[: open_value(text)]
         if before and not before.isspace():
             yield before
 
     def _known(self, field: pa.Field, wanted: pa.Schema) -> pa.Field:
-        """Return a column as it is parsed: nulls in the first rows are as they are wanted."""
+        """Return the field to parse a column with, of the wanted type if unknown."""
         if field.name not in wanted.names:
             return field
         found = self._first_types.field(field.name).type
         return field.with_type(_with_known(field.type, found, wanted.field(field.name).type))
 
     def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        """Return a column in another type: of texts what they say, of all else what it is."""
+        """Return a column in another type, with texts parsed as values of that type."""
         given, wanted = column.type, field.type
         if pa.types.is_string(given):
             return typed(column, field, self._name, self._rows + 1)
@@ -166,9 +169,9 @@ class JsonRows:
             raise self._error(piece, schema, error) from None
 
     def _error(self, piece: bytes, schema: pa.Schema | None, error: pa.ArrowInvalid) -> ValueError:
-        """Return the error of a piece that Arrow does not parse, with its row and column."""
+        """Return the error for a piece that Arrow cannot parse, with its row and column."""
         lines = piece.splitlines(keepends=True)
-        good, bad = 0, len(lines)  # so many lines are parsed, and so many are not
+        good, bad = 0, len(lines)  # this many lines can be parsed, this many cannot
         while bad - good > 1:
             middle = (good + bad) // 2
             try:
@@ -200,9 +203,9 @@ class JsonRows:
                     )
 
     def _numbers(self, piece: bytes, rows: pa.Table) -> dict[str, dict[_Place, _Numbers]]:
-        """Return what the numbers are, by column and place, that Arrow may have read as others.
+        """Return the numbers that Arrow may have changed, by column and place.
 
-        Where they are not: what Arrow read has no such float, or the text no such integer.
+        A column is missing if Arrow read no such float, or the text contains no such integer.
         """
         found: dict[str, dict[_Place, _Numbers]] = defaultdict(lambda: defaultdict(_Numbers))
         suspects = {
@@ -221,7 +224,7 @@ class JsonRows:
     def _exact(
         self, kind: pa.DataType, name: str, lost: dict[_Place, _Numbers], place: _Place = ()
     ) -> pa.DataType:
-        """Return a type that Arrow found with one for exact integers in place of floats."""
+        """Return a type from Arrow, with exact integers instead of floats where needed."""
         if pa.types.is_list(kind):
             return pa.list_(self._exact(kind.value_type, name, lost, (*place, None)))
         if pa.types.is_struct(kind):
@@ -257,13 +260,13 @@ class JsonRows:
 
 @dataclass
 class _Numbers:
-    """What the numbers at a place are.
+    """The known facts about the numbers at a place.
 
     Attributes:
-        least: of the integers, at most 0.
-        greatest: of the integers, at least 0.
-        has_floats: whether one is written as a float.
-        inexact: the first integer that no float is equal to, and its row.
+        least: Least integer, or 0 if all are positive.
+        greatest: Greatest integer, or 0 if all are negative.
+        has_floats: Whether a number is written as a float.
+        inexact: First integer that no float equals, and its row. None: There is none.
     """
 
     least: int = 0
@@ -272,7 +275,7 @@ class _Numbers:
     inexact: tuple[int, int] | None = None
 
     def add(self, number: int | float, row: int) -> None:
-        """Take in a number."""
+        """Add a number of a row."""
         if isinstance(number, float):
             self.has_floats = True
             return
@@ -282,7 +285,7 @@ class _Numbers:
 
 
 def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
-    if not piece or piece.isspace():  # which Arrow refuses
+    if not piece or piece.isspace():  # Arrow refuses such text
         return (pa.schema([]) if schema is None else schema).empty_table()
     parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     if schema is None:
@@ -292,7 +295,10 @@ def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _bad_column(line: bytes, schema: pa.Schema) -> str | None:
-    """Return the column of a row that is not of its type; None: it is something else."""
+    """Return the column of a row with a wrong type.
+
+    None: The row has another fault.
+    """
     try:
         value = json.loads(line)
     except ValueError:
@@ -318,7 +324,7 @@ def _path(name: str, place: _Place) -> str:
 
 
 def _of_texts(kind: pa.DataType) -> pa.DataType:
-    """Return a type that Arrow found in JSON where texts are texts, also those that are times."""
+    """Return a type that Arrow found in JSON, with times as texts."""
     if pa.types.is_timestamp(kind) or pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -330,7 +336,7 @@ def _of_texts(kind: pa.DataType) -> pa.DataType:
 
 
 def _in_json(kind: pa.DataType) -> pa.DataType:
-    """Return the type that values of a type have in JSON, as Arrow finds it."""
+    """Return the type that Arrow finds in JSON for values of a type."""
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, _in_json(one.type)) for one in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -343,7 +349,7 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
 
 
 def _with_known(kind: pa.DataType, found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """Return a type with what is wanted where the first rows have nothing but nulls."""
+    """Return a type, with wanted types where the first rows have only nulls."""
     if pa.types.is_null(found):
         return _in_json(wanted)
     if pa.types.is_list(found) and pa.types.is_list(wanted):
@@ -371,7 +377,7 @@ def _floats(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _may_lose(floats: pa.Array) -> bool:
-    """Return whether one of some floats may have been an integer that no float is equal to."""
+    """Return whether a float may have been read from an integer that no float equals."""
     ends = pc.min_max(floats).as_py()
     return ends["min"] is not None and (ends["min"] <= -_FLOATS or ends["max"] >= _FLOATS)
 

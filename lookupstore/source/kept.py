@@ -1,7 +1,7 @@
-"""Rows that can be read once, kept while they are read so that they can be read again.
+"""Keep rows that can be read once, so that they can be read again.
 
-A write that met another one's commit reads its rows again. A reader that is at its end has none: it
-would look like an empty table.
+A write that conflicts with another commit reads its rows again. A reader at its end has no more
+rows, and would look like an empty table.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from lookupstore.source.source import Source
 
-#: Bytes of rows that are kept in memory; more go to a file.
+#: Maximum number of bytes of rows in memory; further rows are written to a file.
 MEMORY = 64 << 20
-# Readers and iterators whose rows were taken, as long as somebody has them.
+# Readers and iterators whose rows were taken, as long as they are referenced.
 _READ: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def is_read_once(given: Any) -> bool:
-    """Return whether rows may be gone after they were read.
+    """Return whether rows can perhaps be read only once.
 
     >>> is_read_once(pa.table({"id": [1]})), is_read_once(pa.table({"id": [1]}).to_reader())
     (False, True)
@@ -50,9 +50,10 @@ class KeptRows:
     """Rows that can be read once, which `opened` can open again.
 
     Args:
-        given: The rows, of which `is_read_once` is true.
+        given: Rows to read, for which `is_read_once` is true.
         folder: Folder for rows that do not fit into memory.
-        keep: Whether they are to be read again. If not, a second reading is an error.
+        keep: Whether to keep the rows for another reading. If False, a second reading raises an
+            error.
 
     Example:
         >>> from lookupstore.source.source import open_source
@@ -91,25 +92,25 @@ class KeptRows:
 
     @property
     def can_be_read_again(self) -> bool:
-        """Whether `opened` gives all rows once more."""
+        """Return whether `opened` can return all rows once more."""
         return self._keep and self._is_whole
 
     def opened(self, open_given: Callable[[Any], Source]) -> Source:
         """Open the rows, or open them again.
 
         Args:
-            open_given: Opens what can be opened without this class.
+            open_given: Function that opens rows of other classes than this one.
 
         Raises:
-            ValueError: if the rows were read before, and not kept.
+            ValueError: If the rows were read before, and not kept.
         """
         if self._source is None:
             _check_unread(self._given)
             if not hasattr(self._given, "schema"):
-                # To know the columns of an iterator, its first item is taken.
+                # The first item of an iterator is read for the names of its columns.
                 _note_read(self._given)
             self._source = open_given(self._given)
-            # Another view of the source would pass its rows by.
+            # Another view of the source would read rows without keeping them.
             return replace(self._source, batches=self._read, in_types=None, every_column=None)
         if not self.can_be_read_again:
             raise _read_before(self._given)
@@ -133,7 +134,7 @@ class KeptRows:
             self._batches.append(batch)
             return
         if self._writer is None:
-            # It has no name: nothing is left of it, however this process ends.
+            # It has no name, so it is removed even if this process is killed.
             file = tempfile.TemporaryFile(dir=self._folder, prefix=".lookupstore-")  # noqa: SIM115
             self._stack.enter_context(file)
             self._file = file
@@ -166,11 +167,11 @@ def opened(given: Any, open_given: Callable[[Any], Source]) -> Source:
     """Open rows that may be kept.
 
     Args:
-        given: The rows.
-        open_given: Opens rows that are not.
+        given: Rows to open, which may be a `KeptRows`.
+        open_given: Function that opens rows of other classes.
 
     Raises:
-        ValueError: if they were read before, and not kept.
+        ValueError: If the rows were read before, and not kept.
 
     >>> from lookupstore.source.source import open_source
     >>> opened(pa.table({"id": [1, 2]}), open_source).schema.names
@@ -180,7 +181,7 @@ def opened(given: Any, open_given: Callable[[Any], Source]) -> Source:
 
 
 def _check_unread(given: Any) -> None:
-    with suppress(TypeError):  # of what cannot be referred to weakly nothing is known
+    with suppress(TypeError):  # some objects cannot have weak references
         if given in _READ:
             raise _read_before(given)
 

@@ -1,13 +1,14 @@
-"""What each kind of source may lose on its way into a store or a lookup, and what happens instead.
+"""List what each kind of source may lose in a store or lookup, and the outcome.
 
-The command `lookupstore formats` prints the list, and `docs/sources.md` has it as a table.
+The command `lookupstore formats` prints the list, and `docs/reference/sources.md` has it as a
+table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: What happens to something that may be lost.
+#: Outcomes for values that may be lost.
 EXACT, REFUSED, NOTED = "exact", "refused", "noted"
 
 
@@ -16,11 +17,11 @@ class Loss:
     """One thing that a source may lose.
 
     Attributes:
-        source: kind of the source.
-        what: the values, rows or columns that may be lost.
-        outcome: `exact`: it is read as it is; `refused`: an error names it; `noted`: it may change,
-            and nothing in the input shows it.
-        how: the reading, or the remedy.
+        source: Kind of the source.
+        what: Values, rows or columns that may be lost.
+        outcome: `exact`: the value is read unchanged; `refused`: an error names it; `noted`: it may
+            change, and nothing in the input shows it.
+        how: Result of the reading, or the remedy.
     """
 
     source: str

@@ -1,7 +1,7 @@
-"""Rows as programs in Python have them: pandas frames, dicts of columns, lists of dicts.
+"""Convert rows of Python: pandas frames, dicts of columns, lists of dicts.
 
-Their types are those that Arrow finds in the values. For a place whose columns are known, columns
-of Python objects are looked at with its types in mind.
+Arrow infers their types from the values. If the columns of the destination are known, their types
+guide the conversion of Python objects.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from lookupstore.arrow.typed_objects import is_of_objects, typed_column
 
 
 def table_of(given: Any, known: pa.Schema | None) -> tuple[pa.Table, str] | None:
-    """Return rows of Python's as a table, and what they are; None: they are something else.
+    """Return Python rows as a table, and the name of their kind.
+
+    None: The value is of another kind.
 
     Args:
-        given: anything.
-        known: columns of the place that they are for; None: nobody knows.
+        given: Value of any type.
+        known: Schema of the destination of the rows, such as a table. None: unknown.
 
     Raises:
-        TypeError: a column has no type of Arrow, or an object is not of the type of the place.
-        ValueError: a column comes twice, or is shorter than others; or a dict lacks a key.
+        TypeError: If a column has no Arrow type, or an object does not fit the type of the
+            destination.
+        ValueError: If a column is repeated, or shorter than others, or if a dict lacks a key.
 
     >>> table_of([{"id": 1}, {"id": None}], None)[0].column("id").to_pylist()
     [1, None]
@@ -47,7 +50,7 @@ def table_of(given: Any, known: pa.Schema | None) -> tuple[pa.Table, str] | None
 
 
 def _columns(rows: Sequence[Any]) -> dict[Any, list[Any]]:
-    """Return dicts of one set of keys as columns."""
+    """Return dicts with the same keys as columns."""
     names = list(rows[0])
     for at, row in enumerate(rows):
         if not isinstance(row, dict):
@@ -66,7 +69,7 @@ def _columns(rows: Sequence[Any]) -> dict[Any, list[Any]]:
 
 
 def _of_columns(columns: Mapping[Any, Any], known: pa.Schema | None) -> pa.Table:
-    """Return columns by name as a table: lists, or arrays of any library that Arrow knows."""
+    """Return columns by name, such as lists and arrays, as a table."""
     arrays = {}
     for name, column in columns.items():
         if isinstance(column, (str, bytes)) or not isinstance(column, Iterable):

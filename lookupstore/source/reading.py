@@ -18,8 +18,8 @@ from lookupstore.parquet.claims import SMALL, look_at_claims
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.storage.file_address import DISK_BYTES
 
-#: Bytes of rows that a store takes of a file that is small: repeated values make a few bytes
-#: gigabytes, and a store would take minutes to be built of them.
+#: Maximum number of bytes of rows that a store reads from a small file: with repeated values, a few
+#: bytes can become gigabytes, from which a store would take minutes to build.
 MOST_ROWS_OF_SMALL = 512 << 20
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
@@ -35,20 +35,20 @@ def read_file(
     groups: Sequence[int] | None = None,
     known: Container[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield those of the named columns that a file has, a few megabytes of rows at a time.
+    """Yield the named columns of a file, a few megabytes of rows at a time.
 
     Args:
-        file: the open file.
-        file_format: `parquet` or `orc`.
-        names: of columns; names that the file lacks are left out, so that batches may have rows
-            but no columns.
-        path: of the file, for errors.
-        page_bytes: how much of a column to read at a time; see `FileAddress`.
-        groups: numbers of the row groups of Parquet that are read; None: all.
-        known: names of all columns that the file may have; None: any.
+        file: Open file.
+        file_format: Format of the file: `parquet` or `orc`.
+        names: Names of the columns to read. Names that the file lacks are left out, so that batches
+            may have rows but no columns.
+        path: Path of the file, which errors name.
+        page_bytes: Number of bytes of a Parquet column to read at a time.
+        groups: Numbers of the Parquet row groups to read. Default: all.
+        known: Names of all columns that the file may have. Default: any.
 
     Raises:
-        ValueError: the file has a column that it may not have.
+        ValueError: If the file has another column than `known` allows.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path, known)
@@ -56,16 +56,16 @@ def read_file(
 
 
 def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
-    """Return the columns of a file, in the types that `read_file` gives.
+    """Return the schema of a file, in the types that `read_file` yields.
 
     Args:
-        file: the open file.
-        file_format: `parquet` or `orc`.
-        path: of the file, for errors.
+        file: Open file.
+        file_format: Format of the file: `parquet` or `orc`.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: its footer is damaged.
-        FormatError: it is encrypted, or of a kind that is not read.
+        CorruptionError: If the footer of the file is damaged.
+        FormatError: If the file is encrypted, or of a kind that is not supported.
     """
     if file_format == "orc":
         read_footer(file, path)
@@ -86,12 +86,12 @@ def read_to_store(
     page_bytes: int = DISK_BYTES,
     known: Container[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
+    """Yield the named columns of a file, checked for a store or a lookup file.
 
     Raises:
-        FormatError: a file below 1 MiB has more than 512 MiB of rows.
-        ValueError: a text is not UTF-8, which the store would be called damaged for; or the file
-            has a column that it may not have.
+        FormatError: If a file below 1 MiB has more than 512 MiB of rows.
+        ValueError: If a text is not UTF-8, which would later count as damage of the store, or if
+            the file has another column than `known` allows.
     """
     size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
     for batch in read_file(file, file_format, names, path, page_bytes=page_bytes, known=known):
@@ -99,7 +99,8 @@ def read_to_store(
         if left < 0 and size <= SMALL:
             raise FormatError(
                 f"{path}: a file of {size:,} bytes with more than {MOST_ROWS_OF_SMALL:,} bytes of "
-                "rows; if it is meant so, read it, and give its rows in place of the file"
+                "rows, which a file of this size should not have; if it should, read it yourself "
+                "and pass its rows"
             )
         check_texts(batch, f"source: {path}", row)
         row += batch.num_rows
@@ -107,16 +108,16 @@ def read_to_store(
 
 
 def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
-    """Read all of a file, for the errors that that raises."""
+    """Read all of a file to find errors."""
     for _ in read_file(file, file_format, schema_of(file, file_format, path).names, path):
         continue
 
 
 def check_names(fields: Iterable[pa.Field]) -> None:
-    """Look at all names of columns, for the error of one that is not text.
+    """Check that all names of columns are text.
 
     Raises:
-        UnicodeDecodeError: a name is not UTF-8, which Arrow says when somebody asks for it.
+        UnicodeDecodeError: If a name is not UTF-8. Arrow raises this error when the name is read.
     """
     for field in fields:
         _ = field.name
@@ -129,7 +130,7 @@ def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
     """Check that a file has all columns of a source.
 
     Raises:
-        ValueError: it lacks one.
+        ValueError: If the file lacks a column.
     """
     missing = [one for one in known.names if one not in names]
     if missing:
@@ -139,10 +140,10 @@ def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
 
 
 def check_no_others(names: Iterable[str], known: Container[str], path: str) -> None:
-    """Check that a file has no columns but those of a source.
+    """Check that a file has no other columns than a source.
 
     Raises:
-        ValueError: it has one.
+        ValueError: If the file has another column.
     """
     for name in names:
         if name not in known:
@@ -154,10 +155,10 @@ def check_no_others(names: Iterable[str], known: Container[str], path: str) -> N
 
 
 def check_once(names: Sequence[str], path: str) -> None:
-    """Check that a file has no two columns of one name.
+    """Check that a file does not have two columns of one name.
 
     Raises:
-        ValueError: it has.
+        ValueError: If the file has two.
     """
     twice = sorted(one for one, count in Counter(names).items() if count > 1)
     if twice:
@@ -175,14 +176,15 @@ def fitted(
     """Return a column of a file in the type that it has in the whole source.
 
     Args:
-        column: as the file has it.
-        field: as it should be.
-        path: of the file, for errors.
-        where: it is so, for errors.
-        rows_before: rows of the file before those of the column, for errors; None: nobody knows.
+        column: Column as it is in the file.
+        field: Field with the wanted name and type.
+        path: Path of the file, which errors name.
+        where: Origin of the wanted type, as errors name it, such as `in the first file`.
+        rows_before: Number of rows of the file before those of the column, by which errors count
+            rows. None: Errors name no row.
 
     Raises:
-        ValueError: the types have other meanings, or a value does not fit.
+        ValueError: If the types have other meanings, or a value does not fit.
     """
     wrong = f"source: {path}: the column {field.name!r} is {column.type}, but {where} it is "
     try:
@@ -209,7 +211,7 @@ def _parquet_batches(
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
     there = reader.schema.names
     present = [name for name in names if name in there]
-    if known is not None and len(present) == len(names):  # that one is missing, others say
+    if known is not None and len(present) == len(names):  # other code reports missing columns
         check_no_others(there, known, path)
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
@@ -217,7 +219,7 @@ def _parquet_batches(
     groups = range(metadata.num_row_groups) if groups is None else groups
     columns = present or there[:1]
     kinds = [field.type for field in reader.schema if field.name in columns]
-    # Arrow reads many row groups at once, but does not put dictionaries inside of others together.
+    # Arrow can read many row groups at once, but cannot combine nested dictionaries.
     alone = any(pa.types.is_nested(kind) and _has_dictionary(kind) for kind in kinds)
     parts = [[group] for group in groups] if alone else [[*groups]]
     batches = reader.batches(columns, parts, rows)
@@ -245,9 +247,10 @@ def _orc_batches(
 
 
 def _counted(batches: Iterable[pa.RecordBatch], rows: int, path: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches that have so many rows together.
+    """Yield batches, and check that they have `rows` rows together.
 
-    Arrow ends a column where a header of a page says so, and only sees that others go on.
+    Arrow ends a column early if the header of a page says so, and does not check the number of
+    rows.
     """
     found = 0
     for batch in batches:
@@ -258,5 +261,5 @@ def _counted(batches: Iterable[pa.RecordBatch], rows: int, path: str) -> Iterato
 
 
 def _without_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield as many rows as batches have: what a footer says of their number may be anything."""
+    """Yield batches without columns, whose lengths do not depend on the footer."""
     return (batch.select([]) for batch in batches)

@@ -1,4 +1,4 @@
-"""Find the columnar files that a path, a glob, a folder or a URI stands for."""
+"""Find the columnar files of a path, a glob, a folder or a URI."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from lookupstore.storage.uris import (
 )
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
-# What files of these formats begin with, which tells the format of files of other names.
+# First bytes of files of some formats, which determine the format of files with other extensions.
 _FIRST_BYTES = {b"PAR1": "parquet", b"ORC": "orc"}
 
-#: Files that are read from their beginning, which `streams` does.
+#: Formats of files that `streams` reads from their beginning, by extension.
 STREAM_FORMATS = {
     ".csv": "CSV",
     ".tsv": "CSV",
@@ -47,24 +47,25 @@ STREAM_FORMATS = {
     ".feather": "Arrow IPC",
     ".ipc": "Arrow IPC",
 }
-#: As what text may be compressed.
+#: Compressions of text, by extension.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 _MAGIC = "*?["
-# How Hadoop ends the name of a file that it has not yet copied in whole.
+# End of the name of a file that Hadoop has not completely copied yet.
 _COPYING = "._COPYING_"
 
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The files that one given path stands for.
+    """The files that were found for one given path.
 
     Attributes:
-        filesystem: that has them.
-        infos: of the files, by ascending path.
-        formats: of the files, as `FORMATS` or `STREAM_FORMATS` name them.
-        base: where `name=value` folders begin; None if they mean nothing.
-        columns: that these folders give.
+        filesystem: File system of the files.
+        infos: Infos of the files, by ascending path.
+        formats: Formats of the files, as named in `FORMATS` or `STREAM_FORMATS`.
+        base: Folder below which names of folders such as `name=value` are columns. None: they are
+            not.
+        columns: Columns that these folders add.
     """
 
     filesystem: fs.FileSystem
@@ -81,32 +82,33 @@ class FoundFiles:
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A Hudi table that one given path stands for.
+    """A Hudi table that was found for one given path.
 
     Attributes:
-        path: of its folder, as it was given.
+        path: Path of the folder of the table, as it was given.
     """
 
     path: str | Location
 
 
 Path: TypeAlias = str | Location
-# Files with their formats, by path.
+# Infos and formats of files, by path.
 _Formats: TypeAlias = dict[str, tuple[fs.FileInfo, str]]
 
 
 def format_of(
     file: str, formats: Mapping[str, str] = FORMATS, alone: Mapping[str, str] | None = None
 ) -> str:
-    """Return `parquet` or `orc`, or another of some formats, by the extension of a file.
+    """Return the format of a file by its extension, such as `parquet` or `orc`.
 
     Args:
-        file: path.
-        formats: by extension.
-        alone: other formats, which are read where all paths are of one of them. Default: none.
+        file: Path of the file.
+        formats: Names of the accepted formats, by extension.
+        alone: Names of other formats by extension, which are accepted if all paths have one of
+            them. They are only named in errors. Default: none.
 
     Raises:
-        ValueError: it is none of `formats`.
+        ValueError: If the file is not of one of `formats`.
     """
     extension = _extension(file)
     if extension in formats:
@@ -128,12 +130,12 @@ def format_of(
 
 
 def format_at(filesystem: fs.FileSystem, path: str) -> str | None:
-    """Return the format of a columnar file: by its extension, or else by its first bytes.
+    """Return the format of a columnar file, by its extension or its first bytes.
 
-    Returns: None if it is neither Parquet nor ORC.
+    None: The file is neither Parquet nor ORC.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: If the file cannot be read.
 
     >>> import tempfile
     >>> import pyarrow as pa, pyarrow.parquet
@@ -151,7 +153,7 @@ def format_at(filesystem: fs.FileSystem, path: str) -> str | None:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path or glob says of itself that it is one of `STREAM_FORMATS`.
+    """Return whether a path or glob has an extension of `STREAM_FORMATS`.
 
     >>> is_stream("s3://bucket/users/*.csv.gz"), is_stream("users.parquet")
     (True, False)
@@ -160,7 +162,7 @@ def is_stream(path: str) -> bool:
 
 
 def _extension(path: str) -> str:
-    """Return the extension of a file, or that of the text which it is if it is decompressed."""
+    """Return the extension of a file, or of the text inside a compressed file."""
     rest, extension = posixpath.splitext(path.lower())
     if extension in COMPRESSIONS:
         inner = posixpath.splitext(rest)[1]
@@ -169,7 +171,7 @@ def _extension(path: str) -> str:
 
 
 def names_files(path: str) -> bool:
-    """Return whether a path says of itself that it stands for columnar files.
+    """Return whether a path is a glob or has an extension of columnar files.
 
     >>> names_files("s3://bucket/users/*.parquet"), names_files("s3://bucket/stores/users")
     (True, False)
@@ -179,7 +181,7 @@ def names_files(path: str) -> bool:
 
 
 def path_of(given: str | os.PathLike[str] | Location) -> Path:
-    """Return a path as text, and a location as the URI that it is of, if it is of one."""
+    """Return a path as text, and a location as its URI if it was made from one."""
     if not isinstance(given, Location):
         return os.fspath(given)
     text, filesystem = given.given
@@ -187,7 +189,7 @@ def path_of(given: str | os.PathLike[str] | Location) -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path, or what people see of a URI or location."""
+    """Return a path, or a URI or location without its secrets."""
     return path.uri if isinstance(path, Location) else shown_uri(path)
 
 
@@ -196,35 +198,37 @@ def find_source(
     formats: Mapping[str, str] = FORMATS,
     alone: Mapping[str, str] | None = None,
 ) -> list[FoundFiles] | FoundTable:
-    """Find what paths stand for: columnar files, or those of other formats, or one Hudi table.
+    """Find the columnar files, files of other formats, or one Hudi table of paths.
 
     A path is a file, a folder (the files below it), a glob, a URI of these, or a location of these
     in a file system.
 
-    Which files of a folder count is Spark's rule: all below it, whatever their extension, but for
-    those of which the name or that of a folder begins with `.` or `_`, or ends with `._COPYING_`. A
-    name with `=` may begin with `_`. An empty file counts if it has an extension of a format.
+    Spark's rule decides which files of a folder count: all files below it with any extension,
+    except those in which the name of the file or of a folder begins with `.` or `_`, or ends with
+    `._COPYING_`. A name with `=` may begin with `_`. An empty file counts if it has an extension of
+    a format.
 
     Args:
-        paths: what is looked for.
-        formats: of the files, by extension.
-        alone: other formats that the caller reads, for errors; see `format_of`.
+        paths: Paths to search.
+        formats: Names of the accepted formats, by extension.
+        alone: Names of other formats by extension that the caller accepts in other calls. They are
+            only named in errors. Default: none.
 
     Raises:
-        FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
-        ValueError: a path names a file that is neither Parquet nor ORC.
-        FormatError: a path names files of a table, whatever the format: the folder of a Delta,
-            Iceberg or Paimon table or of the sink of a Spark stream, something inside a table, or a
-            folder that has a table below it; or a folder has files that are neither Parquet nor
-            ORC next to others; or the `name=value` folders of a path do not agree; or a local
-            folder has a symbolic link to a folder in it, which is not followed.
+        FileNotFoundError: If a path names nothing, or no Parquet or ORC file is below it.
+        ValueError: If a path names a file that is neither Parquet nor ORC.
+        FormatError: If a path is, is inside, or has below it a Delta, Iceberg or Paimon table or
+            the sink of a Spark stream; if it is inside or above a Hudi table, or is one next to
+            other paths; if a folder has files that are neither Parquet nor ORC next to others; if
+            the `name=value` folders of a path do not agree; or if a local folder contains a
+            symbolic link to a folder, which is not followed.
     """
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
     files: list[FoundFiles] = []
     folders: list[tuple[str | None, str, set[str]]] = []
     for path in paths:
         filesystem, root = _open_filesystem(path)
-        # Each path has opened its own; what one knows of a folder the others need not ask.
+        # Each path opens its own file system; equal ones share what was listed.
         search = next((one for known, one in searches if known.equals(filesystem)), None)
         if search is None:
             search = TableSearch(filesystem)
@@ -248,7 +252,7 @@ def find_source(
 
 
 class _Search:
-    """A path that is looked for on its file system."""
+    """The search for a path on its file system."""
 
     def __init__(
         self,
@@ -261,7 +265,7 @@ class _Search:
     ) -> None:
         self._path = path
         self.shown = shown_path(path)
-        #: The folders of all its files, also of those that are empty.
+        #: Paths of the folders of all its files, including those of empty files.
         self.folders: set[str] = set()
         self._formats = formats
         self._alone = alone
@@ -270,7 +274,7 @@ class _Search:
         self._tables = tables
 
     def find(self, *, alone: bool) -> FoundFiles | FoundTable:
-        """Find the files of the path; or the table that it is, if it may be one."""
+        """Return the files of the path, or the table at the path if tables are allowed."""
         root = self._root
         info = self._filesystem.get_file_info(root)
         if info.type == fs.FileType.File:
@@ -321,9 +325,11 @@ class _Search:
         return FoundFiles(self._filesystem, infos, formats, base)
 
     def _counts(self, info: fs.FileInfo) -> bool:
-        """Return whether a file is to be read: one that is empty only if its name says a format.
+        """Return whether to read a file.
 
-        Such a file is what is left of one that had rows, and who reads it says so.
+        Empty files need an extension of a format.
+
+        An empty file with such an extension was probably truncated, and reading it raises an error.
         """
         return info.size != 0 or _extension(info.path) in self._formats
 
@@ -331,7 +337,7 @@ class _Search:
         """Return the format of a file that was named.
 
         Raises:
-            ValueError: it is of no format that is read.
+            ValueError: If the format is not supported.
         """
         found = None
         if self._formats is FORMATS:
@@ -339,7 +345,7 @@ class _Search:
         return format_of(file, self._formats, self._alone) if found is None else found
 
     def _check_outside(self, folder: str) -> None:
-        """Check that a folder is not of a table, nor inside one, also where links lead to."""
+        """Check that a folder, with links resolved, is neither that of a table nor in one."""
         for one in dict.fromkeys((folder, real_path(self._filesystem, folder))):
             table = self._tables.around(one)
             if table is not None:
@@ -394,12 +400,12 @@ class _Search:
 
 
 def _uri_of(path: str, root: str, folder: str) -> str:
-    """Return a folder above or below a path as a path of the same kind.
+    """Return a folder above or below a path, in the form of that path.
 
     Args:
-        path: as it was given.
-        root: the same on its file system.
-        folder: on that file system.
+        path: Path or URI, as it was given.
+        root: Same path on its file system.
+        folder: Path of the folder on that file system.
 
     >>> _uri_of("s3://bucket/users/day=1?region=eu", "bucket/users/day=1", "bucket/users")
     's3://bucket/users?region=eu'
@@ -422,7 +428,8 @@ def _open_filesystem(path: Path) -> tuple[fs.FileSystem, str]:
     if "://" not in path:
         check_path(path)
         return fs.LocalFileSystem(), os.path.abspath(expanded(path))
-    # In a URI a `*` would not survive parsing everywhere; the part before the first glob does.
+    # Parsing a URI does not always preserve a `*`, so only the part before the first glob is
+    # parsed.
     address, mark, query = path.partition("?")
     parts = address.split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
@@ -431,7 +438,7 @@ def _open_filesystem(path: Path) -> tuple[fs.FileSystem, str]:
 
 
 def _visible(path: str, base: str) -> bool:
-    """Return whether Spark reads a file or folder that is below another.
+    """Return whether Spark reads a file or folder below another folder.
 
     Source: `shouldFilterOutPathName` in `HadoopFSUtils` of Apache Spark 4.3.
     """
@@ -447,9 +454,9 @@ def _is_hidden(name: str) -> bool:
 def _matching(
     filesystem: fs.FileSystem, base: str, parts: Sequence[str], walked: set[str]
 ) -> Iterator[str]:
-    """Yield what matches a glob below `base`, one part of the path at a time.
+    """Yield the paths that match a glob below `base`, one part of the path at a time.
 
-    Folders that may be tables, by what is in them, are added to `walked`.
+    Folders that may be those of tables, by the names in them, are added to `walked`.
     """
     if not parts:
         yield base

@@ -1,7 +1,8 @@
-"""What a store is built from: files, or anything that gives Arrow batches, in a fixed order.
+"""Open the source of a store: files or other rows, in a fixed order.
 
-The order of rows is part of a source, because it decides between repeated keys: files by ascending
-path (a list of files: as listed), and the rows of a file as they are stored.
+The order of rows is part of a source, because it decides between repeated keys. Files are in
+ascending order of their paths (a list of files: as listed), and the rows of a file as they are
+stored.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ KNOWN = (
 )
 
 _BATCH_ROWS = 1 << 16
-# Footers that are read at one time.
+# Number of footers that are read at a time.
 _THREADS = 16
-# Formats of datasets whose rows are counted by reading all of them.
+# Formats of datasets that count their rows by reading all of them.
 _UNCOUNTED = ("csv", "json")
-# Compressed text has about so many bytes for each of its own.
+# Estimated number of bytes of text for each byte of compressed text.
 _TEXT_RATIO = 4
 
 
@@ -82,25 +83,29 @@ class Source:
     """An input that has been opened.
 
     Attributes:
-        schema: its columns.
-        description: what it is, in one line for people.
-        batches: gives the named columns as record batches, in source order; call it once. It raises
-            `StaleStoreError` if a file has changed since it was listed or while it is read.
-        count_rows: counts the rows without reading them, or gives None where that is not cheap.
-        is_files: whether it is files, which any thread may read; what a caller has made may not be.
-        fingerprint: what changes whenever the rows do: of files a hash of their identities, in
-            their order; None if nobody knows, or if a file is so new that it may change again under
-            the same time.
-        nbytes: size of the files; None if it is not files.
-        unpacked: Estimate of the bytes of the files before compression, where rows cannot be
-            counted. None: it is unknown.
-        in_order: whether the order of its rows is the same each time they are read, so that it can
-            decide between repeated keys.
-        table: its rows, if they are in memory.
-        in_types: returns it with the columns of a schema in its types, where these were found in
-            text and could be others; None: they are what they are. Then this one is not read.
-        every_column: returns it as a source that refuses files with columns which the first one
-            lacks, and which nobody would read; None: there are none. Then this one is not read.
+        schema: Schema of the rows.
+        description: Description of the source, in one line for people.
+        batches: Function that returns the named columns as record batches, in source order. Call it
+            once. Reading raises `StaleStoreError` if a file has changed since it was listed, or
+            changes while it is read.
+        count_rows: Function that returns the number of rows without reading them, or None if
+            counting is not cheap.
+        is_files: Whether the source is files, which any thread may read. Other sources are read in
+            the caller's thread.
+        fingerprint: Text that changes whenever the rows do: for files, a hash of their identities
+            in order. None: unknown, or a file is so new that it may change again with the same
+            modification time.
+        nbytes: Size of the files in bytes. None: The source is not files.
+        unpacked: Estimate of the bytes of the files before compression, if rows cannot be counted.
+            None: unknown.
+        in_order: Whether the rows are in the same order each time they are read, so that the order
+            can decide between repeated keys.
+        table: Rows as a table, if they are in memory. None: They are not.
+        in_types: Function that returns the source with the types of a schema, if its own types were
+            inferred from text. Do not read this source afterwards. None: The types are fixed.
+        every_column: Function that returns the source with a check that no file has columns which
+            the first one lacks. Do not read this source afterwards. None: There is nothing to
+            check.
     """
 
     schema: pa.Schema
@@ -118,31 +123,33 @@ class Source:
 
 
 def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
-    """Open a source of rows; `source.KNOWN` says what it may be. An open one is what it is.
+    """Open a source of rows, of one of the kinds that `source.KNOWN` lists.
 
-    Folders are read recursively, by Spark's rules. Every file is Parquet or ORC, whatever its
-    extension, but for those of which the name or that of a folder begins with `.` or `_`. Below a
+    Folders are read recursively, by Spark's rules. Every file must be Parquet or ORC, with any
+    extension, except files in which their name or that of a folder begins with `.` or `_`. Below a
     folder, or the fixed beginning of a glob, `name=value` folders become columns: int32, int64,
     decimal, float64, date, timestamp (in UTC) or text, whichever holds all values. The folder of a
-    Hudi table is the table: its current rows, in its data columns.
+    Hudi table is read as the table: its current rows, in its data columns. An open source is
+    returned unchanged.
 
-    CSV has a line with names, and its types are those of the first megabyte of rows, in which a
-    number with a zero before it is text; a field without anything in it is a null.
+    CSV has a line with names. Its types are inferred from the first megabyte of rows, in which a
+    number with a leading zero is text. An empty field is null, and a quoted empty field is an empty
+    text.
 
     Args:
-        source: files, or what gives Arrow batches.
-        max_text: the most bytes of one value of CSV or JSON lines, as a number or a text such as
-            `"1GiB"`; see `TextLimits`.
+        source: Files, or rows in any form that `source.KNOWN` lists.
+        max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
+            such as `"1GiB"`.
 
     Raises:
-        TypeError: `source` is nothing that gives rows.
-        ValueError: a file is of a format that is not known, or of another one than the others; or
-            while rows are read: a value of text is not of the type of its column, or not UTF-8.
-        FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
-        FormatError: the files are those of a table: the error names the line to write instead; or
-            a folder has other files next to Parquet and ORC, or its `name=value` folders do not
+        TypeError: If `source` is not a source of rows.
+        ValueError: If a file is of an unknown format, or of another format than the others; while
+            rows are read, if a value of text is not of the type of its column, or not UTF-8.
+        FileNotFoundError: If a path names nothing, or no Parquet or ORC file is below it.
+        FormatError: If the files belong to a table (the error names the line to write instead), if
+            a folder has other files next to Parquet and ORC, or if its `name=value` folders do not
             agree.
-        ImportError: it is a Hudi table, and what that needs is not installed.
+        ImportError: If the source is a Hudi table, and a package for it is not installed.
 
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2
@@ -151,12 +158,13 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
 
 
 def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
-    """Open a source of rows; see `open_source`.
+    """Open a source of rows for a destination whose columns may be known.
 
     Args:
-        source: files, or what gives Arrow batches.
-        max_text: the most bytes of one value of text.
-        known: columns of the place that rows of Python's are for; None: nobody knows.
+        source: Files, or rows in any form that `source.KNOWN` lists.
+        max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
+            such as `"1GiB"`.
+        known: Schema of the destination of Python rows, such as a table. None: unknown.
     """
     if isinstance(source, Source):
         return source
@@ -186,7 +194,7 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
     check_polars(source, "source")
     partly = check_relation(source, "source")
     if hasattr(source, "__arrow_c_stream__"):
-        # Through the stream of C an error of ours would come as one of Arrow, with its text.
+        # In a C stream, errors of this package would become errors of Arrow with the same text.
         ours = isinstance(source, ArrowRows)
         reader = source._reader() if ours else pa.RecordBatchReader.from_stream(source)
         batches = checked(reader, partly, "source") if partly else reader
@@ -203,13 +211,13 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
 
 
 def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
-    """Open a source of rows for a place whose columns are known.
+    """Open a source of rows for a destination with known columns.
 
-    Columns whose types would be those that its first rows of text look like have those of the
-    place. So have objects of Python whose type Arrow does not find, such as dicts for maps. All
-    others are what they are.
+    Columns whose types would be inferred from the first rows of text have the types of the
+    destination. So do columns of Python objects for which Arrow finds no type, such as dicts for
+    maps. Other columns keep their types.
 
-    Raises: what `open_source` raises.
+    Raises: The errors of `open_source`.
 
     >>> import io
     >>> zips = pa.schema([("zip", pa.string())])
@@ -221,10 +229,10 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
 
 
 def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
-    """Open a source of rows of which every column is read, not those that somebody chose.
+    """Open a source of rows to read every column, not a selection.
 
-    Raises: what `open_source` raises; and while rows are read:
-        ValueError: a file has a column that the first one lacks.
+    Raises: The errors of `open_source`; and while rows are read:
+        ValueError: If a file has a column that the first one lacks.
 
     >>> with_every_column(pa.table({"id": [1, 2]})).schema.names
     ['id']
@@ -234,12 +242,12 @@ def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
 
 
 def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
-    """Open a source of rows for a place whose columns are known, and that reads every column.
+    """Open a source of rows for a destination that reads every column.
 
-    Types are those of `in_types`.
+    Types are the same as with `in_types`.
 
-    Raises: what `open_source` raises; and while rows are read:
-        ValueError: a file has a column that the first one lacks.
+    Raises: The errors of `open_source`; and while rows are read:
+        ValueError: If a file has a column that the first one lacks.
 
     >>> scores = pa.schema({"scores": pa.map_(pa.string(), pa.int64())})
     >>> in_columns([{"scores": {"ann": 7}}], scores).schema.field("scores").type
@@ -250,7 +258,7 @@ def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> 
 
 
 def _checked(source: Source) -> Source:
-    """Return a source of rows in memory, or of another library, that gives no text but UTF-8."""
+    """Return a source with a check that all texts are UTF-8."""
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         row = 0
@@ -278,7 +286,7 @@ def _table_source(table: pa.Table, kind: str = "Arrow table") -> Source:
 
 
 def _lazy_source(frame: Any) -> Source:
-    """Return a polars LazyFrame as a source, of which polars reads only what is asked for."""
+    """Return a polars LazyFrame as a source, which reads only the wanted columns."""
     empty = frame.limit(0).collect()
     check_polars(empty, "source")
     schema = pa.RecordBatchReader.from_stream(empty).schema.remove_metadata()
@@ -293,11 +301,11 @@ def _lazy_source(frame: Any) -> Source:
 def _delta_source(table: Any) -> Source:
     """Return a Delta table as a source.
 
-    Its dataset has the files in their order, but knows neither column mapping, which readers of
-    version 1 do not need, nor deletion vectors; `scan` knows both, and has no order.
+    Its dataset reads the files in their order, but supports neither column mapping, which readers
+    of version 1 do not need, nor deletion vectors. `scan` supports both, in no fixed order.
 
     Raises:
-        FormatError: the table needs `scan`, and deltalake is too old to have it.
+        FormatError: If the table needs `scan`, and deltalake is too old for it.
     """
     description = f"Delta table at version {table.version()}"
     if table.protocol().min_reader_version == 1:
@@ -307,12 +315,12 @@ def _delta_source(table: Any) -> Source:
             f"source: the {description} may have column mapping or deletion vectors, and this "
             "deltalake does not read them; install a newer deltalake"
         )
-    # The engine has layouts of its own for texts; the schema of the table has the types.
+    # The engine uses other layouts for texts; the schema of the table has the right types.
     schema = pa.schema([one.remove_metadata() for one in pa.schema(table.schema().to_arrow())])
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
-        # The engine counts rows wrong that have no columns.
+        # The engine counts rows without columns incorrectly.
         asked = list(columns) or schema.names[:1]
         for batch in pa.RecordBatchReader.from_stream(table.scan(columns=asked)):
             yield batch.select(list(columns)).cast(wanted)
@@ -321,7 +329,7 @@ def _delta_source(table: Any) -> Source:
 
 
 def _iceberg_source(scan: Any) -> Source:
-    """Return a scan of pyiceberg as a source, which reads the columns that are asked for."""
+    """Return a scan of pyiceberg as a source, which reads only the wanted columns."""
     with scan.to_arrow_batch_reader() as reader:
         schema = reader.schema.remove_metadata()
 
@@ -359,10 +367,11 @@ def _parts_source(first: Any, others: Iterator[Any], known: pa.Schema | None) ->
 
 
 def _firm(given: pa.Schema, known: pa.Schema) -> pa.Schema:
-    """Return the columns of a frame, which others follow, in the types of the place if they fit.
+    """Return the schema of a first frame, in the types of the place if they fit.
 
-    Values decide the types of a frame: a column of integers is one of floats if it has a null. Only
-    other integers stay, which may widen a column, and structs without all fields.
+    Values decide the types of a frame: a column of integers becomes floats if it has a null. Only
+    integers of other widths, which may widen a column, and structs without all fields keep their
+    types.
     """
     types = {field.name: field.type for field in known}
     return pa.schema(
@@ -384,7 +393,7 @@ def _may_be_cast(given: pa.Schema, wanted: pa.Schema) -> bool:
 
 
 def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
-    """Return rows in other types; `row` is the number of the first."""
+    """Return rows in other types, for errors that count rows from `row` on."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -453,7 +462,8 @@ def _iterable_source(source: Iterable[Any], limits: TextLimits, known: pa.Schema
 
 def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # What a dataset reads ahead is held beyond our memory budget: ask for little.
+        # Batches that a dataset reads ahead do not count in the memory budget, so their number is
+        # small.
         batches = dataset.to_batches(
             columns=list(columns), batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=1
         )
@@ -469,8 +479,8 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
 
 
 def _object_source(file: Any, limits: TextLimits) -> Source:
-    """Return a file that is open for reading as a source."""
-    # Imported here, as below: it takes its time, and few sources are text.
+    """Return an open file as a source."""
+    # It is imported here, as below: importing takes time, and few sources are text.
     from lookupstore.source.streams import FROM_THE_END, open_stream
 
     name = getattr(file, "name", None)
@@ -584,12 +594,12 @@ _Read = Callable[[pa.Schema], Iterator[pa.RecordBatch]]
 def _selected(
     schema: pa.Schema, read: _Read
 ) -> Callable[[Sequence[str]], Iterator[pa.RecordBatch]]:
-    """Return what gives the named columns of a schema, of what reads those of any."""
+    """Return a function that reads the named columns of a schema."""
     return lambda columns: read(pa.schema([schema.field(name) for name in columns]))
 
 
 def _of_text(source: Source, read: _Read) -> Source:
-    """Return a source with what gives it in other types, as text can be read."""
+    """Return a source of text that can also be read in other types."""
 
     def in_others(wanted: pa.Schema) -> Source:
         schema = pa.schema(
@@ -605,7 +615,7 @@ def _of_text(source: Source, read: _Read) -> Source:
 def _each(
     batches: Iterator[pa.RecordBatch], around: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches, each read within a context; what is done with them is not."""
+    """Yield batches, with a context around the reading of each but not around its use."""
     while True:
         with around():
             batch = next(batches, None)
@@ -632,8 +642,8 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
         raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
     (file_format,) = formats
     identified = _identified(found)
-    # The columns of the first file are the source's. The first ones of other folders are looked at
-    # as well, before anything is read.
+    # The source has the columns of its first file. The first files of other folders are checked as
+    # well, before any rows are read.
     schemas = []
     for one in found:
         address = FileAddress.on(one.filesystem, one.files[0])
@@ -670,17 +680,20 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
 def _count(
     rows: Callable[[FileAddress], int], files: Sequence[tuple[FileAddress, FileIdentity]]
 ) -> int | None:
-    """Return the rows of all files, several of which are asked at one time."""
+    """Return the number of rows of all files, reading several at a time."""
     try:
         with ThreadPoolExecutor(min(_THREADS, len(files)), "lookupstore-rows") as pool:
             return sum(pool.map(rows, (address for address, _ in files)))
-    except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
+    except (*READ_ERRORS, LookupStoreError):  # reading the rows raises the error with the file
         return None
 
 
 def _ipc_rows(address: FileAddress) -> int:
-    """Return the rows of a file of Arrow IPC; a stream, which has no footer, is an error."""
-    # Imported here: it takes longer than all else that is imported, and few sources need it.
+    """Return the number of rows of an Arrow IPC file.
+
+    A stream raises an error.
+    """
+    # It is imported here: it takes longer than all other imports, and few sources need it.
     from pyarrow.dataset import IpcFileFormat
 
     with address.open() as file:
@@ -688,7 +701,7 @@ def _ipc_rows(address: FileAddress) -> int:
 
 
 def _rows(address: FileAddress, file_format: str) -> int:
-    """Return the rows of a file, by its footer."""
+    """Return the number of rows of a file, from its footer."""
     with address.open() as file:
         if file_format == "orc":
             return read_footer(file, address.shown).rows
@@ -696,7 +709,7 @@ def _rows(address: FileAddress, file_format: str) -> int:
 
 
 def _identified(found: Sequence[FoundFiles]) -> list[tuple[FileAddress, FileIdentity]]:
-    """Return the files with their identities, as far as their listing knows these."""
+    """Return the files with their identities, as far as the listing contains these."""
     return [
         (FileAddress.on(one.filesystem, info.path), listed_identity(one.filesystem, info))
         for one in found
@@ -705,7 +718,7 @@ def _identified(found: Sequence[FoundFiles]) -> list[tuple[FileAddress, FileIden
 
 
 def _fingerprint(found: Sequence[FoundFiles], known: Sequence[FileIdentity]) -> str | None:
-    """Return a hash that changes when files are added, removed, renamed, or written."""
+    """Return a hash that changes when files are added, removed, renamed or written."""
     if any(one.is_young for one in known):
         return None
     folders = [(one.filesystem.type_name, one.base, len(one.infos)) for one in found]
@@ -725,15 +738,15 @@ def _read_file(
     constants: Mapping[str, Value],
     known: Container[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted columns of one file in their wanted types, a few megabytes at a time.
+    """Yield the wanted columns of one file in their wanted types, in small batches.
 
     Args:
-        address: of the file.
-        identity: its identity.
-        file_format: `parquet` or `orc`.
-        schema: the wanted columns.
-        constants: the values of the columns that its folders give.
-        known: the columns that it may have; None: any.
+        address: Address of the file.
+        identity: Identity of the file when it was listed.
+        file_format: Format of the file: `parquet` or `orc`.
+        schema: Schema of the wanted columns.
+        constants: Values of the columns that the folders of the file add, by name.
+        known: Names of all columns that the file may have. None: any.
     """
     names = [name for name in schema.names if name not in constants]
     shown, page_bytes = address.shown, address.page_bytes
@@ -745,7 +758,8 @@ def _read_file(
                 file, file_format, names, shown, page_bytes=page_bytes, known=known
             )
         while True:
-            # Around each read alone: what is done with a batch is not the file's fault.
+            # Only reads are in the context: errors of the use of a batch are not errors of the
+            # file.
             with _reading(address, file_format):
                 batch = next(batches, None)
             if batch is None:

@@ -1,9 +1,9 @@
-"""Files that are read from their beginning: CSV, JSON lines and Arrow IPC.
+"""Read files from their beginning: CSV, JSON lines and Arrow IPC.
 
-CSV and JSON lines do not say what types their columns have: those of the first megabyte of rows
-decide, and a later value that is of another type is an error, not a guess. Text is cut into pieces
-of whole rows, each of which Arrow parses in this thread: a reader of Arrow's would read ahead in
-others, which outlive a command that waits for its standard input.
+CSV and JSON lines contain no types of columns. The first megabyte of rows decides these, and a
+later value of another type raises an error. Text is cut into pieces of whole rows, and Arrow parses
+each piece in this thread. A reader of Arrow's would read ahead in other threads, which outlive a
+command that waits for its standard input.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 
-#: What Arrow IPC begins with: files, which are read from their end, and streams.
+#: First bytes of Arrow IPC files, which are read from their end, and of streams.
 IPC_FILE, IPC_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
-#: Files of other formats that are read from their end.
+#: First bytes of other formats that are read from their end, and their names.
 FROM_THE_END = {b"PAR1": "Parquet", b"ORC": "ORC"}
 
-# What else is not text, and what to do about it.
+# First bytes of other files that are not text, and the remedies in errors.
 _REFUSED = {
     b"FEA1": "Feather of version 1; write it again as version 2",
     b"\x1f\x8b": "compressed by gzip; decompress it, or name a file .csv.gz",
@@ -36,9 +36,9 @@ _REFUSED = {
     b"\xfe\xff": "text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it",
     b"[": "a JSON array; give JSON lines, an object in each",
 }
-#: The byte-order mark that a text in UTF-8 may begin with.
+#: Byte-order mark with which a text in UTF-8 may begin.
 BOM = b"\xef\xbb\xbf"
-# Bytes of text that are read at a time.
+# Number of bytes of text to read at a time.
 _BLOCK = 1 << 20
 
 
@@ -47,9 +47,10 @@ class Stream:
     """The rows of a file that is read from its beginning.
 
     Attributes:
-        schema: of its rows: their types as the file says them, or its first rows.
-        is_text: whether the types are those of the first rows, and could be others.
-        read: yields the columns of another schema, or of this one, in its types; call it once.
+        schema: Schema of the rows, with types from the file or, for text, from its first rows.
+        is_text: Whether the types were inferred from the first rows, so that others are possible.
+        read: Function that yields the columns of `schema`, or of a part of it, in the types of the
+            schema that it is called with. Call it once.
     """
 
     schema: pa.Schema
@@ -58,24 +59,25 @@ class Stream:
 
 
 def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> Stream:
-    """Open a file at its beginning, whose first bytes say what it is.
+    """Open a file at its beginning, by the format of its first bytes.
 
-    A first line that is an object is of JSON lines; other text is CSV with a line of names, whose
-    separator is a comma, or a tab where there are more of these or the name says `.tsv`.
+    If the first line begins with `{`, the file is JSON lines. Other text is CSV with a line of
+    names. The separator is a comma, or a tab if the line has more tabs or the name of the file has
+    the extension `.tsv`.
 
     Args:
-        file: that is read, and closed by the caller.
-        name: of the file, for errors.
-        limits: how much text one value, and one row, of CSV and JSON lines may have.
+        file: File to read. The caller closes it.
+        name: Name of the file, which errors show.
+        limits: Limits for the size of one value and one row of CSV and JSON lines.
 
     Raises:
-        TypeError: it gives texts.
-        FormatError: its first row is longer than the limits, or JSON that is nested too deeply; or
-            while it is read: a later one is.
-        ValueError: it is empty, of a format that is read from its end, text that is not CSV or
-            JSON lines in UTF-8, or names a column twice; or while it is read: a column is missing,
-            or a value is not of its type.
-        pyarrow.ArrowInvalid: it is not the Arrow IPC that its first bytes say.
+        TypeError: If the file returns text.
+        FormatError: If the first row is longer than the limits, or JSON is nested too deeply; while
+            rows are read, if a later row is.
+        ValueError: If the file is empty, of a format that is read from its end, or text that is not
+            CSV or JSON lines in UTF-8, or if it names a column twice; while rows are read, if a
+            column is missing or a value is not of its type.
+        pyarrow.ArrowInvalid: If the file begins like Arrow IPC, but is not.
 
     >>> stream = open_stream(io.BytesIO(b"id,zip\\n1,02134\\n"), "users.csv")
     >>> next(stream.read(stream.schema)).to_pylist()
@@ -124,10 +126,10 @@ def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> S
 
 
 def first_line(file: BinaryIO) -> bytes:
-    """Read the first line of a file with what came with it, a megabyte at the most.
+    """Read a file up to the block with its first line end, less than two megabytes.
 
     Raises:
-        TypeError: the file gives texts.
+        TypeError: If the file returns text.
     """
     head = b""
     while len(head) < _BLOCK and b"\n" not in head:
@@ -141,7 +143,7 @@ def first_line(file: BinaryIO) -> bytes:
 
 
 def rejoined(head: bytes, rest: BinaryIO) -> io.BufferedReader:
-    """Return a file from its beginning, of which the head has been read."""
+    """Return a file from its beginning, given the head that was already read."""
     return io.BufferedReader(_Rejoined(head, rest), _BLOCK)
 
 
@@ -158,38 +160,38 @@ def _of_ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str) -> 
                 _check_batch(batch, name, row)
                 yield _as_known(batch, wanted, name, row)
                 row += batch.num_rows
-        except MemoryError:  # sizes in a damaged file are any number
+        except MemoryError:  # sizes in a damaged file may be any number
             raise pa.ArrowInvalid("a batch that takes more memory than there is") from None
 
     return Stream(schema.remove_metadata(), False, read)
 
 
 def _check_batch(batch: pa.RecordBatch, name: str, row: int) -> None:
-    """Check what Arrow believes: offsets, indices, and that texts are UTF-8."""
+    """Check offsets, indices, and that texts are UTF-8, which Arrow does not check."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):  # which no file is damaged by
+        if "UTF8" in str(error):  # this does not mean that the file is damaged
             check_texts(batch, f"source: {name}", row)
         raise
 
 
 def _as_known(batch: pa.RecordBatch, known: pa.Schema, name: str, rows: int) -> pa.RecordBatch:
-    """Return a batch, behind so many rows, with columns as they are known."""
+    """Return a batch, which follows `rows` rows, in the types of a known schema."""
     columns = [fitted(batch.column(field.name), field, name, rows_before=rows) for field in known]
     return pa.RecordBatch.from_arrays(columns, schema=known)
 
 
 def _some_of(file: BinaryIO, most: int) -> bytes:
-    """Return what there is by now, at most so many bytes; at the end of the file none.
+    """Return the bytes that are available now, at most `most`, or none at the end.
 
-    To wait for all of them would be one step to Python, in which an interrupt is not heard.
+    Waiting for all of them would be one step for Python, during which it handles no interrupt.
     """
     return file.read1(most) if isinstance(file, io.BufferedReader) else file.read(most)
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream from its beginning, of which some bytes have been read."""
+    """A stream from its beginning, although some bytes were already read."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = io.BytesIO(head)
@@ -200,7 +202,7 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what there is, at most a buffer of it."""
+        """Read the bytes that are available now into a buffer."""
         view = memoryview(buffer)
         piece = self._head.read(len(view)) or _some_of(self._rest, len(view))
         view[: len(piece)] = piece

@@ -1,7 +1,7 @@
-"""Folders of tables: which format a table is of, by what is in its folder beside its data.
+"""Recognise the folders of tables and their formats, by their metadata.
 
-The files of a table are more than its rows: those that were replaced or deleted are in them as long
-as a reader may need them. Only the table's metadata says which files count.
+The files of a table contain more than its current rows: replaced and deleted rows are kept as long
+as a reader may need them. Only the metadata of the table lists the current files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyarrow import fs
 from lookupstore.errors import FormatError
 from lookupstore.storage.trees import answers
 
-# Requests that ask an object store at one time.
+# Number of concurrent requests to an object store.
 _THREADS = 16
 
 _HUDI = ".hoodie"
@@ -34,7 +34,7 @@ _ICEBERG = "metadata"
 _ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
 _MARKS = (_HUDI, _DELTA, _ICEBERG, _PAIMON, _SINK)
 
-#: Folders beside the data of tables, each with a pattern of what is in it.
+#: Names of the metadata folders of tables, each with a pattern of the names in it.
 METADATA = (
     (_HUDI, "*.properties*"),
     (_DELTA, "*.json"),
@@ -46,7 +46,7 @@ METADATA = (
 
 
 class TableFormat(Enum):
-    """The table formats that are known by their folders, by the names that people know."""
+    """The table formats that are recognised by their folders, with their common names."""
 
     HUDI = "Hudi table"
     DELTA = "Delta table"
@@ -56,7 +56,7 @@ class TableFormat(Enum):
 
     @property
     def spark_line(self) -> str:
-        """Return the line with which Spark reads it, with a place for its folder."""
+        """Return the line of code that reads it with Spark, with a placeholder."""
         if self is TableFormat.SINK:
             return "spark.read.parquet({!r})"
         return f"spark.read.format({self.value.split()[0].lower()!r}).load({{!r}})"
@@ -67,9 +67,10 @@ class TableFolder:
     """The folder of a table.
 
     Attributes:
-        format: of the table.
-        path: of the folder, on its file system.
-        newest: name of the newest metadata file of an Iceberg table, below the folder.
+        format: Format of the table.
+        path: Path of the folder on its file system.
+        newest: Name of the newest metadata file of an Iceberg table, relative to the folder. Empty
+            for other formats.
     """
 
     format: TableFormat
@@ -82,10 +83,10 @@ class TableFolder:
 
 
 class TableSearch:
-    """A search for the table that a folder belongs to; it lists each folder once.
+    """A search for the table that a folder belongs to, which lists each folder once.
 
     Args:
-        filesystem: that has the folders.
+        filesystem: File system of the folders.
     """
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
@@ -93,11 +94,17 @@ class TableSearch:
         self._known: dict[str, TableFolder | None] = {}
 
     def at(self, folder: str) -> TableFolder | None:
-        """Return the table whose folder this is; None: there is none."""
+        """Return the table of a folder.
+
+        None: The folder is not that of a table.
+        """
         return self._at([folder])[0]
 
     def around(self, folder: str) -> TableFolder | None:
-        """Return the table whose folder this is, or is inside of; None: there is none."""
+        """Return the table of a folder, or of a folder above it.
+
+        None: There is none.
+        """
         return next(filter(None, self._at([folder, *_parents(folder)])), None)
 
     def _at(self, folders: Sequence[str]) -> list[TableFolder | None]:
@@ -128,16 +135,16 @@ class TableSearch:
     def _kind(self, path: str) -> fs.FileType:
         try:
             return self._filesystem.get_file_info(path).type
-        except OSError:  # who may read one folder need not be allowed to see those above it
+        except OSError:  # a user may be allowed to read a folder but not those above it
             return fs.FileType.NotFound
 
 
 def tables_among(paths: Iterable[str], folder: str) -> list[TableFolder]:
-    """Return the tables that a listing shows, by path: at the folder that was listed, and below.
+    """Return the tables in the listing of a folder, sorted by path.
 
     Args:
-        paths: of all files and folders that are below the folder.
-        folder: that was listed.
+        paths: Paths of all files and folders below the folder.
+        folder: Path of the listed folder.
 
     >>> tables_among(["/w/users/_delta_log/0.json", "/w/users/1.parquet"], "/w")
     [TableFolder(format=<TableFormat.DELTA: 'Delta table'>, path='/w/users', newest='')]
@@ -178,18 +185,19 @@ def tables_among(paths: Iterable[str], folder: str) -> list[TableFolder]:
 
 
 def may_be_table(names: Iterable[str]) -> bool:
-    """Return whether a folder that has these names in it may be that of a table."""
+    """Return whether a folder with these names in it may be that of a table."""
     return not set(_MARKS).isdisjoint(names)
 
 
 def table_error(table: TableFolder, given: str, uri: str, part: str = "") -> FormatError:
-    """Return the error for files that are a table's, with the line to write instead.
+    """Return the error for files of a table, with the line to write instead.
 
     Args:
-        table: that the files are of.
-        given: what was given, as people see it.
-        uri: the table's folder, as people see it.
-        part: what of the table was given: the path below its folder; empty: all of it, or more.
+        table: Table that the files belong to.
+        given: Path that was given, as errors show it.
+        uri: Path or URI of the folder of the table, as errors show it.
+        part: Path of the given files below the folder of the table. Default: the folder itself, or
+            one above it.
     """
     name = table.format.value
     if given == uri:

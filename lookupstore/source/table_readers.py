@@ -1,6 +1,7 @@
-"""What reads a table of files, by its format: wings above this one, which it only names.
+"""Find the module that reads tables of a format.
 
-A source may be such a table; what reads it stands on sources itself, and needs an extra.
+A source may be such a table. The module that reads it imports sources itself, and needs an extra.
+Therefore it is imported by name.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ _READERS = {"hudi": "lookupstore.hudi.read.snapshot"}
 
 
 def table_reader(table_format: str) -> Any:
-    """Return the module that reads tables of a format: it has `table_source` and `table_files`.
+    """Return the module with `table_source` and `table_files` for a table format.
 
     Raises:
-        ImportError: what it needs is not installed; names the extra.
+        ImportError: If a package that the module needs is not installed. The error names the extra.
     """
     return importlib.import_module(_READERS[table_format])

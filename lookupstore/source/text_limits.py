@@ -1,4 +1,4 @@
-"""How much text one value, and one row, of CSV and JSON lines may have."""
+"""Limit the size of values and rows of CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from dataclasses import dataclass
 from lookupstore.errors import FormatError
 from lookupstore.quantities import size_text
 
-#: Brackets of JSON that may be open at once: what walks over values takes stack for each.
+#: Maximum number of open brackets in JSON: code that visits values recursively needs stack for
+#: each.
 MOST_DEPTH = 256
-#: Bytes of one text value.
+#: Default maximum size of one text value in bytes.
 MOST_TEXT = 64 << 20
-#: The least that a text may be limited to.
+#: Smallest value allowed for the maximum size of a text, in bytes.
 LEAST_TEXT = 64
-# Bytes of one row, and what Arrow's parsers take at the most.
+# Maximum size of one row in bytes, and maximum of Arrow's parsers.
 _MOST_ROW = 1 << 30
 _ARROWS_MOST = 2**31 - 2
-# Bytes of one row that a byte of a compressed file may stand for. Any file may have a row as long
-# as a text may be.
+# Maximum number of bytes of one row for each byte of a compressed file. A row of any file may be as
+# long as a text.
 _ROW_PER_BYTE = 100
 
 
 @dataclass(frozen=True)
 class TextLimits:
-    """How much text of a file may come before a value, or a row, ends.
+    """The largest sizes of a value and a row of text in a file.
 
     Attributes:
-        text: bytes of one value, as the file has it: with quotes and escapes.
-        compressed: bytes of the file, if it is compressed.
+        text: Largest size of one value in bytes, as it is in the file, with quotes and escapes.
+        compressed: Size of the file in bytes, if it is compressed. None: It is not compressed.
 
     >>> TextLimits().row, TextLimits(compressed=1_000_000).row
     (1073741824, 100000000)
@@ -38,17 +39,17 @@ class TextLimits:
 
     @property
     def row(self) -> int:
-        """Return how many bytes one row may have."""
+        """Return the largest size of one row, in bytes."""
         most = min(max(_MOST_ROW, self.text), _ARROWS_MOST)
         if self.compressed is None:
             return most
         return min(most, max(self.text, _ROW_PER_BYTE * self.compressed))
 
     def text_error(self, where: str) -> FormatError:
-        """Return the error of a value that is too long.
+        """Return the error for a value that is too long.
 
         Args:
-            where: file, row and, if it is known, column.
+            where: Names of file, row and, if it is known, column.
         """
         return FormatError(
             f"{where} has a text of more than {size_text(self.text)}; if this is intended, raise "
@@ -56,10 +57,10 @@ class TextLimits:
         )
 
     def row_error(self, where: str) -> FormatError:
-        """Return the error of a row that is too long.
+        """Return the error for a row that is too long.
 
         Args:
-            where: file and row.
+            where: Names of file and row.
         """
         said = f"{where} has more than {size_text(self.row)}"
         if self.compressed is None:
@@ -70,15 +71,15 @@ class TextLimits:
         )
 
 
-#: The limits of a file about which nothing is known.
+#: Limits of a file with unknown properties.
 BY_DEFAULT = TextLimits()
 
 
 def depth_error(where: str) -> FormatError:
-    """Return the error of a row of JSON that is nested too deeply.
+    """Return the error for a row of JSON that is nested too deeply.
 
     Args:
-        where: file and row.
+        where: Names of file and row.
     """
     return FormatError(
         f"{where} nests more than {MOST_DEPTH} brackets; write values that are nested deeper as "

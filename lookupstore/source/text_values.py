@@ -1,18 +1,19 @@
-"""Texts as values of a type: which type a column of texts has, and what is not of it."""
+"""Infer the type of a column of texts, and convert texts to values of a type."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: What to do about text that is not UTF-8.
+#: Remedy for text that is not UTF-8.
 RECODE = "give UTF-8, as `iconv -f latin1 -t utf-8` makes it of Latin-1"
-# Texts that are numbers, and the same texts when they are written again but for zeros at the end
-# and exponents: no codes such as 02134, phone numbers, or more digits than a float has.
+# Texts that are numbers and are equal to the text of these numbers, except for zeros at the end and
+# exponents. Not matched: codes such as 02134, phone numbers, numbers with more digits than a float
+# has.
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
 _FLOAT = r"^-?(0|[1-9][0-9]{0,14})?(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _NOT_FINITE = r"^(nan|-?inf)$"
-# What a column of text may be, in this order: the first that takes all of its values.
+# Types of a column of text, in order: the first that accepts all of its values is used.
 _TYPES = (
     pa.int64(),
     pa.float64(),
@@ -24,7 +25,7 @@ _TYPES = (
 
 
 def type_of(texts: pa.Array) -> pa.DataType:
-    """Return the type of a column by its first texts.
+    """Return the type of a column, inferred from its first texts.
 
     >>> type_of(pa.array(["1", "20"])), type_of(pa.array(["1", "02"]))
     (DataType(int64), DataType(string))
@@ -39,19 +40,19 @@ def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
     """Return texts as values of a type.
 
     Args:
-        texts: a column of a file.
-        field: the column as it should be.
-        name: of the file, for errors.
-        row: number of the first one, for errors.
+        texts: Column of a file, as texts.
+        field: Field with the wanted name and type.
+        name: Name of the file, which errors show.
+        row: Number of the first row, by which errors count rows.
 
     Raises:
-        ValueError: one of them is of another type.
+        ValueError: If a text is not a value of the type.
     """
     if field.type == texts.type:
         return texts
     if _casts(texts, field.type):
         return texts.cast(field.type)
-    while len(texts) > 1:  # until the one is left that is wrong
+    while len(texts) > 1:  # until only the wrong value is left
         half = texts.slice(0, len(texts) // 2)
         if _casts(half, field.type):
             texts, row = texts.slice(len(half)), row + len(half)
@@ -65,7 +66,7 @@ def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
 
 
 def _casts(texts: pa.Array, kind: pa.DataType) -> bool:
-    """Return whether texts are of a type, and mean the same in it."""
+    """Return whether texts are values of a type, with the same meaning."""
     if pa.types.is_integer(kind):
         if not _all(pc.match_substring_regex(texts, _INTEGER)):
             return False

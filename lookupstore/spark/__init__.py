@@ -1,14 +1,15 @@
 """Build stores, read them and join with them in Spark.
 
-`session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
-a store, `update_store` changes one by the rows of a DataFrame or of a stream, `lookup_join` joins a
-DataFrame with a store, `lookup_joins` with several, `explain_join` says how it would, and
-`register_lookup` makes a function of SQL of a store.
+`session` returns a session that runs on this machine. `build_store` makes a store of a DataFrame or
+of files, `update_store` changes a store by the rows of a DataFrame or of a stream. `lookup_join`
+joins a DataFrame with a store, `lookup_joins` joins it with several, `explain_join` explains such a
+join, and `register_lookup` makes a SQL function that looks up rows in a store.
 `read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` and `hudi_merge` write
-to one, `hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register`
-gives a session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`.
-This is the only folder of the package that needs PySpark. What is of Hudi tables is imported when
-it is asked for, since it needs the extra `hudi`, too, and joins with stores do not.
+to one, `hudi_sink` writes a stream to one, and `cluster_table` sorts the rows of one. `register`
+adds the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi` to a
+session.
+Only this folder of the package needs PySpark. Modules for Hudi tables are imported on demand, since
+they also need the extra `hudi`, which joins with stores do not.
 """
 
 from importlib import import_module as _import_module
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lookupstore.spark.hudi.tag import tag_location as tag_location
     from lookupstore.spark.hudi.write import upsert as upsert
 
-# Not in `__all__`: `import *` would need their extra.
+# These names are not in `__all__`: `import *` would need their extra.
 _OF_HUDI = {
     "cluster_table": "lookupstore.spark.hudi.clustering",
     "hudi_merge": "lookupstore.spark.hudi.merge",
@@ -61,7 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the part for Hudi tables; without its extra an ImportError says what to install."""
+    """Import the part for Hudi tables; without its extra, raise ImportError with the remedy."""
     if name not in _OF_HUDI:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_import_module(_OF_HUDI[name]), name)

@@ -1,4 +1,4 @@
-"""Rows of a bucket in one task: moved there by Spark, told apart where several buckets meet."""
+"""Rows of a bucket in one task: Spark moves them there, and tasks separate several buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-#: The column that has the number of a row's bucket.
+#: Name of the column of the bucket of a row.
 BUCKET = "bucket"
 
 
@@ -17,12 +17,13 @@ def in_buckets(rows: DataFrame, count: int, column: str = BUCKET) -> DataFrame:
     """Move rows to the tasks of their buckets.
 
     Args:
-        rows: a DataFrame.
-        count: number of buckets.
-        column: has the bucket of each row, from 0, as int.
+        rows: Rows to move.
+        count: Number of buckets.
+        column: Name of the column with the bucket of each row, from 0, as int.
 
     Returns:
-        the rows, those of each bucket in one task. Before Spark 4.1 several buckets may meet there.
+        The rows, with all rows of a bucket in one task. Before Spark 4.1 a task may get several
+        buckets.
     """
     if has_a_task_each(rows):
         return rows.repartitionById(count, column)
@@ -30,12 +31,12 @@ def in_buckets(rows: DataFrame, count: int, column: str = BUCKET) -> DataFrame:
 
 
 def has_a_task_each(rows: DataFrame) -> bool:
-    """Return whether Spark can give each bucket a task of its own, which came with Spark 4.1."""
+    """Return whether Spark can assign a task to each bucket, which requires Spark 4.1."""
     return hasattr(rows, "repartitionById")
 
 
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches, in which the rows of a bucket stand together, where the bucket changes."""
+    """Cut batches with adjacent rows of each bucket into parts where the bucket changes."""
     for batch in batches:
         if not batch.num_rows:
             continue

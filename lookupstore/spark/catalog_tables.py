@@ -1,7 +1,7 @@
-"""Tables of Spark's catalog, which Spark cannot make of a data source in Python.
+"""Tables of Spark's catalog, which Spark cannot make from a data source in Python.
 
-`saveAsTable` would write the rows to the path that is given, and then read the table of the catalog
-with no path. Spark gives a source the same options for `save`, so that only the caller can tell.
+`saveAsTable` would write the rows to the given path, and then read the table of the catalog without
+a path. A source gets the same options for `save`, so only the caller can distinguish the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def refuse_catalog_tables(formats: Collection[str]) -> None:
     """Let `saveAsTable` refuse some formats before a row is written.
 
     Args:
-        formats: names of data sources in Python.
+        formats: Names of data sources in Python.
     """
     if not _FORMATS:
         DataFrameWriter.saveAsTable = _refusing(  # type: ignore[method-assign]

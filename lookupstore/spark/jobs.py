@@ -17,17 +17,17 @@ from lookupstore.progress import called_every, is_watched, shown
 
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
-#: Whether Spark has a bar of its own.
+#: Setting that decides whether Spark shows a progress bar of its own.
 OWN_BAR = "spark.ui.showConsoleProgress"
-#: Seconds between two looks at how far the jobs are.
+#: Seconds between two checks of the progress of jobs.
 PAUSE = 0.2
 
 
 @contextmanager
 def named_jobs(spark: SparkSession, description: str) -> Iterator[str | None]:
-    """Describe the jobs that a block starts, unless the caller has, and give their group.
+    """Describe the jobs that a block starts, unless the caller has, and return their group.
 
-    None is given over Spark Connect, where jobs have no names.
+    Over Spark Connect, the group is None, because jobs have no names.
     """
     context = _context(spark)
     if context is None:
@@ -44,11 +44,11 @@ def named_jobs(spark: SparkSession, description: str) -> Iterator[str | None]:
 
 @contextmanager
 def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[Any]:
-    """Describe the jobs that a block starts, and show how far they are.
+    """Describe the jobs that a block starts, and show their progress.
 
-    Gives the accumulator to which tasks add the rows that they have done; None if nobody would see
-    it: this is neither a terminal nor a notebook, Spark shows a bar of its own, or the session is
-    one of Spark Connect, whose client does.
+    Yields the accumulator to which tasks add the number of rows that they have done; None if no
+    user would see it: this is neither a terminal nor a notebook, Spark shows a bar of its own, or
+    the session is one of Spark Connect, whose client does.
     """
     with named_jobs(spark, description) as group:
         context = _context(spark)
@@ -62,7 +62,8 @@ def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[
 
 @contextmanager
 def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[None]:
-    # Imported here: rich takes longer to import than all else that a build does before it runs.
+    # It is imported here: importing rich takes longer than all other steps of a build before its
+    # jobs.
     from rich import progress
 
     tracker = context.statusTracker()
@@ -79,7 +80,7 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
         bar = display.add_task(title, total=None, known=0, rows=0)
 
         def look() -> None:
-            with suppress(Py4JError):  # a session that was stopped fails the block, not the bar
+            with suppress(Py4JError):  # a stopped session makes the block fail, not the bar
                 done, known = _tasks(tracker, set(tracker.getJobIdsForGroup(group)) - earlier)
                 total = known or None
                 display.update(bar, completed=done, total=total, known=known, rows=rows.value)
@@ -89,9 +90,9 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
 
 
 def _tasks(tracker: Any, jobs: set[int]) -> tuple[int, int]:
-    """Return how many tasks are done, of how many in the stages that have begun.
+    """Return the number of completed tasks, and of all tasks in stages that have begun.
 
-    A later job lists the stages whose result it takes over from an earlier one: they never begin.
+    A later job also lists the stages whose results it reuses from an earlier one: they never begin.
     """
     infos = [tracker.getJobInfo(job) for job in jobs]
     stages = {stage for info in infos if info is not None for stage in info.stageIds}
@@ -118,7 +119,7 @@ def _context(spark: SparkSession) -> SparkContext | None:
 
 
 def streaming_query(spark: SparkSession) -> str | None:
-    """Return the id of the streaming query whose batch this thread works on; None: nobody knows.
+    """Return the id of the streaming query whose batch this thread processes. None: unknown.
 
     Over Spark Connect there is no context to ask.
     """
@@ -132,10 +133,10 @@ def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks Spark can run at one time."""
+    """Return the number of tasks that Spark can run at a time."""
     context = _context(spark)
     if context is not None:
         return int(context.defaultParallelism)
-    # Over Connect there is no context to ask, but Spark splits a range into as many parts.
+    # Over Connect there is no context to ask, but Spark splits a range into that number of parts.
     explained = spark.range(1)._explain_string(mode="simple")  # type: ignore[operator]
     return max(1, *map(int, re.findall(r"splits=(\d+)", explained)))

@@ -1,4 +1,4 @@
-"""Options as texts, as Spark gives them to a data source."""
+"""Options as texts, in the form in which Spark passes them to a data source."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pyspark.sql import datasource
 from lookupstore.errors import listed
 from lookupstore.storage.location import Location
 
-# Until the release that has limits pushed down, Spark keeps what one scan pushed for all scans of
-# the same loaded DataFrame, so that they give wrong rows (SPARK-58551 has mended it).
+# Spark before the release with limit pushdown uses the filters that one scan pushed for all scans
+# of the same loaded DataFrame, so that these return wrong rows (fixed by SPARK-58551).
 SCANS_ARE_SEPARATE = hasattr(datasource.DataSourceReader, "pushLimit")
 
 
 def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
-    """Return the names that an option lists, with commas between or as a JSON list; None: none.
+    """Return the names in an option. None: the option is missing.
 
     Raises:
-        ValueError: a list that is not JSON.
+        ValueError: If a list is not JSON.
 
     >>> given_names({"key": "a, b"}, "key"), given_names({"key": '["a,b", "c"]'}, "key")
     (['a', 'b'], ['a,b', 'c'])
@@ -41,10 +41,10 @@ def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
 
 
 def given_number(options: Mapping[str, str], option: str) -> int | None:
-    """Return the number that an option is, or None if it is not given.
+    """Return the number in an option. None: the option is missing.
 
     Raises:
-        ValueError: a text that is not a number.
+        ValueError: If the text is not a number.
 
     >>> given_number({"version": "7"}, "version"), given_number({}, "version")
     (7, None)
@@ -60,11 +60,12 @@ def given_location(options: Mapping[str, str], given: str) -> Location:
     """Return the location that the options `path` and `storage_options` name.
 
     Args:
-        options: of a read or write; `storage_options` is a JSON object.
-        given: what the path is and who is given it, for the error if there is none.
+        options: Options of a read or write, where `storage_options` is a JSON object.
+        given: Name of the missing path and of the method that takes it, for the error.
 
     Raises:
-        ValueError: no path; or options that are not a JSON object, or that `Location` refuses.
+        ValueError: If there is no path, `storage_options` is not a JSON object, or `Location`
+            refuses the options.
 
     >>> secrets = '{"AWS_REGION": "eu-west-1", "key": "K", "secret": "S"}'
     >>> options = {"path": "s3://box/users", "storage_options": secrets}
@@ -83,7 +84,7 @@ def given_location(options: Mapping[str, str], given: str) -> Location:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
         parsed = None
-    if not isinstance(parsed, dict):  # the text holds secrets, and so is not shown
+    if not isinstance(parsed, dict):  # the text contains secrets and is therefore not shown
         raise ValueError(
             "storage_options is no JSON object; give json.dumps() of the dict that "
             "lookupstore.open takes"

@@ -1,4 +1,4 @@
-"""Paths that Spark is to read: whether they are a table's, which Spark would read file by file."""
+"""Paths for Spark to read, with a check for paths of tables, which Spark would read as files."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from lookupstore.source.table_folders import (
 from lookupstore.spark.unread import SPARK_ERRORS
 from lookupstore.storage.uris import open_uri, shown_uri
 
-#: What makes a path a pattern for Spark.
+#: Characters that make a path a pattern in Spark.
 PATTERN = frozenset("*?[]{}\\")
 
-# What only Spark knows of these.
+# Characters of patterns that only Spark interprets.
 _ONLY_SPARK = frozenset("{}\\")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How Spark is to read paths, so that it finds what every other reader finds.
+    """The way in which Spark finds the same files at paths as every other reader.
 
     Attributes:
-        files: as they were found, by path that was given; None: only Spark can tell.
-        base: URI of the folder below which the names of folders are columns; None: no such name.
-        table: whether the paths are the folder of one Hudi table.
-        on_this_host: whether all paths are local.
+        files: Files that were found, with one entry for each given path. None: only Spark can find
+            them.
+        base: URI of the folder below which names of folders are columns. None: no folder names a
+            column.
+        table: Whether the paths are the folder of one Hudi table.
+        on_this_host: Whether all paths are local.
     """
 
     files: tuple[FoundFiles, ...] | None = None
@@ -50,31 +52,31 @@ class Reading:
 
     @property
     def local(self) -> Sequence[FoundFiles]:
-        """Return the files if all of them are on this host; else nothing."""
+        """Return the files if all of them are on this host, otherwise None."""
         return (self.files or ()) if self.on_this_host else ()
 
     @property
     def file_format(self) -> str | None:
-        """Return the format of the files; None: only Spark can tell."""
+        """Return the format of the files. None: only Spark can determine it."""
         return None if self.files is None else self.files[0].formats[0]
 
     @property
     def options(self) -> dict[str, str]:
         """Return the options of Spark's reader."""
-        # Values of folders that are times have no zone.
+        # Times in the names of folders have no zone.
         options = {"timeZone": "UTC"}
         if self.base is not None:
-            # Of a glob, Spark begins to look for columns where the glob ends.
+            # For a glob, Spark looks for columns from the end of the glob on.
             options["basePath"] = self.base
         elif any(one.base is not None for one in self.files or ()):
-            # Spark reads what is in folders below only if these have columns. A file that is listed
-            # twice it would read once then.
+            # Spark reads folders below a path only if these have columns. It would then read a file
+            # that is listed twice only once.
             options["recursiveFileLookup"] = "true"
         return options
 
     @property
     def texts(self) -> list[str]:
-        """Return the columns of folders of which all values are nulls: text, for want of a type."""
+        """Return the columns of folders with only null values: text, since the type is unknown."""
         return [
             name
             for one in self.files or ()
@@ -84,14 +86,15 @@ class Reading:
 
 
 def plan_reading(paths: Sequence[str]) -> Reading:
-    """Decide how Spark is to read paths, by the rules of `find_source`.
+    """Plan how Spark reads paths, by the rules of `find_source`.
 
     Raises:
-        FileNotFoundError: a path names nothing, or has neither Parquet nor ORC below it.
-        ValueError: the files are of both formats, or a file is of neither.
-        CorruptionError: a file is empty.
-        FormatError: they are files of a table, or have tables below them, the error names the line
-            to write instead; or Spark reads the names of their folders in another way.
+        FileNotFoundError: If a path names nothing, or has neither Parquet nor ORC below it.
+        ValueError: If the files are of both formats, or a file is of neither.
+        CorruptionError: If a file is empty.
+        FormatError: If the paths are files of a table, or have tables below them, and the error
+            names the line to write instead; or if Spark reads the names of their folders in another
+            way.
     """
     found: list[FoundFiles] = []
     bases: set[str] = set()
@@ -99,13 +102,13 @@ def plan_reading(paths: Sequence[str]) -> Reading:
     for path in paths:
         if not (_ONLY_SPARK.isdisjoint(_address(path)) and _can_open(path)):
             only_spark = True
-            continue  # `check_files` looks at what Spark finds
+            continue  # `check_files` checks the files that Spark finds
         try:
             those = find_source([path])
         except (FileNotFoundError, ValueError):
             if PATTERN.isdisjoint(_address(path)):
                 raise
-            only_spark = True  # a pattern that means something else to Spark
+            only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
             if len(paths) > 1:
@@ -132,7 +135,7 @@ def _check_readable(found: Sequence[FoundFiles]) -> None:
         raise ValueError("df_or_path mixes Parquet and ORC files; build from one kind at a time")
     for one in found:
         for info in one.infos:
-            if info.size == 0:  # Spark leaves it out
+            if info.size == 0:  # Spark skips it
                 raise CorruptionError(info.path, 0, f"a file of {formats.pop()}", "no bytes")
         if not is_as_spark_reads(one.columns):
             raise FormatError(
@@ -154,10 +157,10 @@ def _fixed(path: str) -> str:
 
 
 def check_unseen(paths: Sequence[str], spark: SparkSession) -> None:
-    """Check that what only Spark can open is neither a table nor inside of one.
+    """Check that paths that only Spark can open are neither tables nor inside of a table.
 
     Raises:
-        FormatError: it is; the error names the line to write instead.
+        FormatError: If one is. The error names the line to write instead.
     """
     for path in paths:
         if not _can_open(path):
@@ -165,14 +168,14 @@ def check_unseen(paths: Sequence[str], spark: SparkSession) -> None:
 
 
 def check_files(paths: Sequence[str], df: DataFrame) -> None:
-    """Check that none of the files that Spark found is a table's, where nobody else has looked.
+    """Check that no file that Spark found belongs to a table, if only Spark listed files.
 
     Args:
-        paths: that Spark reads.
-        df: what it reads from them.
+        paths: Paths that Spark reads.
+        df: DataFrame that Spark reads from them.
 
     Raises:
-        FormatError: one is; the error names the line to write instead.
+        FormatError: If one does. The error names the line to write instead.
     """
     unseen = [path for path in paths if not _can_open(path)]
     if unseen:
@@ -196,7 +199,7 @@ def check_files(paths: Sequence[str], df: DataFrame) -> None:
 
 
 def _check_by_spark(spark: SparkSession, folders: Iterable[str], paths: Sequence[str]) -> None:
-    """Check that no folder is a table's, by what Spark finds in it."""
+    """Check that no folder is that of a table, from the files that Spark finds in it."""
     for folder in folders:
         table = _table_by_spark(spark, folder)
         if table is None:
@@ -209,7 +212,7 @@ def _check_by_spark(spark: SparkSession, folders: Iterable[str], paths: Sequence
 
 
 def _above_partitions(folders: Iterable[str]) -> list[str]:
-    """Return folders and those above them, of which partitions are left out."""
+    """Return folders and the folders above them, without partitions."""
     found = set()
     for folder in folders:
         scheme, mark, path = folder.rstrip("/").partition("://")
@@ -227,7 +230,7 @@ def _table_by_spark(spark: SparkSession, folder: str) -> TableFolder | None:
 
 
 def _files(spark: SparkSession, folder: str, names: str) -> list[str]:
-    """Return the files of a folder whose names match a pattern; none if Spark may not look."""
+    """Return the files of a folder with names that match a pattern; [] if Spark may not list it."""
     found = spark.read.format("binaryFile").option("pathGlobFilter", names)
     try:
         return list(map(unquote, found.load(folder).inputFiles()))
@@ -240,7 +243,7 @@ def _address(path: str) -> str:
 
 
 def _can_open(path: str) -> bool:
-    """Return whether pyarrow opens what a path or URI is on, as Spark does."""
+    """Return whether pyarrow opens the file system of a path or URI like Spark."""
     if "://" not in path:
         return True
     try:

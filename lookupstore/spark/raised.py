@@ -1,6 +1,6 @@
-"""Errors of ours that Python workers raise on executors, as the driver raises them again.
+"""Errors of lookupstore that Python workers raise on executors, raised again by the driver.
 
-Spark passes on the text of a trace, and not the class of what was raised.
+Spark passes on the text of a trace, but not the class of the exception.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
 
-# What the last line of a worker's trace says about an error that it raised on purpose.
+# Pattern of the last line of a worker's trace for an error that it raised on purpose.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
 _CORRUPTION = re.compile(
     r"(?P<path>.*): offset (?P<offset>\d+): expected (?P<expected>.*), found (?P<found>.*)"
@@ -36,11 +36,12 @@ _KINDS: dict[str, type[Exception]] = {
 
 
 def raised_in(error: PySparkException, steps: Collection[Callable[..., Any]]) -> Exception | None:
-    """Return the error that our code raised on an executor; None: something else failed the job.
+    """Return the error that lookupstore raised on an executor. None: it raised none.
 
     Args:
-        error: with which the job failed.
-        steps: functions of ours that ran in workers: what fails in other ones is not ours.
+        error: Error with which the job failed.
+        steps: Functions of lookupstore that ran in the workers. Errors in other functions are not
+            returned.
     """
     trace = str(error)
     if not any(f"in {step.__name__}\n" in trace for step in steps):

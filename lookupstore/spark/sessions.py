@@ -27,18 +27,18 @@ _INSTALL = (
 )
 _VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)')
 
-# The data sources, which stand on builds and so on this module: it only names them.
+# Names of the data sources, whose modules import builds and therefore this module.
 _SOURCES = (
     ("lookupstore.spark.format.source", "StoreSource"),
     ("lookupstore.spark.hudi.format", "HudiSource"),
 )
-# Spark calls `pushFilters` if this is set, and refuses sources that have it if it is not.
+# Setting with which Spark calls `pushFilters`; without it, Spark refuses sources that define it.
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-# Says in a session's own settings that it has the data source: to register again logs a warning.
+# Own setting of a session that has the data source: registering it again would log a warning.
 _REGISTERED = "spark.lookupstore.dataSource"
 
-# Of Spark 4.2 and later, without effect before. Rows that come in columns, but not Arrow's, such as
-# those of Parquet, are turned into columns once more behind the UDF, and then back.
+# Setting of Spark 4.2 and later, without effect before. With it, rows in columns that are not
+# Arrow's, such as those of Parquet, would be converted to columns after the UDF and back.
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 _log = logging.getLogger(__name__)
@@ -49,23 +49,22 @@ def session(
 ) -> SparkSession:
     """Return the active Spark session, or start one with defaults that suit lookups.
 
-    Either has the data source (see `register`). An active session is otherwise returned as it is. A
-    new one has Arrow and adaptive execution on, UTC as its time zone, times as a type where Spark
-    has it (4.1 and later), few shuffle partitions, the web UI off, the log level WARN, and leaves
-    facts of files rows for UDFs (4.2 and later); with a local `master` it listens on 127.0.0.1
-    only. Its Python workers run this interpreter. What `spark-submit` was told goes before all
-    this.
-    `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in
-    processes of their own need them.
+    Either session has the data sources (see `register`). An active session is otherwise returned as
+    it is. A new one has Arrow and adaptive execution on, UTC as its time zone, times as a type
+    where Spark has it (4.1 and later), few shuffle partitions, the web UI off, and the log level
+    WARN. It does not convert rows of files to Arrow columns before a UDF (4.2 and later). With a
+    local `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter. Settings
+    of `spark-submit` take precedence over all this. `SPARK_HOME` and `PYSPARK_PYTHON` are set in
+    this process where they are not yet: executors in processes of their own need them.
 
     Args:
-        app_name: name of the application.
-        master: where to run, as Spark has it: `local[*]`, `local-cluster[2,1,1024]`,
-            `spark://host:port`; None is that of `spark-submit`, or else `local[*]`.
-        conf: further settings, which win: `session(**{"spark.driver.memory": "4g"})`.
+        app_name: Name of the application.
+        master: Master of Spark: `local[*]`, `local-cluster[2,1,1024]` or `spark://host:port`.
+            Default: that of `spark-submit`, or else `local[*]`.
+        conf: Further settings, which take precedence: `session(**{"spark.driver.memory": "4g"})`.
 
     Raises:
-        RuntimeError: there is no Java, or it is too old; the error says what to install.
+        RuntimeError: If there is no Java, or it is too old. The error names what to install.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -111,16 +110,16 @@ def _submitted() -> dict[str, str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Register in a session the data sources ``lookupstore`` and, to read, ``lookupstore.hudi``.
+    """Register the data sources ``lookupstore`` and ``lookupstore.hudi``.
 
     Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
     set to do it: `spark.sql.python.filterPushdown.enabled`.
 
     Args:
-        spark: any session; `session()` has registered its own.
+        spark: Session to register the data sources with. `session()` has registered its own.
 
     Raises:
-        RuntimeError: this Spark is older than 4.0, which brought data sources in Python.
+        RuntimeError: If Spark is older than 4.0, the first version with data sources in Python.
     """
     if not _has_sources():
         raise RuntimeError(
@@ -160,7 +159,7 @@ def check_java() -> tuple[str, str]:
     """Return the Java program that Spark will run, and its version.
 
     Raises:
-        RuntimeError: there is none, or it is too old; the error says what to install.
+        RuntimeError: If there is none, or it is too old. The error names what to install.
     """
     java = _find_java()
     try:

@@ -2,7 +2,7 @@
 
 Spark has fewer types than Arrow. A store keeps Arrow's; what Spark gets is the narrowest type of
 its own that holds every value, and a column for which it has none is an error when the join is
-planned. The table is in `docs/spark.md`.
+planned. The table is in `docs/reference/spark-options.md`.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _SIMPLE: tuple[tuple[pa.DataType, sql.DataType], ...] = (
 )
 _TO_SPARK = dict(_SIMPLE)
 _TO_ARROW = {type(spark): arrow for arrow, spark in _SIMPLE}
-# Spark 4.1 and later have times, and refuse most queries with them unless this says otherwise.
+# Spark 4.1 and later have times, and refuse most queries with them unless this setting allows it.
 TIME_SETTING = "spark.sql.timeType.enabled"
-# The collation of strings that are compared as bytes, which is Spark's default.
+# Collation of strings that are compared as bytes, which is Spark's default.
 _BINARY = "UTF8_BINARY"
-# The widest decimal of Spark, and of Arrow's decimal128.
+# Maximum precision of decimals in Spark, and of Arrow's decimal128.
 _MAX_PRECISION = 38
 
 
 def spark_type(
     kind: pa.DataType, column: str, *, times: bool = True
 ) -> tuple[sql.DataType, pa.DataType]:
-    """Return the Spark type that holds every value of an Arrow type, and Spark's Arrow form of it.
+    """Return the Spark type for an Arrow type, and Spark's Arrow type for that.
 
     Args:
-        kind: type of a column of a store.
-        column: its name, for the error.
-        times: whether the session takes times: the setting `TIME_SETTING`.
+        kind: Type of a column of a store.
+        column: Name of the column, for the error.
+        times: Whether the session accepts times: the setting `TIME_SETTING`.
 
     Raises:
-        TypeError: Spark has no such type, or the session does not take it.
+        TypeError: If Spark has no type that holds every value, or the session does not accept it.
 
     >>> spark_type(pa.dictionary(pa.int8(), pa.large_string()), "city")
     (StringType(), DataType(string))
@@ -102,7 +102,7 @@ def arrow_schema(schema: sql.StructType) -> pa.Schema:
     """Return the Arrow form of a Spark schema, with zoned timestamps in UTC.
 
     Raises:
-        TypeError: a column of a type that Spark does not give to Arrow, or text of a collation.
+        TypeError: If Spark does not pass the type of a column to Arrow, or a text has a collation.
 
     >>> arrow_schema(sql.StructType().add("id", "long", nullable=False))
     id: int64 not null
@@ -120,7 +120,7 @@ def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
     """Return a column of a store in the Arrow form that `spark_type` gave for it.
 
     Raises:
-        ValueError: a value that Spark's type cannot hold: part of a microsecond, or a timestamp
+        ValueError: If Spark's type cannot hold a value: part of a microsecond, or a timestamp
             outside its range.
     """
     array = unwrap(array)
@@ -138,7 +138,7 @@ def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
 def _decimal_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
     if kind == pa.uint64():
         return sql.DecimalType(20, 0), pa.decimal128(20, 0)
-    # Spark has no negative scale: such a number is written with its zeros.
+    # Spark has no negative scale: such a number is converted to one with zeros at the end.
     precision, scale = kind.precision - min(kind.scale, 0), max(kind.scale, 0)
     if precision > _MAX_PRECISION or scale > precision:
         raise _unknown_error(kind, column)
@@ -146,7 +146,7 @@ def _decimal_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.Data
 
 
 def _time_type(kind: pa.DataType, column: str, times: bool) -> tuple[sql.DataType, pa.DataType]:
-    if not hasattr(sql, "TimeType"):  # came with Spark 4.1
+    if not hasattr(sql, "TimeType"):  # exists since Spark 4.1
         raise _unknown_error(kind, column)
     if not times:
         raise TypeError(
@@ -157,7 +157,7 @@ def _time_type(kind: pa.DataType, column: str, times: bool) -> tuple[sql.DataTyp
 
 
 def _simple_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Spark has for one of which it lacks the width, unit or layout."""
+    """Return Spark's type for a type whose width, unit or layout Spark lacks."""
     types = pa.types
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
@@ -211,7 +211,7 @@ def _arrow_type(kind: sql.DataType, column: str) -> pa.DataType:
         return _arrow_type(kind.sqlType(), column)
     if hasattr(sql, "TimeType") and isinstance(kind, sql.TimeType):
         return pa.time64("ns")
-    # Equality and order of a store are those of bytes. Collations came with Spark 4.0.
+    # Equality and order of a store are those of bytes. Collations exist since Spark 4.0.
     collation = getattr(kind, "collation", _BINARY)
     if collation != _BINARY:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Files that Spark cannot read: which one it is, in place of a trace of a hundred lines."""
+"""Files that Spark cannot read: an error with the file, instead of a trace of a hundred lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.storage.uris import shown_uri
 
-#: What Spark raises, in Python or from its JVM.
+#: Exceptions of Spark, in Python or from its JVM.
 SPARK_ERRORS = (PySparkException, Py4JError)
 
 _FILE = re.compile(
@@ -34,12 +34,12 @@ _OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 
 @contextmanager
 def naming_files() -> Iterator[None]:
-    """Let errors of files that Spark cannot read name the file.
+    """Add the name of the file to errors of files that Spark cannot read.
 
     Raises:
-        CorruptionError: a file is damaged.
-        FormatError: a column of a file is of another type than in the others.
-        OSError: a file could not be read.
+        CorruptionError: If a file is damaged.
+        FormatError: If a column of a file has another type than in the other files.
+        OSError: If a file could not be read.
     """
     try:
         yield
@@ -59,7 +59,8 @@ def _unread_error(match: re.Match[str], text: str) -> Exception:
     address = FileAddress.on(fs.LocalFileSystem(), path)
     kind = format_at(address.filesystem, path) if local and os.path.isfile(path) else None
     if kind is not None:
-        # Spark says the same of damage and of a disk that fails: who reads it again knows.
+        # Spark has the same error for damage and for a failing disk; reading the file again shows
+        # which.
         try:
             with address.reading(f"a {kind} file"), address.open() as file:
                 check_file(file, kind, path)

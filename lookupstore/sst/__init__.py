@@ -12,14 +12,14 @@
 
 A file is written once, in key order, and never changes. Two dialects share the same blocks:
 ``native`` (every byte checksummed, the file knows its own schema) and ``paimon`` (the bytes that
-Java Paimon writes). ``docs/format.md`` describes both to the byte.
+Java Paimon writes). ``docs/reference/format.md`` describes both to the byte.
 
-``writer`` and ``reader`` are twins over ``format`` (the dialects as data) and ``codec`` (blocks to
-payloads); ``stored`` checks every handle and checksum that the reader follows, ``verification``
-reads all of a file. ``typed`` makes columns of Paimon's keys and values, for ``typed_reader`` and
-``typed_writer``, which a reader and a writer with types are. The extensions ``_block``,
-``_filter`` and ``_batch`` do all work on single keys; ``layers`` has the files of several buckets
-answer as one.
+``writer`` and ``reader`` are based on ``format`` (the dialects as data) and ``codec`` (blocks to
+payloads). ``stored`` checks every handle and checksum that the reader follows, and ``verification``
+reads a whole file. ``typed`` makes columns of the keys and values of Paimon files, for the typed
+reader and writer in ``typed_reader`` and ``typed_writer``. The extensions ``_block``, ``_filter``
+and ``_batch`` do all work on single keys. ``layers`` combines the files of several buckets, which
+then answer lookups like one file.
 """
 
 from lookupstore.sst.format import Info

@@ -6,10 +6,11 @@ from lookupstore.arrow._binary cimport ls_slice
 
 cdef class Answers:
     cdef size_t length
-    cdef size_t missing     # of those that were taken
-    cdef uint8_t *present   # bitmap of keys that are there
-    # Of some files among others: which of the keys are theirs, and room for the answers to all,
-    # which `take` is then given. NULL: all keys, a piece after the other.
+    cdef size_t missing     # number of missing keys among those taken
+    cdef uint8_t *present   # bitmap of the keys that are stored
+    # For some files among others: the positions of their keys among all keys, and memory for the
+    # answers to all keys, which is then passed to `take`. NULL: the files answer all keys, piece
+    # after piece.
     cdef const uint32_t *places
     cdef ls_slice *whole
 

@@ -1,4 +1,4 @@
-"""What takes the answers of a lookup: which keys there are, or the values at them."""
+"""Receivers of the answers of a lookup: which keys are stored, or the values at them."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -17,50 +17,50 @@ cdef extern from "ls_batch.h":
     size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) noexcept nogil
 
 
-# Bytes of answers for which there may be room before they come. Other keys may have no such values.
+# Maximum size of memory allocated for answers in advance: other keys may have no such values.
 cdef size_t MOST_AHEAD = 256 << 20
 
 
 cdef class Answers:
-    """What takes the answers to `length` keys, one piece after the other."""
+    """A receiver of the answers to `length` keys, one piece after the other."""
 
     def __cinit__(self, size_t length, *given):
         self.length = length
 
     cdef int check_length(self, size_t length) except -1:
-        """Raise unless there is room for the answers to so many keys."""
+        """Raise ValueError unless the receiver has room for answers to `length` keys."""
         if self.length != length:
             raise ValueError(f"room for {self.length} answers to {length} keys")
         return 0
 
     cdef int begin(self, batch) except -1:
-        """Take note of the batch whose answers come next."""
+        """Prepare for the answers of a batch."""
         return 0
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
-        """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
+        """Copy the answers to keys from `start` on, and count `missing`; False: call `prepare`.
 
-        An answer without data is to a key that is missing. Without `places`, `start` is a multiple
-        of 8.
+        An answer without data belongs to a missing key. Without `places`, `start` is a multiple of
+        8.
         """
         return False
 
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        """Do what it takes for `take` to succeed with these, or raise what is wrong with them."""
+        """Make room so that `take` succeeds with these answers, or raise the error in them."""
         raise NotImplementedError
 
     cdef size_t ahead(self, size_t needed, size_t end) noexcept:
-        """Bytes to make room for, if the first `end` answers need so many."""
+        """Return the bytes to allocate if the first `end` answers need `needed` bytes."""
         cdef double guess = 1.02 * <double>needed / end * self.length
         cdef size_t most = max(2 * needed, MOST_AHEAD)
         if end == self.length:
             return needed
-        return max(needed, <size_t>min(guess, <double>most))  # what is too much goes back later
+        return max(needed, <size_t>min(guess, <double>most))  # the excess is freed later
 
 
 @cython.final
 cdef class Found(Answers):
-    """Which keys are there."""
+    """A receiver of which keys are stored."""
 
     cdef object bits
 
@@ -79,7 +79,7 @@ cdef class Found(Answers):
 
 @cython.final
 cdef class Values(Answers):
-    """Values as a large_binary array."""
+    """A receiver of values, as a large_binary array."""
 
     cdef object bits, offsets, data
     cdef int64_t *ends

@@ -38,32 +38,34 @@ cdef extern from "ls_batch.h":
 
 
 cdef enum:
-    # Keys answered before the next ones are looked at, where blocks stay: what was found is still
-    # in the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
+    # Number of keys of a piece if blocks stay: these are answered before the next ones are looked
+    # up, so that found values are still in the processor's caches when they are copied. A multiple
+    # of 8, the number of bits in a byte of a bitmap.
     PIECE = 1024
     MOST_OF_PIECE = 1536
-    # Keys that are looked for in runs of changes at one time. Few are there, so that it takes many
-    # for what memory takes to overlap; without a filter for all runs each takes room.
+    # Number of keys that are looked up in runs of changes at a time. Few keys are in a run, so many
+    # keys are needed for memory accesses to overlap; without a filter for all runs, each key needs
+    # memory.
     STRETCH = 1 << 16
     STRETCH_UNFILTERED = 1 << 14
 
 
-# What a batch needs from Python before it can go on.
+# Needs of a batch that Python has to meet before it can go on.
 cdef enum Need:
     NOTHING
-    MEMORY      # for the keys of a piece
-    STRETCH_MEMORY  # for those of a stretch
-    NO_MEMORY   # there is none
-    KEY_ERROR   # to refuse a key
+    MEMORY      # memory for the keys of a piece
+    STRETCH_MEMORY  # memory for the keys of a stretch
+    NO_MEMORY   # an allocation has failed
+    KEY_ERROR   # the error of an invalid key
     INDEX_ERROR
     BLOCK_ERROR
     PLACE_ERROR
-    BLOCKS      # that are not ready
-    ANSWERS     # to be prepared for the piece
+    BLOCKS      # blocks that are not ready
+    ANSWERS     # `prepare` for the answers of the piece
 
 
 cdef class Scratch:
-    cdef size_t length          # keys
+    cdef size_t length          # number of keys
     cdef ls_batch_item *candidates
     cdef uint64_t *hashes
 
@@ -71,23 +73,25 @@ cdef class Scratch:
 cdef class Filters:
     cdef list owners
     cdef const ls_filter **each
-    cdef bint has_gaps          # one lets all keys pass
+    cdef bint has_gaps          # some filter lets all keys pass
 
 
 cdef class Layer:
     cdef readonly tuple lookups
-    cdef list tables            # as they were when this layer was made
+    cdef list tables            # tables when this layer was made
     cdef object runs
-    cdef object changes         # of each bucket, or None: there are none
-    cdef Layer newest           # None, or the layer that has taken this one's place
+    cdef object changes         # changes by bucket, or None: there are none
+    cdef Layer newest           # None, or the layer that has replaced this one
     cdef ls_batch_files files
-    cdef ls_batch_file *each    # of these
+    cdef ls_batch_file *each    # the entries of `files`
     cdef Filters filters
-    cdef size_t blocks          # of all files
+    cdef size_t blocks          # number of blocks of all files
     cdef bint has_runs
-    cdef bint has_pins          # blocks may go
-    cdef bint has_places        # some file has
-    cdef list caches            # of the files whose blocks may go
+    cdef bint has_pins          # blocks may be evicted
+    cdef bint has_places        # some file has places
+    cdef list caches            # caches of the files with evictable blocks
+    cdef int unasked            # number of pieces until the system is asked again what is in memory
+    cdef int asks_apart         # value of `unasked` after it was asked last
 
     cdef Layer current(self)
     cdef bint all_ready(self)
@@ -98,7 +102,7 @@ cdef class Part:
     cdef Batch batch
     cdef ls_batch_item *items
     cdef size_t count
-    cdef object thread          # None: there is none
+    cdef object thread          # None: there is no thread
     cdef object error
 
     cdef int begin(self) except -1
@@ -108,57 +112,58 @@ cdef class Part:
 
 cdef class Batch:
     cdef Layer layer
-    cdef list tables            # of its files: what these point to is there while they are
+    cdef list tables            # tables of its files, kept because `files` points into them
     cdef const ls_batch_files *files
-    cdef uint8_t call           # which this is, of CALLS
-    cdef bint all_ready         # all of these were there when the batch began
+    cdef uint8_t call           # number of the call, from CALLS
+    cdef bint all_ready         # all evictable blocks were ready when the batch began
     cdef BinaryColumn keys
-    cdef ls_column column       # all of them, or for a run the candidates of a stretch
+    cdef ls_column column       # all keys, or for a run the candidates of a stretch
     cdef const ls_filter **own_filters
-    cdef const ls_filter **filters  # asked for the piece; NULL: none
+    cdef const ls_filter **filters  # filters used for the piece; NULL: none
     cdef ls_batch_counts *counts
-    cdef size_t length          # keys to find
-    cdef size_t start, end      # the piece
-    cdef bint begun             # the piece has its bounds
-    cdef bint routed            # the piece has its items
-    cdef list newer             # batches of runs of changes, whose keys are not looked for here
-    cdef void **layers          # to these, for code without the GIL
+    cdef size_t length          # number of keys to find
+    cdef size_t start, end      # bounds of the piece
+    cdef bint begun             # the bounds of the piece are set
+    cdef bint routed            # the items of the piece are set
+    cdef list newer             # batches of newer runs, which are searched first
+    cdef void **layers          # pointers to these, for code without the GIL
     cdef size_t layer_count
-    cdef size_t asked_layer     # the one that the stretch is looked for in
-    cdef bint asking            # that one is what Python is needed for
-    cdef size_t stretch         # where the stretch ends
-    cdef Filters above          # let the keys of all runs pass; None: there are no runs
-    cdef ls_batch_counts *ruled_out  # by these, of the stretch
-    cdef ls_batch_item *candidates  # of the stretch: keys that may be in a run
+    cdef size_t asked_layer     # layer in which the stretch is being looked up
+    cdef bint asking            # Python is needed by that layer
+    cdef size_t stretch         # end of the stretch
+    cdef Filters above          # filters that all keys of runs pass; None: there are no runs
+    cdef ls_batch_counts *ruled_out  # counts of these filters for the stretch
+    cdef ls_batch_item *candidates  # keys of the stretch that may be in a run
     cdef size_t candidate_count
-    cdef uint64_t *hashes       # of the keys of the stretch
-    cdef size_t stretch_room    # keys of a stretch that there is room for
-    cdef Scratch scratch        # the owner of that room
+    cdef uint64_t *hashes       # hashes of the keys of the stretch
+    cdef size_t stretch_room    # number of keys of a stretch that fit into the memory
+    cdef Scratch scratch        # owner of that memory
     cdef size_t stretch_start
     cdef ls_column candidate_keys
     cdef uint8_t *candidate_data
     cdef int64_t *candidate_offsets
-    cdef uint32_t *origins      # where each candidate is among all keys
-    cdef ls_slice *found        # for each candidate, in a run
-    cdef size_t next            # candidate whose answer has not been put to those of a piece
+    cdef uint32_t *origins      # position of each candidate among all keys
+    cdef ls_slice *found        # answer of a run to each candidate
+    cdef size_t next            # next candidate whose answer is to be put among those of a piece
     cdef bint overlaid          # the piece has answers of runs
-    cdef int gone               # some of them are at tombstones
-    cdef const uint8_t *deleted  # of a run: where the answer at a tombstone points to
-    cdef size_t wanted          # keys that there was no room for
-    cdef size_t room            # keys that the next two arrays hold
-    cdef ls_batch_item *items   # of the piece: keys that may be there
-    cdef ls_slice *answers      # one per key, of the piece or of all files
-    cdef ls_slice *own          # of the piece
-    cdef size_t first           # the key of the first of these
-    cdef size_t count           # items
-    cdef size_t pinned          # items that hold a pin
-    cdef list arenas            # what answers point into whose blocks have gone
+    cdef int gone               # some of these answers are tombstones
+    cdef const uint8_t *deleted  # for a run: target of the answer at a tombstone
+    cdef size_t wanted          # number of keys that need more memory
+    cdef size_t room            # number of keys that `items` and `own` hold
+    cdef ls_batch_item *items   # items of the piece: keys that may be in a file
+    cdef ls_slice *answers      # one answer per key, of the piece or of all files
+    cdef ls_slice *own          # answers of the piece
+    cdef size_t first           # number of the key of the first answer
+    cdef size_t count           # number of items
+    cdef size_t pinned          # number of items that hold a pin
+    cdef list arenas            # copies of values whose blocks have been freed
     cdef ls_status status
     cdef size_t bad_key
     cdef size_t bad_item
-    cdef uint64_t bad_record    # where it is in its file, if a place led to it
-    cdef uint32_t bad_run       # of the changes above that file; LS_CHANGES_RUNS: of that file
+    cdef uint64_t bad_record    # offset in its file, if it was found by a place
+    cdef uint32_t bad_run       # its run above that file; LS_CHANGES_RUNS: the file itself
     cdef bint loaded            # blocks were not ready
+    cdef bint may_read          # a file may be read from the disk at once before the first piece
     cdef Answers taker
 
     cdef bint stays(self)
@@ -179,6 +184,9 @@ cdef class Batch:
     cdef bint any_missing(self) noexcept nogil
     cdef Need filter_piece(self) noexcept nogil
     cdef Need route(self) noexcept nogil
+    cdef size_t keys_like(self, size_t count) noexcept nogil
+    cdef int read_whole(self) except -1 with gil
+    cdef bint read_ahead(self) noexcept nogil
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1
     cdef Lookup lookup_of(self, size_t item)

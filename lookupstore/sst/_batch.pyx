@@ -1,7 +1,7 @@
 """Lookups of a batch of keys in the files of all buckets.
 
-A batch goes through the filters, to its blocks and to its records without the GIL; Python is
-entered for blocks that are not ready, and for memory.
+A batch passes the filters and finds its blocks and records without the GIL. Python is called for
+blocks that are not ready, and for memory.
 """
 
 cimport cython
@@ -14,6 +14,7 @@ import threading
 
 from lookupstore.processors import processors
 from lookupstore.sst._answers import Found, Values
+from lookupstore.sst.shared import PlacesLostError
 
 from lookupstore.arrow._binary cimport (
     LS_BAD_KEY,
@@ -32,6 +33,44 @@ from lookupstore.sst._changes cimport LS_CHANGES_RUNS, Changes
 from lookupstore.sst._filter cimport LS_FILTER_NONE, Filter, ls_filter
 from lookupstore.sst._lookup cimport GROUP, Lookup, ls_fences
 from lookupstore.sst._table cimport BlockTable, ls_ready
+
+
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+
+    static uintptr_t lookupstore_page_of(const uint8_t *at) {
+        return (uintptr_t)at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    }
+
+    /* Whether the pages of all addresses are in memory, as far as the system knows. */
+    static int lookupstore_resident(const uint8_t *const *at, size_t count) {
+    #ifdef __linux__
+        for (size_t i = 0; i < count; i++) {
+            unsigned char is_there = 1;
+            if (mincore((void *)lookupstore_page_of(at[i]), 1, &is_there) == 0 && !(is_there & 1))
+                return 0;
+        }
+    #endif
+        return 1;
+    }
+
+    /* Asks the system to read the pages of addresses, without waiting. */
+    static void lookupstore_ahead(const uint8_t *const *at, size_t count) {
+        uintptr_t last = 0, page;
+        for (size_t i = 0; i < count; i++) {
+            page = lookupstore_page_of(at[i]);
+            /* A record may end on the next page. */
+            if (page != last)
+                madvise((void *)page, (uintptr_t)at[i] + 256 - page, MADV_WILLNEED);
+            last = page;
+        }
+    }
+    """
+    int lookupstore_resident(const uint8_t **at, size_t count)
+    void lookupstore_ahead(const uint8_t **at, size_t count)
 
 
 cdef extern from "ls_hash.h":
@@ -56,6 +95,12 @@ cdef extern from "ls_batch.h":
     void ls_batch_filter_items(
         const ls_filter *const *filters, const ls_batch_files *files, const ls_column *keys,
         ls_batch_item *items, size_t *count, ls_batch_counts *counts) noexcept nogil
+    size_t ls_batch_buckets_at(
+        const ls_batch_files *files, const ls_batch_item *items, size_t count, size_t step,
+        const uint8_t **at) noexcept nogil
+    size_t ls_batch_records_at(
+        const ls_batch_files *files, const ls_batch_item *items, size_t count, size_t step,
+        const uint8_t **at) noexcept nogil
     ls_status ls_batch_find(
         const ls_batch_files *files, const ls_column *keys, ls_batch_item *items, size_t *count,
         ls_batch_counts *counts, size_t first, const uint8_t *deleted, ls_slice *answers,
@@ -88,22 +133,29 @@ cdef extern from "ls_batch.h":
     uint32_t LS_SEARCHED
 
 
-# A call looks into compressed blocks in so many threads, if there is a group of blocks for each:
-# more would wait for each other, since a quarter of the work needs the GIL.
+# Maximum number of threads in which a call searches compressed blocks, if there is a group of
+# blocks for each: more would wait for each other, since a quarter of the work needs the GIL.
 cdef size_t MOST_THREADS = min(4, processors())
 
-# Of a bucket without a file: one without keys.
+# Index and fences of a bucket without a file: those of a file without keys.
 cdef ls_block NO_INDEX
 cdef ls_fences NO_FENCES
 NO_FENCES.index = &NO_INDEX
 cdef object NOTHING_PASSES = Filter("words", bytes(32))
 cdef object ALL_PASS = Filter("none")
 
-cdef uint8_t DELETED  # what stands for the answer at a tombstone, until all files are asked
+# PROBES: number of keys of a piece for which the system is asked whether their data is in memory.
+# MOST_UNASKED: maximum number of following pieces, also of later calls, for which it is then not
+# asked.
+cdef enum:
+    PROBES = 4
+    MOST_UNASKED = 16
+
+cdef uint8_t DELETED  # marks the answer at a tombstone until all files have been searched
 
 
 cdef class Scratch:
-    """Room for the keys of a stretch."""
+    """Memory for the keys of a stretch."""
 
     def __cinit__(self, size_t length):
         self.length = length
@@ -117,17 +169,17 @@ cdef class Scratch:
         free(self.hashes)
 
 
-# Of batches that have ended. The system takes memory of this size back and clears it again, which
-# would take as long as all else that runs of changes cost.
+# Memory of batches that have ended, kept for reuse. Memory of this size would be returned to the
+# system and cleared again, which takes as long as all other work for runs of changes.
 cdef list SPARES = []
 cdef size_t MOST_SPARES = 2
 
-cdef uint8_t CALLS = 0  # that began, from 1 to 255 and again
+cdef uint8_t CALLS = 0  # number of the last call, from 1 to 255 and then from 1 again
 
 
 @cython.final
 cdef class Filters:
-    """A filter for each bucket; None lets all keys pass."""
+    """A filter for each bucket; None stands for a filter that all keys pass."""
 
     def __cinit__(self, filters):
         cdef Filter one
@@ -146,12 +198,12 @@ cdef class Filters:
 
 @cython.final
 cdef class Layer:
-    """Files that are asked at one time: of each bucket one, or none.
+    """Files that are searched together: one or none of each bucket.
 
-    A key is looked up in the file of its bucket, which is XXH64 of its bytes modulo their number;
-    of one file all keys are. `lookups` has None for a bucket without a file. `runs` are the buckets
-    whose files are runs of changes. `changes` are those of runs above each file, or None: then
-    there are no such runs, or other layers have them.
+    A key is looked up in the file of its bucket, the XXH64 of its bytes modulo the number of files.
+    `lookups` has None for a bucket without a file. `runs` are the buckets whose files are runs of
+    changes. `changes` are the changes of the runs above each file, or None if there are no such
+    runs or other layers contain them.
     """
 
     def __cinit__(self, tuple lookups not None, runs=frozenset(), changes=None):
@@ -207,7 +259,7 @@ cdef class Layer:
         free(self.each)
 
     cdef Layer current(self):
-        """Return this layer or, if slots of its files have moved since it was made, the next."""
+        """Return this layer, or its successor if slots of its files have moved since."""
         cdef Layer layer = self if self.newest is None else self.newest
         cdef Lookup lookup
         cdef size_t i
@@ -215,12 +267,12 @@ cdef class Layer:
             lookup = layer.lookups[i]
             if lookup is not None and lookup.file.blocks is not layer.tables[i]:
                 self.newest = Layer(self.lookups, self.runs, self.changes)
-                layer.tables = None  # batches that began with it have them, too
+                layer.tables = None  # batches that began with this layer hold the tables, too
                 return self.newest
         return layer
 
     cdef bint all_ready(self):
-        """Whether all blocks that may go are there."""
+        """Return whether all evictable blocks are ready."""
         cdef BlockTable table
         if not self.has_pins:
             return True
@@ -230,7 +282,7 @@ cdef class Layer:
         return True
 
     cdef bint stays(self):
-        """Whether what is found lies in maps that nobody waits for to be let go of."""
+        """Return whether found values are in maps that may be kept without blocking any room."""
         cdef Lookup lookup
         cdef Changes above
         for lookup in self.lookups:
@@ -244,25 +296,32 @@ cdef class Layer:
 
 
 def values_at(Lookup lookup not None, BinaryColumn keys not None):
-    """Return a large_binary array: row i answers key i, null where the file does not have it."""
-    values = Values(len(keys))
-    answer(Layer((lookup,)), keys, values)
-    return values.array()
+    """Return a large_binary array: row i answers key i, null if the file does not have it."""
+    return answered(lookup, keys, Values)
 
 
 def contains(Lookup lookup not None, BinaryColumn keys not None):
-    """Return a boolean array: row i tells whether the file has key i."""
-    found = Found(len(keys))
-    answer(Layer((lookup,)), keys, found)
-    return found.array()
+    """Return a boolean array: row i is true if the file has key i."""
+    return answered(lookup, keys, Found)
+
+
+cdef object answered(Lookup lookup, BinaryColumn keys, kind):
+    """Return the array of answers in a receiver of a kind."""
+    answers = kind(len(keys))
+    try:
+        answer(Layer((lookup,)), keys, answers)
+    except PlacesLostError:
+        answers = kind(len(keys))
+        answer(Layer((lookup,)), keys, answers)
+    return answers.array()
 
 
 def answer(Layer layer not None, BinaryColumn keys not None, Answers answers not None, newer=(),
            Filters above=None):
-    """Find keys in a layer, and give what is at them to `answers`, which has room for as many.
+    """Find keys in a layer, and pass their values to `answers`, which has room for all of them.
 
-    `newer` are layers of runs of changes, the newest first: what they have is not looked for in
-    this one. `above` lets the keys of all of them pass, bucket by bucket.
+    `newer` are layers of runs of changes, the newest first: keys found there are not searched in
+    this layer. All keys of these layers pass `above`, bucket by bucket.
     """
     cdef Batch batch = Batch(layer, keys, answers, newer, above)
     answers.begin(batch)
@@ -270,13 +329,13 @@ def answer(Layer layer not None, BinaryColumn keys not None, Answers answers not
 
 
 cdef class Part:
-    """Items of one file that a thread of its own looks for."""
+    """Items of one file that are looked up by a separate thread."""
 
     def __cinit__(self, Batch batch not None):
         self.batch = batch
 
     cdef int begin(self) except -1:
-        """Begin to look for them; where there is no thread to be had, `end` does it."""
+        """Begin to look them up; if no thread can be started, `end` looks them up."""
         thread = threading.Thread(target=self.visit, name="lookupstore-visit", daemon=True)
         try:
             thread.start()
@@ -286,14 +345,14 @@ cdef class Part:
         return 0
 
     def visit(self):
-        """Look for them; what is raised is kept."""
+        """Look them up, and keep any exception for `end`."""
         try:
             self.batch.visit_items(self.items, self.count)
         except BaseException as error:
             self.error = error
 
     cdef int wait(self) except -1:
-        """Wait for the thread, also where the wait is interrupted."""
+        """Wait for the thread, even if the wait is interrupted."""
         while self.thread is not None and self.thread.is_alive():
             try:
                 self.thread.join()
@@ -302,7 +361,7 @@ cdef class Part:
         return 0
 
     cdef int end(self) except -1:
-        """Raise what was raised."""
+        """Raise the exception of `visit`, if there was one."""
         if self.error is not None:
             raise self.error
         if self.thread is None:
@@ -313,22 +372,29 @@ cdef class Part:
 cdef class Batch:
     """One batch of keys, looked up one piece after the other.
 
-    With runs of changes that are newer than the files, those keys of a stretch of pieces that may
-    be in one are looked for there first, all at once, and what no run has in the files.
+    If there are runs of changes that are newer than the files, the keys of a stretch of pieces that
+    may be in a run are looked up in the runs first, all at once. Keys that no run has are then
+    looked up in the files.
     """
 
     def __cinit__(
             self, Layer layer, BinaryColumn keys, Answers taker, newer=(), Filters above=None):
         cdef size_t length = keys.column.length, i
+        cdef Lookup lookup
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
+        for lookup in layer.lookups:
+            if lookup is not None and not lookup.file.settled:
+                lookup.file.seek(length // layer.files.count, lookup.map)
+            if lookup is not None and lookup.may_read(length // layer.files.count):
+                self.may_read = True
         self.layer = layer = layer.current()
         self.tables = layer.tables
         global CALLS
         CALLS = self.call = CALLS % 255 + 1
         self.all_ready = layer.all_ready()
         self.files = &layer.files
-        # A filter would rule out the keys of changes that the file does not have.
+        # A filter would rule out keys of changes that the file does not have.
         self.own_filters = layer.filters.each if layer.changes is None else NULL
         self.filters = self.own_filters
         self.counts = <ls_batch_counts *>calloc(self.files.count, sizeof(ls_batch_counts))
@@ -353,7 +419,7 @@ cdef class Batch:
         self.length = taker.length
 
     cdef bint stays(self):
-        """Whether what is found lies in maps that nobody waits for to be let go of."""
+        """Return whether found values are in maps that may be kept without blocking any room."""
         cdef Batch run
         for run in self.newer:
             if not run.layer.stays():
@@ -392,7 +458,7 @@ cdef class Batch:
         return 0
 
     cdef int check_files(self) except -1:
-        """Raise if a file that was asked is not what it was when it was opened."""
+        """Raise if a searched file has changed since it was opened."""
         cdef Batch run
         cdef Lookup lookup
         cdef size_t i
@@ -401,18 +467,18 @@ cdef class Batch:
         for i in range(self.files.count):
             lookup = self.layer.lookups[i]
             if self.counts[i].asked and lookup is not None:
-                lookup.check_file()
+                lookup.check_table(self.tables[i])
             if self.counts[i].changed:
                 for lookup in self.changes_of(i).runs:
                     lookup.check_file()
         return 0
 
     cdef Changes changes_of(self, size_t file):
-        """Return the changes above a file that has some."""
+        """Return the changes above a file that has changes above it."""
         return self.layer.changes[file]
 
     cdef int count_asked(self) except -1:
-        """Add what has been asked to what the files count."""
+        """Add the numbers of searched keys to the counts of the files."""
         cdef Batch run
         cdef Lookup lookup
         cdef size_t i, keys
@@ -421,11 +487,11 @@ cdef class Batch:
             if self.counts[i].asked and lookup is not None:
                 lookup.filter_negatives += self.counts[i].ruled_out
                 lookup.block_uses += self.counts[i].routed
-                # With runs above it, a file becomes hot as early as it would without them.
+                # A file with runs above it becomes hot as early as it would without them.
                 keys = self.counts[i].routed
                 for run in self.newer:
                     keys += run.counts[i].routed
-                lookup.file.after(keys, self.loaded, lookup.map, lookup.index)
+                lookup.after(keys, self.keys.column.length, self.loaded)
         return 0
 
     cdef void unpin(self) noexcept nogil:
@@ -434,7 +500,7 @@ cdef class Batch:
             self.pinned = 0
 
     cdef Need go_on(self) noexcept nogil:
-        """Find pieces until all are done, or Python is needed."""
+        """Look up pieces until all are done, or Python is needed."""
         cdef Need need
         while self.start < self.length:
             if self.layer_count > 0:
@@ -457,7 +523,7 @@ cdef class Batch:
         return NOTHING
 
     cdef Need ask_runs(self) noexcept nogil:
-        """Find the keys of a stretch in the runs of changes, the newest first."""
+        """Look up the keys of a stretch in the runs of changes, the newest first."""
         cdef Need need
         if self.start == self.stretch:
             need = self.begin_stretch()
@@ -472,10 +538,10 @@ cdef class Batch:
         return NOTHING
 
     cdef Need begin_stretch(self) noexcept nogil:
-        """Start a stretch, none of whose keys has been looked for in a run."""
+        """Begin a stretch, before any of its keys is looked up in a run."""
         cdef size_t most = STRETCH_UNFILTERED if self.above.has_gaps else STRETCH
         cdef size_t length = self.length - self.start
-        # Where blocks are missing, each is looked at once for all its keys.
+        # If blocks are missing, each block is searched once for all its keys.
         if length > most and not self.any_missing():
             length = most
         if length > self.stretch_room:
@@ -501,7 +567,7 @@ cdef class Batch:
         return NOTHING
 
     cdef bint take_candidates(self) noexcept nogil:
-        """Copy the keys that may be in a run, and make room for what they find; False: no room."""
+        """Copy the keys that may be in a run, and allocate their answers; False: no memory."""
         cdef size_t count = self.candidate_count
         cdef size_t size = ls_batch_key_bytes(&self.column, self.candidates, count)
         self.candidate_data = <uint8_t *>malloc(size + 1)
@@ -529,7 +595,7 @@ cdef class Batch:
         self.found = NULL
 
     cdef Need find_in_run(self, Batch older) noexcept nogil:
-        """Find those keys of a stretch of an older file that no newer run has."""
+        """Find the keys of a stretch of an older file that no newer run has."""
         cdef Need need
         if not self.routed:
             if older.candidate_count > self.room:
@@ -537,7 +603,7 @@ cdef class Batch:
                 return MEMORY
             self.column, self.answers = older.candidate_keys, older.found
             self.count = older.candidate_count
-            if self.count > 0:  # else there may be no memory for items
+            if self.count > 0:  # without candidates, `items` may not be allocated
                 memcpy(self.items, older.candidates, self.count * sizeof(ls_batch_item))
             self.count_ruled_out(older.ruled_out)
             ls_batch_filter_items(
@@ -549,7 +615,7 @@ cdef class Batch:
         return self.search()
 
     cdef void count_ruled_out(self, const ls_batch_counts *counts) noexcept nogil:
-        """Count keys that a filter for all runs did not let pass."""
+        """Count keys that a filter for all runs has ruled out."""
         cdef size_t i
         for i in range(self.files.count):
             if self.files.files[i].is_run and counts[i].asked:
@@ -557,7 +623,7 @@ cdef class Batch:
                 self.counts[i].asked = True
 
     cdef Need search(self) noexcept nogil:
-        """Look for the items of a piece in the blocks that are ready."""
+        """Search the blocks that are ready for the items of a piece."""
         cdef size_t left = 0
         self.status = ls_batch_search(
             self.files, &self.column, self.items, self.count, self.first, self.deleted,
@@ -567,7 +633,7 @@ cdef class Batch:
         return BLOCKS if left > 0 else NOTHING
 
     cdef bint any_missing(self) noexcept nogil:
-        """Whether a block of one of the files, of those that may go, is not ready."""
+        """Return whether an evictable block of one of the files is not ready."""
         cdef size_t i
         cdef bint missing = not self.all_ready
         for i in range(self.layer_count):
@@ -575,14 +641,14 @@ cdef class Batch:
         return missing
 
     cdef bint begin_piece(self) noexcept nogil:
-        """Start a piece, whose keys have the answers of runs; False: there is no memory for it."""
+        """Begin a piece with the answers of runs to its keys; False: there is no memory for it."""
         cdef size_t rest = self.length - self.start
         cdef const uint32_t *places = self.taker.places
         cdef size_t i, length, limit
         if self.layer_count > 0 and rest > self.stretch - self.start:
             rest = self.stretch - self.start
-        # Where blocks are missing, each is looked at once for all its keys. A few keys that are
-        # left over would wait for memory as long as many do.
+        # If blocks are missing, each block is searched once for all its keys. A small rest of keys
+        # is added to the piece, as it would wait for memory as long as many keys.
         length = rest if self.any_missing() or rest <= MOST_OF_PIECE else PIECE
         if length > self.room:
             self.wanted = length
@@ -591,7 +657,7 @@ cdef class Batch:
         if places == NULL:
             self.first = self.start
             memset(self.answers, 0, length * sizeof(ls_slice))
-        else:  # some may be of an earlier reader of the file
+        else:  # some may be those of an earlier reader of the file
             for i in range(self.start, self.end):
                 memset(&self.answers[places[i]], 0, sizeof(ls_slice))
         if self.layer_count > 0:
@@ -603,7 +669,7 @@ cdef class Batch:
         return True
 
     cdef Need filter_piece(self) noexcept nogil:
-        """Find out which keys of the piece may be there."""
+        """Find the keys of the piece that may be in the files."""
         self.status = ls_batch_filter(
             self.filters, self.files, &self.column, self.taker.places, self.start, self.end,
             NULL if self.hashes == NULL else self.hashes + (self.start - self.stretch_start),
@@ -614,9 +680,58 @@ cdef class Batch:
             ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
         return NOTHING
 
+    cdef bint read_ahead(self) noexcept nogil:
+        """Request the places and records of the items from the disk, unless they are in memory.
+
+        Otherwise lookups wait for the disk once for each item. False: there is no memory for it.
+        """
+        cdef const uint8_t *some[PROBES]
+        cdef const uint8_t **every
+        cdef size_t step = self.count // PROBES + 1, count
+        # Calls share these numbers: with ten keys, to ask takes half of the call. Threads may count
+        # at the same time; then the system is asked earlier or later.
+        if self.layer.unasked > 0:
+            self.layer.unasked -= 1
+            return True
+        count = ls_batch_buckets_at(self.files, self.items, self.count, step, some)
+        if lookupstore_resident(some, count):
+            count = ls_batch_records_at(self.files, self.items, self.count, step, some)
+            if lookupstore_resident(some, count):
+                self.layer.asks_apart = min(2 * self.layer.asks_apart + 1, <int>MOST_UNASKED)
+                self.layer.unasked = self.layer.asks_apart
+                return True
+        self.layer.asks_apart = 0
+        every = <const uint8_t **>malloc(self.count * sizeof(const uint8_t *))
+        if every == NULL:
+            return False
+        count = ls_batch_buckets_at(self.files, self.items, self.count, 1, every)
+        lookupstore_ahead(every, count)
+        count = ls_batch_records_at(self.files, self.items, self.count, 1, every)
+        lookupstore_ahead(every, count)
+        free(every)
+        return True
+
+    cdef size_t keys_like(self, size_t count) noexcept nogil:
+        """Return `count`, a number of keys of the piece, scaled to all keys of the call."""
+        cdef size_t piece = self.end - self.start
+        return count if piece == 0 else <size_t>(<double>self.length * count / piece)
+
+    cdef int read_whole(self) except -1 with gil:
+        """Read files from the disk if the keys of the call need most of them."""
+        cdef Lookup lookup
+        for lookup in self.layer.lookups:
+            if lookup is not None:
+                lookup.read_whole(self.keys_like(self.count) // self.files.count)
+        return 0
+
     cdef Need route(self) noexcept nogil:
-        """Find items by their places, and out in which blocks the others are."""
+        """Find items by their places, and find the blocks of the others."""
         if self.layer.has_places:
+            if self.may_read:
+                self.may_read = False
+                self.read_whole()
+            if not self.read_ahead():
+                return NO_MEMORY
             self.status = ls_batch_find(
                 self.files, &self.column, self.items, &self.count, self.counts, self.first,
                 self.deleted, self.answers, &self.bad_item, &self.bad_run, &self.bad_record)
@@ -633,7 +748,7 @@ cdef class Batch:
         return NOTHING
 
     cdef bint take(self) noexcept nogil:
-        """Have the answers of the piece taken, and let it go; False: they are not taken yet."""
+        """Pass the answers of the piece to the receiver, and end it; False: it needs room."""
         cdef size_t length = self.end - self.start, missing = self.taker.missing
         cdef size_t i
         if self.gone or self.deleted != NULL:
@@ -642,7 +757,7 @@ cdef class Batch:
         if not self.taker.take(self.answers, self.start, length):
             return False
         missing = self.taker.missing - missing
-        # Where nearly all keys are there, to ask the filter costs more than it saves.
+        # If nearly all keys are in the files, asking the filter costs more than it saves.
         self.filters = NULL if 8 * missing < length else self.own_filters
         self.unpin()
         self.routed = self.begun = False
@@ -682,15 +797,15 @@ cdef class Batch:
         return 0
 
     cdef Lookup lookup_of(self, size_t item):
-        """Return what looks an item up."""
+        """Return the lookups of the file of an item."""
         return self.layer.lookups[self.items[item].file]
 
     cdef BlockTable table_of(self, size_t item):
-        """Return the ready blocks that an item is looked for in."""
+        """Return the ready blocks of the file of an item."""
         return self.tables[self.items[item].file]
 
     cdef int refuse_place(self) except -1:
-        """Raise the error of a record that a place led to."""
+        """Raise the error of a record found by its place."""
         cdef Lookup lookup = self.lookup_of(self.bad_item)
         cdef BlockTable table = self.table_of(self.bad_item)
         if self.bad_run != LS_CHANGES_RUNS:
@@ -700,7 +815,7 @@ cdef class Batch:
         return 0
 
     cdef int refuse_block(self) except -1:
-        """Raise the error of a block whose records are wrong."""
+        """Raise the error of a block with invalid records."""
         cdef Lookup lookup = self.lookup_of(self.bad_item)
         cdef BlockTable table = self.table_of(self.bad_item)
         cdef Block block = table.block(self.items[self.bad_item].block & ~LS_SEARCHED)
@@ -709,7 +824,7 @@ cdef class Batch:
         return 0
 
     cdef int grow(self) except -1:
-        """Make room for a piece and its answers."""
+        """Allocate memory for a piece and its answers."""
         cdef size_t rest = self.length - self.start
         cdef size_t length = max(self.wanted, min(rest, MOST_OF_PIECE))
         if self.wanted > MOST_OF_PIECE:
@@ -727,7 +842,7 @@ cdef class Batch:
         return 0
 
     cdef int grow_stretch(self) except -1:
-        """Make room for the candidates of a stretch, and the hashes of its keys."""
+        """Allocate memory for the candidates of a stretch, and the hashes of its keys."""
         cdef size_t length = max(self.wanted, <size_t>STRETCH)
         self.stretch_room = 0
         if length == <size_t>STRETCH and SPARES:
@@ -744,7 +859,7 @@ cdef class Batch:
         return 0
 
     cdef int make_room(self, size_t length) except -1:
-        """Make room for the items of a piece."""
+        """Allocate memory for the items of a piece."""
         free(self.items)
         self.room = 0
         self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
@@ -754,13 +869,13 @@ cdef class Batch:
         return 0
 
     cdef int visit_missing(self) except -1:
-        """Look for the items whose blocks are not ready, file by file, in the order of each.
+        """Look up the items whose blocks are not ready, file by file, in the order of each file.
 
-        Each block is read once for all its keys. What is found in one that was decoded is copied,
-        and it goes again unless the cache keeps it.
+        Each block is read once for all its keys. Values found in a decoded block are copied, and
+        the block is freed unless the cache keeps it.
         """
         self.loaded = True
-        self.all_ready = False  # what is left of the keys is looked for at once
+        self.all_ready = False  # the rest of the keys is looked up at once
         cdef size_t blocks = self.layer.blocks, missing, at = 0, end
         cdef uint32_t *starts = <uint32_t *>calloc(blocks + 1, sizeof(uint32_t))
         cdef ls_batch_item *taken = <ls_batch_item *>malloc(
@@ -784,9 +899,9 @@ cdef class Batch:
         return 0
 
     cdef int visit_file(self, ls_batch_item *items, size_t count) except -1:
-        """Look for items of one file, whose blocks are not ready: many compressed ones in threads.
+        """Look up items of one file whose blocks are not ready, in threads if many are compressed.
 
-        Most of what such a block takes is done without the GIL: zstd, slots, search and copies.
+        Most of the work for such a block is done without the GIL: zstd, slots, search and copies.
         """
         cdef Lookup lookup = self.layer.lookups[items[0].file]
         cdef size_t blocks = 1, start = 0, end, threads, i
@@ -794,6 +909,7 @@ cdef class Batch:
         cdef list parts = []
         for i in range(1, count):
             blocks += items[i].block != items[i - 1].block
+        lookup.read_whole(self.keys_like(count))
         if lookup.fill is not None:
             lookup.fill([
                 items[i].block for i in range(count)
@@ -816,7 +932,7 @@ cdef class Batch:
                 part.begin()
             self.visit_items(items + start, count - start)
         finally:
-            # The items must not go while a thread looks for them.
+            # The items must stay while a thread looks them up.
             for part in parts:
                 part.wait()
         for part in parts:
@@ -824,7 +940,7 @@ cdef class Batch:
         return 0
 
     cdef int visit_items(self, ls_batch_item *items, size_t count) except -1:
-        """Look for items of one file in the order of its blocks, which are not ready."""
+        """Look up items of one file whose blocks are not ready, in the order of the blocks."""
         cdef uint32_t numbers[GROUP]
         cdef uint32_t uses[GROUP]
         cdef ls_ready ready[GROUP]
@@ -839,7 +955,7 @@ cdef class Batch:
         file.ready, file.pins = ready, NULL
         group.files, group.count, group.order = &file, 1, self.files.order
         while at < count:
-            # The disk reads the next blocks while these are looked into.
+            # The disk reads the next blocks while these are searched.
             while asked < count and ahead < <size_t>GROUP:
                 blocks = 0
                 while asked < count and blocks < <size_t>GROUP:
@@ -862,7 +978,7 @@ cdef class Batch:
             owners = []
             done = lookup.visit_some(table, numbers, uses, blocks, self.call, ready, owners)
             ahead -= min(ahead, done)
-            # From here on the blocks of these items are numbered as they are in the group.
+            # From here on, the block numbers of these items are those in the group.
             end, next = at, 0
             while end < count:
                 if items[end].block != numbers[next]:
@@ -886,7 +1002,7 @@ cdef class Batch:
         return 0
 
     cdef int stage(self, ls_batch_item *items, size_t count) except -1:
-        """Copy what has been found, so that the blocks may go that it was found in."""
+        """Copy the values found so far, so that their blocks may be freed."""
         cdef size_t size = ls_batch_stage_size(items, count, self.first, self.answers)
         arena = allocate(size + 1)
         self.arenas.append(arena)

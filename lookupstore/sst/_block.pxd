@@ -43,7 +43,7 @@ cdef extern from "ls_block.h":
 cdef class Handles:
     cdef size_t count
     cdef size_t trailer
-    cdef uint64_t *starts  # of each block, and where the last one ends
+    cdef uint64_t *starts  # offset of each block, and end of the last one
 
 
 cdef class Block:

@@ -80,7 +80,7 @@ cdef extern from "ls_row_order.h":
 cdef enum:
     MOST_OF_BLOCK = 0x7FFFFFFF
 
-# As ls_field_kind.
+# The kinds of fields, in the order of ls_field_kind.
 cdef tuple FIELD_KINDS = (
     "bool", "int8", "int16", "int32", "int64", "float", "double", "bytes", "decimal", "timestamp")
 cdef dict ORDERS = {
@@ -93,7 +93,7 @@ cdef dict ORDERS = {
 
 
 cdef ls_order order_of(str name) except? LS_ORDER_BYTES:
-    """The C name of a key order; the closed set is that of format.check_order."""
+    """Return the C name of a key order; format.check_order has the list of all names."""
     found = ORDERS.get(name)
     if found is None:
         found = ORDERS[name] = row_order(name)
@@ -101,7 +101,7 @@ cdef ls_order order_of(str name) except? LS_ORDER_BYTES:
 
 
 cdef size_t row_order(str name) except 0:
-    """Describe the fields of keys that are rows, for as long as the process lives."""
+    """Describe the fields of keys that are rows, for the lifetime of the process."""
     cdef ls_row_order *order
     if not name.startswith("row(") or not name.endswith(")"):
         raise ValueError(
@@ -163,10 +163,10 @@ cdef int check_key(ls_order order, ls_slice key, str name) except -1:
 
 
 def sortable_keys(str name not None, BinaryColumn keys not None):
-    """Return bytes that sort as keys that are rows do in the order of this name, as large_binary.
+    """Return bytes, as large_binary, that sort like keys that are rows in the order of this name.
 
-    They are equal where the order says that keys are. Raises ValueError of a null, and of a key
-    that is not such a row.
+    They are equal if the order treats the keys as equal. Raises ValueError for a null, and for a
+    key that is not such a row.
     """
     cdef ls_order order = order_of(name)
     if order <= LS_ORDER_INT64:
@@ -208,12 +208,12 @@ cdef class BlockBuilder:
     """A builder of blocks from records in key order."""
 
     cdef ls_block_builder builder
-    cdef PyObject *buffer  # bytes that nobody else has seen; builder.data is inside
-    cdef size_t expected   # bytes that a block is likely to need
+    cdef PyObject *buffer  # bytes that no other object has seen; builder.data points into it
+    cdef size_t expected   # number of bytes that a block is expected to need
     cdef ls_order order
     cdef int repeats
     cdef size_t block_size
-    cdef readonly object last_key  # bytes of the last record added, None before the first
+    cdef readonly object last_key  # key of the last record added, None before the first
 
     def __cinit__(self, str order, bint repeats, size_t block_size):
         self.order = order_of(order)
@@ -233,7 +233,7 @@ cdef class BlockBuilder:
 
     @property
     def full(self):
-        """Whether the block has passed its size and must be finished."""
+        """Whether the block has reached its size and must be finished."""
         return self.builder.count > 0 and ls_block_memory(&self.builder) > self.block_size
 
     cdef int grow(self, size_t more) except -1:
@@ -252,7 +252,7 @@ cdef class BlockBuilder:
         return 0
 
     cdef int move(self, size_t capacity) except -1:
-        """Take a buffer of that capacity, with the records so far."""
+        """Allocate a buffer of that capacity, and copy the records so far to it."""
         cdef bytes made = PyBytes_FromStringAndSize(NULL, capacity)
         cdef uint8_t *data = <uint8_t *>PyBytes_AS_STRING(made)
         if self.builder.size > 0:
@@ -265,7 +265,7 @@ cdef class BlockBuilder:
         return 0
 
     def add(self, bytes key not None, bytes value not None):
-        """Add one record; `full` then tells whether to finish the block."""
+        """Add one record; check `full` afterwards."""
         cdef ls_slice k = slice_of(key), v = slice_of(value), previous
         cdef int compared
         cdef ls_status status
@@ -287,11 +287,11 @@ cdef class BlockBuilder:
         self.last_key = key
 
     def add_many(self, BinaryColumn keys not None, BinaryColumn values not None, size_t row):
-        """Add records from `row` until the block is full or the columns end; the next row.
+        """Add records from `row` on until the block is full or they end; return the next row.
 
         Raises:
-            ValueError: keys out of order or repeated, a null, a key of a wrong size; the message
-                says which row. The rows before it have been added.
+            ValueError: If keys are out of order or repeated, a value is null, or a key has a wrong
+                size; the message names the row. The rows before it have been added.
         """
         cdef size_t start = row, end = keys.column.length
         cdef ls_slice previous, key, value
@@ -333,7 +333,7 @@ cdef class BlockBuilder:
     def finish(self):
         """Return the encoded block and start the next one.
 
-        The records were written into the bytes that are returned: nothing is copied.
+        The records were written into the returned bytes, so nothing is copied.
         """
         if self.builder.data == NULL:
             self.grow(0)
@@ -345,12 +345,12 @@ cdef class BlockBuilder:
         _PyBytes_Resize(&self.buffer, size)
         block = <bytes>self.buffer
         Py_CLEAR(self.buffer)
-        self.expected = size + size // 8 + 256  # the next block is much like this one
+        self.expected = size + size // 8 + 256  # the next block probably has a similar size
         return block
 
 
 def order_text(previous, key, compared):
-    """Say which two keys are not in order."""
+    """Return a text that names two keys that are out of order."""
     if compared:
         return (f"key {key[:64]!r} comes after {previous[:64]!r} but is smaller; "
                 "give keys in key order")
@@ -358,9 +358,9 @@ def order_text(previous, key, compared):
 
 
 cdef class Handles:
-    """The handles of `count` blocks that lie end to end from offset 0, each with its trailer.
+    """The handles of `count` blocks that are contiguous from offset 0, each with its trailer.
 
-    A sequence of (offset, size without the trailer).
+    It is a sequence of (offset, size without the trailer).
     """
 
     def __cinit__(self, size_t count, size_t trailer):
@@ -392,7 +392,8 @@ cdef class Handles:
 cdef class Block:
     """The records of one decoded block.
 
-    Holds its `source`, bytes or a view of a mapped file; `path` and `offset` say where it is from.
+    It holds its `source`, bytes or a view of a mapped file; `path` and `offset` locate it for
+    errors.
     """
 
     def __cinit__(self, data not None, str path not None, offset, str order="bytes"):
@@ -413,7 +414,7 @@ cdef class Block:
 
     @property
     def data(self):
-        """The bytes of the block; a copy where they are in a mapped file."""
+        """The bytes of the block, copied if they are in a mapped file."""
         return bytes(self.source)
 
     @property
@@ -437,7 +438,7 @@ cdef class Block:
         return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
 
     def handles(self, size_t end, size_t trailer):
-        """Return where the blocks are that an index names: end to end, and before `end`."""
+        """Return the handles of the blocks that an index names, contiguous and before `end`."""
         cdef ls_slice key, value
         cdef const uint8_t *at
         cdef uint64_t offset, size
@@ -472,7 +473,7 @@ cdef class Block:
         return position
 
     def validate(self, bint repeats):
-        """Read every record: they tile the block and keys are in order."""
+        """Check that the records fill the block and that their keys are in order."""
         cdef uint32_t bad = 0
         cdef ls_status status
         with nogil:
@@ -480,9 +481,9 @@ cdef class Block:
         self.fail(status, f"record {bad} of the block")
 
     cdef Block sortable(self):
-        """Return a block with a record for each, whose key is the bytes that sort as its key does.
+        """Return a block with a record for each record, with keys whose bytes sort like its keys.
 
-        It has the order of bytes. None: the order is that of bytes or numbers as it is.
+        Its order is that of bytes. None: the keys are bytes or numbers and need no conversion.
         """
         if self.order <= LS_ORDER_INT64 or ls_row_is_number(<const ls_row_order *>self.order):
             return None
@@ -511,8 +512,8 @@ def records_of(list parts, bint reverse=False):
         reverse: Whether each part begins with its last record.
 
     Raises:
-        CorruptionError: if a block is damaged.
-        IndexError: if a block does not have these records.
+        CorruptionError: If a block is damaged.
+        IndexError: If a block does not have these records.
     """
     cdef Block block
     cdef uint32_t start, end

@@ -21,6 +21,6 @@ cdef extern from "ls_changes.h":
 
 cdef class Changes:
     cdef ls_changes changes
-    cdef Memory memory      # of the table
+    cdef Memory memory      # memory of the table
     cdef readonly list runs
-    cdef list maps          # that offsets count from
+    cdef list maps          # maps to which offsets refer

@@ -1,4 +1,4 @@
-"""The records of the runs of changes above a file, where one look finds the newest of a key."""
+"""The records of the runs of changes above a file; one search finds the newest of a key."""
 
 from libc.string cimport memset
 
@@ -12,20 +12,20 @@ from lookupstore.sst._table cimport (
     ls_places_buckets,
 )
 
-#: Runs in a table, and bytes of a file of one.
+#: Maximum number of runs in a table, and maximum size of the file of a run in bytes.
 MOST_RUNS = LS_CHANGES_RUNS
 MOST_BYTES = LS_CHANGES_END
 
 
-# A table of this size is in pages of it where the system has them.
+# Size from which a table is in huge pages, if the system has them; also the size of such a page.
 cdef size_t HUGE_PAGE = 2 << 20
 
 
 cdef class Changes:
-    """A table of the records of runs above a file, whose places note their keys.
+    """A table of the records of the runs above a file; the places of the file mark their keys.
 
-    `file` and `runs`, the newest first, look up keys in files that are mapped and whose blocks
-    stay; the first has places. ValueError: a file has been cut meanwhile.
+    `file` and `runs`, the newest first, are lookups in files that are mapped and whose blocks stay;
+    `file` has places. Raises ValueError if a file was truncated meanwhile.
     """
 
     def __cinit__(self, file not None, list runs not None):

@@ -1,4 +1,4 @@
-"""The two Bloom filters of files, and one of memory: build one from keys, ask one."""
+"""The two Bloom filters of files, and a filter in memory: builders and tests."""
 
 from libc.math cimport ceil, exp, pow
 from libc.stdlib cimport free, realloc
@@ -26,24 +26,24 @@ cdef extern from "ls_filter.h":
         uint64_t *hashes) noexcept nogil
 
 
-# No rate of false positives that a double can hold asks for more positions than this a key.
+# Maximum number of positions per key: no rate of false positives that a double can hold needs more.
 MOST_HASHES = 1100
 
-# Java keeps the number of bits in an int.
+# Maximum size of a filter of Paimon in bytes, as Java stores the number of bits in an int.
 MOST_PAIMON_BYTES = 2147483647 // 8
 
 
-# With more keys per block than this nearly every bit is set: no rate below 1 asks for it.
+# Maximum number of keys per block: with more, nearly every bit is set, and the rate is close to 1.
 cdef double MOST_KEYS = 600.0
 
 
 cdef double split_block_rate(double load) noexcept nogil:
-    """The rate of false positives with `load` keys per block, on average.
+    """Return the rate of false positives with `load` keys per block on average.
 
-    Keys fall into blocks at random, so that their number is Poisson distributed; each sets one
-    bit of 32 in each of 8 words.
+    Keys are distributed over blocks at random, so their number is Poisson distributed; each key
+    sets one bit of 32 in each of 8 words.
     """
-    cdef double chance = exp(-load)  # of a block with i keys
+    cdef double chance = exp(-load)  # chance of a block with i keys
     cdef double rate = 0
     cdef int i
     for i in range(1, 1200):
@@ -57,8 +57,8 @@ cdef double split_block_rate(double load) noexcept nogil:
 def split_block_size(uint64_t entries, double fpp):
     """Return the bytes of the smallest split-block filter with that rate of false positives.
 
-    Parquet's formula (parquet-format, BloomFilter.md, "Sizing") takes all blocks as equally full,
-    and makes filters that let up to 1.6 times as many keys pass as asked for.
+    Parquet's formula (parquet-format, BloomFilter.md, "Sizing") assumes that all blocks are equally
+    full, and makes filters with up to 1.6 times as many false positives as requested.
     """
     cdef double low = 0, high = MOST_KEYS, middle
     cdef int _step
@@ -72,15 +72,16 @@ def split_block_size(uint64_t entries, double fpp):
 
 
 def paimon_size(uint64_t entries, double fpp):
-    """Return the bytes of Paimon's filter, 0 where Java can not make one."""
+    """Return the bytes of Paimon's filter, 0 if Java cannot make one."""
     return ls_paimon_filter_size(entries, fpp)
 
 
 cdef class FilterBuilder:
-    """A maker of a filter from keys.
+    """A builder of a filter from keys.
 
-    With a `size` in bytes keys go straight into the filter (`entries` sets the hash count of
-    Paimon's). Without one their hashes are collected, 8 bytes each, and `finish` says the size.
+    With a `size` in bytes, keys are added directly to the filter (`entries` sets the hash count of
+    Paimon's filter). Without it, their hashes are collected, 8 bytes each, and the size is passed
+    to `finish`.
     """
 
     cdef ls_filter_kind kind
@@ -120,7 +121,7 @@ cdef class FilterBuilder:
 
     cdef int insert(self) noexcept:
         """Move the collected hashes into the filter."""
-        cdef uint8_t *bits = <uint8_t *>self.filter  # nobody else has seen these bytes yet
+        cdef uint8_t *bits = <uint8_t *>self.filter  # no other object has seen these bytes yet
         cdef size_t size = len(self.filter), i
         with nogil:
             if self.kind == LS_FILTER_PAIMON:
@@ -147,7 +148,7 @@ cdef class FilterBuilder:
             self.insert()
 
     def add_many(self, BinaryColumn keys not None, size_t start, size_t end):
-        """Add keys [start, end) of a column, which has been checked."""
+        """Add keys [start, end) of a column that has been checked."""
         if end <= start:
             return
         if end > keys.column.length:
@@ -160,7 +161,7 @@ cdef class FilterBuilder:
             self.insert()
 
     def add_block(self, Block block not None):
-        """Add the keys of a block, for a filter that is not Paimon's."""
+        """Add the keys of a block, to a filter other than Paimon's."""
         cdef uint32_t i
         cdef ls_slice key, value
         cdef ls_status status = LS_OK
@@ -177,7 +178,7 @@ cdef class FilterBuilder:
             self.insert()
 
     def finish(self, size_t size, uint64_t entries):
-        """Return the filter's bytes; `size` and `entries` are those of the start, if it had any."""
+        """Return the filter's bytes; a `size` at the start must be repeated, as must `entries`."""
         if self.filter is None:
             self.start(size, entries)
             self.insert()
@@ -185,9 +186,9 @@ cdef class FilterBuilder:
 
 
 cdef class Filter:
-    """A filter, which says "absent" or "maybe" for a key.
+    """A filter, which answers "absent" or "maybe" for a key.
 
-    Raises ValueError if the bytes can not be a filter of that kind.
+    Raises ValueError if the bytes cannot be a filter of that kind.
     """
 
     def __cinit__(self, str kind not None, data not None=b"", uint64_t entries=0):
@@ -211,7 +212,7 @@ cdef class Filter:
 
     @property
     def data(self):
-        """The bytes of the filter; a copy where they are in a mapped file."""
+        """The bytes of the filter, copied if they are in a mapped file."""
         return bytes(self.source)
 
     @property
@@ -219,7 +220,7 @@ cdef class Filter:
         return self.filter.size
 
     def hides(self, BinaryColumn keys not None):
-        """Return how many of the keys, none of them null, are certainly absent."""
+        """Return the number of keys that are certainly absent; none of the keys is null."""
         cdef size_t i, hidden = 0
         cdef ls_slice key
         with nogil:

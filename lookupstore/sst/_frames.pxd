@@ -8,7 +8,7 @@ from lookupstore.sst._map cimport FileMap
 cdef class MappedBlocks:
     cdef FileMap map
     cdef Handles handles
-    cdef size_t most     # bytes of all data blocks
+    cdef size_t most     # size of all data blocks in bytes
 
     cdef bint find(self, size_t number, const uint8_t **data, size_t *size) except -1
     cdef Block block(self, size_t number, Block index)
@@ -18,8 +18,8 @@ cdef class MappedFrames:
     cdef FileMap map
     cdef Handles handles
     cdef object frames   # lookupstore.sst.zstd.Frames
-    cdef list idle       # its decompressors
-    cdef size_t most     # bytes of all data blocks before compression
+    cdef list idle       # idle decompressors of `frames`
+    cdef size_t most     # size of all data blocks before compression in bytes
 
     cdef bint find(
         self, size_t number, const uint8_t **frame, size_t *size, size_t *plain) except -1

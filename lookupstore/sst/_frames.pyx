@@ -1,8 +1,8 @@
-"""Blocks of a mapped file, checked and decompressed where they lie, and many in one call.
+"""Blocks of a mapped file, checked and decompressed in place, and many in one call.
 
-A miss of the cache costs a lookup little more than the checksum and zstd itself take. What is here
-knows the usual case and refuses all else, without a word: a block that it refuses is read by
-`stored.StoredFile`, which says what is wrong with it.
+A cache miss costs a lookup little more than the checksum and zstd take. This module handles the
+usual case and rejects all others without an error: a block that it rejects is read by
+`stored.StoredFile`, which raises the error of the block.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -26,17 +26,18 @@ cdef extern from "ls_bytes.h":
 cdef uint8_t NOT_COMPRESSED = 0
 cdef uint8_t CODEC = ZSTD.id
 cdef size_t EXPANSION = ZSTD.expansion
-# Larger blocks are a few large records, with which a call costs nothing.
+# Size above which blocks are not handled here: they contain a few large records, for which the cost
+# of a Python call does not matter.
 cdef size_t MOST_OF_BLOCK = 1 << 24
 
-# RFC 8878, 3.1.1: the magic, and the bits of the byte behind it.
+# RFC 8878, 3.1.1: the magic number, and bits of the byte after it.
 cdef uint32_t FRAME_MAGIC = 0xFD2FB528
 cdef uint8_t SINGLE_SEGMENT = 0x20
 cdef uint8_t RESERVED = 0x08
 
 
 cdef bint frame_says(const uint8_t *frame, size_t size, size_t plain) noexcept nogil:
-    """Whether a frame says that it is of so many bytes."""
+    """Return whether a frame records that its content has `plain` bytes."""
     cdef size_t at = 5, width
     cdef uint8_t bits
     cdef uint64_t content
@@ -45,7 +46,7 @@ cdef bint frame_says(const uint8_t *frame, size_t size, size_t plain) noexcept n
     bits = frame[4]
     if not bits & SINGLE_SEGMENT:
         at += 1
-    at += 4 if bits & 3 == 3 else bits & 3  # the id of a dictionary
+    at += 4 if bits & 3 == 3 else bits & 3  # id of a dictionary
     width = 1 << (bits >> 6)
     if bits & RESERVED or (width == 1 and not bits & SINGLE_SEGMENT) or at + width > size:
         return False
@@ -61,8 +62,8 @@ cdef bint frame_says(const uint8_t *frame, size_t size, size_t plain) noexcept n
 
 
 cdef bint is_whole(const uint8_t *payload, const uint8_t *end) except -1:
-    """Whether a payload has the checksum that is stored behind it and its codec, at `end`."""
-    # The codec, which the checksum covers too, lies right behind the payload.
+    """Return whether a payload has the checksum that is stored after it and its codec, at `end`."""
+    # The codec is directly after the payload, and the checksum covers it, too.
     covered = PyMemoryView_FromMemory(<char *>payload, end + 1 - payload, PyBUF_READ)
     return <uint32_t>crc32c(covered) == ls_load32(end + 1)
 
@@ -70,7 +71,7 @@ cdef bint is_whole(const uint8_t *payload, const uint8_t *end) except -1:
 cdef class MappedBlocks:
     """The blocks of a native file that is mapped and not compressed.
 
-    `handles` say where they are; `most` bytes is what all blocks have.
+    `handles` are their handles; `most` is the size of all blocks in bytes.
     """
 
     def __cinit__(self, FileMap map not None, Handles handles not None, most):
@@ -89,7 +90,7 @@ cdef class MappedBlocks:
             and is_whole(at, at + size[0]))
 
     cdef Block block(self, size_t number, Block index):
-        """Return a block, of a file with this index; None: `find` did not find it."""
+        """Return a block of a file with this index. None: `find` returned False."""
         cdef const uint8_t *data
         cdef size_t size, start = self.handles.starts[number]
         if not self.find(number, &data, &size):
@@ -100,7 +101,8 @@ cdef class MappedBlocks:
 cdef class MappedFrames:
     """The zstd blocks of a native file that is mapped.
 
-    `handles` say where they are, `frames` decompress them; `most` bytes is what all blocks have.
+    `handles` are their handles, `frames` decompresses them; `most` is the size of all blocks in
+    bytes.
     """
 
     def __cinit__(self, FileMap map not None, Handles handles not None, frames not None, most):
@@ -131,7 +133,7 @@ cdef class MappedFrames:
         return frame_says(at, size[0], length)
 
     cdef bytes one(self, size_t number):
-        """Return a block; None: it is not of the usual kind, or damaged."""
+        """Return a decompressed block. None: it is not of the usual kind, or damaged."""
         cdef const uint8_t *frame
         cdef size_t size, plain
         cdef bytes block
@@ -148,15 +150,16 @@ cdef class MappedFrames:
         return block if len(block) == <Py_ssize_t>plain else None
 
     cdef Block block(self, size_t number, bytes data, Block index):
-        """Return what `one` or `many` gave as a block, of a file with this index."""
+        """Return the result of `one` or `many` as a block of a file with this index."""
         return Block(data, index.path, self.handles.starts[number], "bytes")
 
     cdef size_t many(
             self, const uint32_t *numbers, size_t count, size_t limit, const uint8_t **blocks,
             size_t *sizes, list owners) except 0:
-        """Decompress blocks until they have `limit` bytes; how many that was.
+        """Decompress blocks until they have `limit` bytes, and return the number of blocks.
 
-        `owners` keep them. Of one that is not of the usual kind the place in `blocks` is NULL.
+        `owners` keep the memory. The address in `blocks` is NULL for a block that is not of the
+        usual kind.
         """
         cdef const uint8_t *frame
         cdef const uint8_t *file = self.map.bytes()

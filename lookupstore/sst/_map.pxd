@@ -5,7 +5,9 @@ from libc.stdint cimport uint8_t, uint32_t
 cdef class FileMap:
     cdef void *map
     cdef size_t size
-    cdef uint32_t end  # the last bytes of the file
+    cdef uint32_t end  # last bytes of the file
     cdef const uint8_t *bytes(self) noexcept
+    cdef void populate_some(self, size_t offset, size_t size) noexcept
+    cdef void populate_all(self, drop_scattered) except *
     cdef void ahead_of(self, size_t offset, size_t size) noexcept
     cdef bint whole(self) noexcept

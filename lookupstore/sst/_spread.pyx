@@ -1,4 +1,4 @@
-"""Lookups in files one after the other, whose answers come in the order of the keys."""
+"""Answers of lookups in files one after the other, in the order of the keys."""
 
 cimport cython
 from libc.stddef cimport size_t
@@ -14,24 +14,24 @@ cdef extern from "ls_bytes.h":
     void LS_PREFETCH(const void *address) noexcept nogil
 
 
-cdef uint32_t NO_PLACES  # what no place points to
-cdef uint8_t NO_VALUE    # what stands for a value that nobody wants
+cdef uint32_t NO_PLACES  # target of an empty list of places
+cdef uint8_t NO_VALUE    # marks a stored value that is not wanted
 
 
 @cython.final
 cdef class Spread:
-    """Where the values of `length` keys lie, which are looked for here and there.
+    """The values of `length` keys that are looked up in several files.
 
-    Files answer to a `part` of the keys at a time. Values of files that stay where they are are not
-    copied; others are, or without `values` only which keys there are is kept.
+    Each file answers a `part` of the keys. Values of files that stay in place are not copied; other
+    values are copied. Without `values`, only the presence of keys is kept.
     """
 
     cdef readonly size_t length
-    cdef bint values        # are wanted; else only whether there is one
+    cdef bint values        # whether values are wanted; otherwise only their presence
     cdef object owner
-    cdef ls_slice *answers  # of all keys, in their order
-    cdef list batches       # whose values are read where they are
-    cdef list arenas        # copies of what nobody keeps
+    cdef ls_slice *answers  # answers to all keys, in their order
+    cdef list batches       # batches whose values are used in place
+    cdef list arenas        # copies of values that would not stay
 
     def __cinit__(self, size_t length, bint values=True):
         self.length = length
@@ -42,14 +42,14 @@ cdef class Spread:
         self.batches, self.arenas = [], []
 
     def part(self, const uint32_t[::1] places not None):
-        """Return what takes the answers of some files: to the keys at `places`, which ascend.
+        """Return the receiver of the answers of some files to the keys at `places`, which ascend.
 
-        The files are given all keys.
+        All keys are passed to the files.
         """
-        return Part(places.shape[0], self, places)
+        return SpreadPart(places.shape[0], self, places)
 
     def answer(self, Answers answers not None):
-        """Give what is at each key to `answers`, when all files have been asked."""
+        """Pass the value at each key to `answers`, after all files have been searched."""
         cdef size_t start = 0, count = 0, i
         cdef Batch batch
         answers.check_length(self.length)
@@ -58,7 +58,7 @@ cdef class Spread:
                 with nogil:
                     while start < self.length:
                         count = min(PIECE, self.length - start)
-                        # They were found file by file, and may no longer be in the caches.
+                        # The values were found file by file, and may no longer be in the caches.
                         for i in range(start, start + count):
                             LS_PREFETCH(self.answers[i].data)
                         if not answers.take(self.answers + start, start, count):
@@ -72,13 +72,13 @@ cdef class Spread:
 
 
 @cython.final
-cdef class Part(Answers):
-    """The answers of some files, each put where it belongs among those of all files."""
+cdef class SpreadPart(Answers):
+    """The answers of some files, each stored at its position among the answers of all files."""
 
     cdef Spread spread
-    cdef const uint32_t[::1] given  # the places
-    cdef bint stay           # what is found is kept by who finds it
-    cdef uint8_t *arena      # else it is copied to here
+    cdef const uint32_t[::1] given  # places in the order of all keys
+    cdef bint stay           # found values stay valid without a copy
+    cdef uint8_t *arena      # otherwise values are copied to this memory
     cdef size_t room
 
     def __cinit__(
@@ -100,7 +100,7 @@ cdef class Part(Answers):
         return 0
 
     cdef int begin(self, batch) except -1:
-        # A local copy in use keeps its room from others: it is not kept until all have answered.
+        # A local copy in use cannot be evicted: it is not kept until all files have answered.
         self.stay = (<Batch>batch).stays()
         if self.stay:
             self.spread.batches.append(batch)
@@ -109,7 +109,7 @@ cdef class Part(Answers):
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         cdef ls_slice *answer
         cdef size_t i
-        # A value without bytes needs no room, but an address.
+        # An empty value needs no room, but an address.
         if not self.stay and self.spread.values and (
                 self.arena == NULL or self.size(start, count) > self.room):
             return False
@@ -128,7 +128,7 @@ cdef class Part(Answers):
         return True
 
     cdef size_t size(self, size_t start, size_t count) noexcept nogil:
-        """Bytes of some of the answers."""
+        """Return the size of some of the answers in bytes."""
         cdef size_t i, size = 0
         for i in range(start, start + count):
             size += self.whole[self.places[i]].size

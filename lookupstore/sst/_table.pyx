@@ -1,25 +1,32 @@
-"""The blocks of one file that are ready for lookups, where C finds them without a lock.
+"""The blocks of one file that are ready for lookups; C code finds them without a lock.
 
-All readers of one file in a process share them, so that the next version of a store begins with
-what the one before has read.
+All readers of one file in a process share them, so that the next version of a store begins with the
+blocks that the previous version has read.
 
-A block that lies in the map of its file stays ready, once it was asked for many keys, or twice. One
-that was decompressed is counted by a cache, which may take it away again: not while a lookup has it
-pinned. Blocks come and go with the GIL held; pins come and go without it. A lookup pins a block and
-then looks whether it is there; the cache takes it away and then looks whether it is pinned: in one
-order of all these steps, one of the two sees the other.
+A block that is in the map of its file stays ready once it was searched for many keys, or twice. A
+decompressed block is counted by a cache, which may evict it, but not while a lookup has pinned it.
+Blocks are added and removed with the GIL held; pins are set and released without it. A lookup pins
+a block and then checks whether it is there; the cache removes the block and then checks whether it
+is pinned. In any order of these steps, one of the two sees the other.
 
-When nearly all blocks of a file that is used where it lies are ready, their slots move to one table
-for the whole file. Lookups do that work when they have their answers, each in proportion to its
-keys: a file that is asked little has few of its records moved, and no call waits for them all.
+When a file that is used in place has been searched often enough, one table gets the places of all
+its records. Lookups do that work once they have their answers, each in proportion to its keys. They
+use the places as soon as all of them are in the table. Processes of a host share a table
+(shared.py).
 """
 
 cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from lookupstore.arrow._binary cimport LS_OK
+import logging
+
+from lookupstore.errors import CorruptionError
+from lookupstore.memory_limit import memory_limit
+
+_log = logging.getLogger(__name__)
 
 
 cdef extern from * nogil:
@@ -43,7 +50,7 @@ cdef extern from * nogil:
         madvise(memory, size, MADV_HUGEPAGE);
     #endif
     }
-    /* Straight from the system, which clears each page when it is touched. */
+    /* Memory from the system, which clears each page when it is first touched. */
     static void *lookupstore_zeros(size_t size) {
         void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         return memory == MAP_FAILED ? NULL : memory;
@@ -51,7 +58,7 @@ cdef extern from * nogil:
     static void lookupstore_give_back(void *memory, size_t size) {
         munmap(memory, size);
     }
-    /* Gives the whole pages back that are between, which nobody uses again. */
+    /* Returns the whole pages in between to the system; they are not used again. */
     static void lookupstore_let_go(char *start, char *end) {
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
         uintptr_t first = ((uintptr_t)start + page - 1) & ~(page - 1);
@@ -69,27 +76,35 @@ cdef extern from * nogil:
     void lookupstore_let_go(char *start, char *end)
 
 
-# Slots of a large file are in pages of this size where the system has them: lookups touch them at
-# random, and the processor can not remember where so many small pages are.
+# Size of the pages for the slots of a large file if the system has them: lookups access them at
+# random, and the processor cannot cache the addresses of so many small pages.
 cdef size_t HUGE_PAGE = 2 << 20
 cdef size_t CHUNK = 2 * HUGE_PAGE
 
-# Places of files that are too small for a page of that size share some: those of the many files of
-# a store. Tables smaller than this would keep too large a page for the little that they have.
+# Places of files that are too small for a page of that size share pages; a store has many such
+# files. LEAST_SHARED: size below which a table gets its own memory, since it would keep too large a
+# page allocated.
 cdef size_t LEAST_SHARED = 128 << 10
 cdef size_t SHARE = 4 * HUGE_PAGE
-cdef Zeros SHARED = None  # what has room left
+cdef Zeros SHARED = None  # memory with room left
 cdef size_t SHARED_USED = 0
 
-# Slots move when a file has been asked for one of so many of its records.
-cdef size_t BEFORE_MOVE = 16
+# Number of keys after which a shared table is searched for, and, if there is none, number of
+# further keys after which it is searched for again.
+cdef size_t LOOKS_APART = 1000
 
-# Records that move for each key of a call: to move one takes 17 ns, and to find a key 40.
-cdef size_t MOVED_A_KEY = 4
+# What is known of so many blocks has a map of its own, none of which is cleared before it is used.
+cdef size_t MANY_BLOCKS = 4096
+
+# So much of a shared table is checked when it is found, in 0.1 ms, and then so many bytes per key
+# that is looked for, which take a twentieth of the time of the lookup. Fewer are not checked alone.
+cdef size_t CHECKED_FIRST = 1 << 20
+cdef size_t CHECKED_PER_KEY = 16
+cdef size_t LEAST_CHECKED = 1 << 16
 
 
 cdef class Account:
-    """What a cache of `capacity` bytes holds, and which blocks it is worth to let in.
+    """The account of a cache of `capacity` bytes, which decides which blocks to admit.
 
     `nbytes` are held, and `misses` blocks were decoded.
     """
@@ -99,15 +114,15 @@ cdef class Account:
         self.turn = 1
 
     def forget(self):
-        """Hold nothing, and have counted nothing."""
+        """Reset the bytes held and the counts to 0."""
         self.nbytes = self.misses = self.passed = 0
         self.turn = 1
 
     cdef uint8_t pass_by(self, size_t nbytes, uint8_t last) noexcept:
-        """Count a block that was decoded, unless it is to be admitted: then return 0.
+        """Count a decoded block, unless it is to be admitted: then return 0.
 
-        Else it is the turn, to be given as `last` when the block comes again. A turn is as long as
-        it takes for as many bytes to pass as the cache has.
+        Otherwise return the turn, to be passed as `last` when the block is decoded again. A turn
+        ends when as many bytes as the capacity were not admitted.
         """
         if last == self.turn or self.nbytes + nbytes <= self.capacity:
             return 0
@@ -135,7 +150,7 @@ cdef class Memory:
 
 
 cdef class Zeros:
-    """Memory that is zero, in huge pages if it is as large as one."""
+    """Zeroed memory, in huge pages if it has at least the size of one."""
 
     def __cinit__(self, size_t size):
         cdef bint huge = size >= HUGE_PAGE
@@ -154,25 +169,36 @@ cdef class Zeros:
             lookupstore_give_back(self.map, self.mapped)
 
 
-@cython.no_gc_clear  # `memory` is there when this goes
+@cython.no_gc_clear  # `memory` exists when this object is deallocated
 cdef class Places:
-    """A table of places for so many records of a file that is mapped."""
+    """A table of the places of up to `records` records of a mapped file.
 
-    def __cinit__(self, FileMap map not None, size_t records, uint32_t record):
+    `record` is the average size of a record in bytes. `table` is the map of the file of a shared
+    table, which begins with the buckets. None: an empty table is made in memory.
+    """
+
+    def __cinit__(self, FileMap map not None, size_t records, uint32_t record, FileMap table=None):
         self.map = map
+        self.records = records
         self.places.data = map.bytes()
         self.places.size = map.size
         self.places.record = record
         self.places.count = ls_places_buckets(records)
         self.size = CACHE_LINE * <size_t>self.places.count
-        if LEAST_SHARED <= self.size < HUGE_PAGE:
+        if table is not None:
+            if self.size > table.size:
+                raise ValueError(f"a table of {table.size} bytes; give {self.size}")
+            self.table = table
+            self.places.buckets = <ls_places_bucket *>table.bytes()
+            self.places.unchecked = 1
+        elif LEAST_SHARED <= self.size < HUGE_PAGE:
             self.take_part()
         else:
             self.memory = Zeros(self.size)
             self.places.buckets = <ls_places_bucket *>self.memory.start
 
     cdef int take_part(self) except -1:
-        """Have buckets in pages that tables share."""
+        """Put the buckets into pages that tables share."""
         global SHARED, SHARED_USED
         cdef Zeros memory = SHARED
         if memory is None or memory.size - SHARED_USED < self.size:
@@ -185,18 +211,35 @@ cdef class Places:
 
     def __dealloc__(self):
         cdef char *start = <char *>self.places.buckets
-        # Others that have a part may stay for long.
+        # Other tables in the same memory may stay for long.
         if self.memory is not None and self.memory.size > self.size:
             lookupstore_let_go(start, start + self.size)
 
+    cdef void map_all(self) noexcept:
+        """Map all pages of a shared table."""
+        if self.table is not None:
+            self.table.populate_some(0, self.size)
+
+    cdef bint whole(self) noexcept:
+        """Return whether the file of a shared table was not truncated."""
+        return self.table is None or self.table.whole()
+
     @property
-    def complete(self):
-        """Whether all records of the file have a place."""
-        return self.places.complete != 0
+    def record(self):
+        """The average size of a record in bytes."""
+        return self.places.record
+
+    @property
+    def is_shared(self):
+        """Whether other processes use the same table."""
+        return self.table is not None
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.places.buckets, <Py_ssize_t>self.size, 1, flags)
 
 
 cdef class ReadyBlock:
-    """A decoded block and its slots, which are in `memory` from `at` on; None: there are none."""
+    """A decoded block and its slots, which begin at `at` in `memory`. None: it has no slots."""
 
     def __cinit__(self, Block block not None, Memory memory, size_t at):
         cdef ls_status status
@@ -223,7 +266,7 @@ cdef size_t slots_size(Block block) noexcept:
 cdef class BlockTable:
     """The ready blocks of a file of `count` data blocks, and the places of their records, if any.
 
-    Blocks that are not views of a map count in the `cache`, which says how long they stay.
+    Blocks that are not views of a map count in the `cache`, which decides how long they stay.
     Without a cache all blocks stay.
     """
 
@@ -231,7 +274,11 @@ cdef class BlockTable:
         self.count = count
         self.cache = cache
         self.blocks = [None] * count
-        self.ready = <ls_ready *>calloc(count + 1, sizeof(ls_ready))
+        # Of a large file with places, hardly any of it is touched.
+        if self.has_many():
+            self.ready = <ls_ready *>lookupstore_zeros((count + 1) * sizeof(ls_ready))
+        else:
+            self.ready = <ls_ready *>calloc(count + 1, sizeof(ls_ready))
         if self.ready == NULL:
             raise MemoryError()
         if cache is None:
@@ -247,11 +294,18 @@ cdef class BlockTable:
                 raise MemoryError()
 
     def __dealloc__(self):
-        free(self.ready)
+        if self.has_many():
+            lookupstore_give_back(self.ready, (self.count + 1) * sizeof(ls_ready))
+        else:
+            free(self.ready)
         free(self.pins)
         free(self.used)
         free(self.passed)
         free(self.seen)
+
+    cdef bint has_many(self) noexcept:
+        """Whether there are so many blocks that what is known of them has maps of its own."""
+        return self.count >= MANY_BLOCKS
 
     def block(self, size_t number):
         """Return a decoded block if it is ready, else None."""
@@ -259,23 +313,15 @@ cdef class BlockTable:
         return None if held is None else held.block
 
     cdef bint keeps(self, size_t number, size_t size) except -1:
-        """Whether a block that was decoded is to be kept; there has to be a cache."""
+        """Return whether a decoded block is to be kept; requires a cache."""
         self.passed[number] = self.account.pass_by(size, self.passed[number])
         return self.passed[number] == 0
 
     cdef bint stays(self, size_t number, uint8_t call) noexcept:
-        """Whether a block was looked into by another call before; there has to be no cache."""
+        """Return whether another call searched a block before; requires that there is no cache."""
         cdef uint8_t before = self.seen[number]
         self.seen[number] = call
         return before != 0 and before != call
-
-    cdef Block block_at(self, uint64_t offset):
-        """Return the ready block that a record at an offset of the file belongs to."""
-        cdef ReadyBlock held, found = None
-        for held in self.blocks:
-            if held is not None and held.block.offset <= offset:
-                found = held
-        return None if found is None else found.block
 
     cdef ReadyBlock put(self, size_t number, Block block):
         """Make a decoded block ready."""
@@ -294,7 +340,7 @@ cdef class BlockTable:
             self.used_of_chunk += size
         held = ReadyBlock(block, memory, at)
         if self.blocks[number] is not None:
-            return self.blocks[number]  # another thread was faster
+            return self.blocks[number]  # another thread has added it
         self.blocks[number] = held
         self.ready_blocks += 1
         self.usual_count = block.block.count
@@ -313,9 +359,9 @@ cdef class BlockTable:
         return held
 
     def release(self, size_t number):
-        """Let go of a block, unless it is in use or was used since the last call; whether it went.
+        """Release a block, unless it is in use or was used since the last call; return whether so.
 
-        The cache asks this, with its lock held.
+        The cache calls this with its lock held.
         """
         cdef ls_ready *entry = &self.ready[number]
         cdef const uint8_t *data = ls_ready_data(entry)
@@ -330,7 +376,7 @@ cdef class BlockTable:
         return True
 
     def forget(self):
-        """Let go of all blocks that may go, whoever has pinned them."""
+        """Release all evictable blocks, including pinned blocks."""
         if self.cache is None:
             return
         memset(self.ready, 0, self.count * sizeof(ls_ready))
@@ -341,118 +387,131 @@ cdef class BlockTable:
 
 
 cdef class FileTable:
-    """The ready blocks of a file of `count` data blocks, as all its readers share them.
+    """The ready blocks and the places of a file of `count` data blocks, shared by its readers.
 
-    `blocks` is what a lookup begins with and keeps until it ends. Another one takes its place when
-    slots have moved. `cache` is as of a BlockTable.
+    A lookup uses the value that `blocks` has at its beginning until its end. A new table replaces
+    it when there are places. `cache` is that of the BlockTable.
+
+    Places that another process has made are used at once, and checked by later calls, some bytes in
+    each. Until all are checked, a key without a place is looked up in its block.
     """
 
     def __cinit__(self, size_t count, cache=None):
         self.cache = cache
         self.blocks = BlockTable(count, cache)
+        self.settled = count == 0
+
+    def share(self, shared):
+        """Find and publish places with `shared` from now on."""
+        if self.shared is None:
+            self.shared = shared
+            self.next_look = LOOKS_APART
 
     def forget(self):
-        """Let go of all blocks that may go, in a child of fork."""
-        self.moving = False  # the thread that was at it is not here
-        self.next_blocks = None
+        """Release all evictable blocks and unfinished places in a child of fork."""
+        self.busy = False  # the thread that was doing it is not in this process
+        self.made = None
+        if self.checking:
+            self.look_again()  # that thread may have left the check unfinished
         self.blocks.forget()
 
-    cdef int after(self, size_t keys, bint loaded, FileMap map, Block index) except -1:
-        """Move slots for a lookup that has found `keys` and `loaded` blocks for them.
-
-        `map` (None: the file is not mapped) and `index` are of the file.
-        """
-        if self.settled or self.moving or keys == 0 or map is None:
+    cdef int seek(self, size_t keys, FileMap map) except -1:
+        """Use the places of another process, once enough keys have been looked up."""
+        cdef Places found
+        if self.settled or self.shared is None or self.asked + keys < self.next_look or self.busy:
             return 0
-        self.asked += keys
-        if self.next_blocks is None and not self.due(loaded):
-            return 0
-        # One thread at a time, to the end: the garbage collector may let others in at any object.
-        self.moving = True
+        self.next_look = self.asked + LOOKS_APART
+        self.busy = True
         try:
-            if self.next_blocks is None:
-                self.begin(map)
-            if self.next_blocks is not None:
-                self.move(MOVED_A_KEY * keys, index)
+            found = self.shared.find(map)
+            if found is not None:
+                self.use(found, False)
         finally:
-            self.moving = False
+            self.busy = False
         return 0
 
-    def settle(self, size_t records, FileMap map, Block index):
-        """Move the slots of up to so many records, and return whether nothing is left to move.
-
-        Args:
-            records: Number of records.
-            map: Map of the file. None: it is not mapped, and nothing moves.
-            index: Index block of the file.
-        """
-        if map is None or self.settled or (self.next_blocks is None and not self.may_move()):
-            return True
-        if self.moving:  # by another thread
-            return False
-        self.moving = True
-        try:
-            if self.next_blocks is None:
-                self.begin(map)
-            if self.next_blocks is not None:
-                self.move(records, index)
-        finally:
-            self.moving = False
-        return self.settled
-
-    cdef bint may_move(self):
-        """Whether enough blocks are ready, and stay."""
-        cdef BlockTable now = self.blocks
-        cdef size_t wanted = now.count - now.count // 8 if self.cache is None else now.count
-        return not now.evictable and now.ready_blocks >= max(wanted, 1)
-
-    cdef bint due(self, bint loaded):
-        """Whether slots may move, and lookups have paid for it."""
-        return (
-            not loaded and self.may_move()
-            and self.asked * BEFORE_MOVE >= self.blocks.ready_records)
-
-    cdef int begin(self, FileMap map) except -1:
-        """Begin to move slots, which may take many calls."""
-        cdef BlockTable now = self.blocks
-        # With room for blocks that will be ready when it is their turn.
-        cdef size_t records = now.ready_records * now.count // now.ready_blocks
-        cdef BlockTable made = BlockTable(now.count)
-        if map.size > LS_PLACES_END:
-            self.settled = True
-            return 0
-        try:
-            made.places = Places(map, records, now.ready_bytes // max(now.ready_records, 1))
-        except MemoryError:  # slots do as well
-            self.settled = True
-            return 0
-        self.next_blocks, self.next = made, 0
+    cdef int check(self, size_t keys) except -1:
+        """Check more of the places of another process, after a lookup of `keys` keys."""
+        self.owed += CHECKED_PER_KEY * keys
+        if self.owed >= LEAST_CHECKED:
+            self.check_some(self.owed)
         return 0
 
-    cdef int move(self, size_t records, Block index) except -1:
-        """Move so many records, and have lookups begin with their places when all have moved."""
-        cdef ls_status status
-        cdef BlockTable now = self.blocks, made = self.next_blocks
-        with nogil:
-            status = ls_places_move(
-                &made.places.places, &index.block, now.ready, made.ready, &self.next, records)
-        if status != LS_OK or not made.places.map.whole():
-            # Keys repeat, or what was checked has changed: whoever looks into its block is told.
-            self.settled = True
-            self.next_blocks = None
-        elif self.next == made.count:
-            self.finish()
+    cdef bint check_some(self, size_t nbytes) except -1:
+        """Check bytes of places, unless another thread does; return whether all are checked."""
+        if self.checking and not self.busy:
+            self.busy = True
+            try:
+                self.compare(nbytes)
+            finally:
+                self.busy = False
+        return not self.checking
+
+    cdef int compare(self, size_t nbytes) except -1:
+        """Check bytes of places; drop the places if they are damaged."""
+        cdef BlockTable table = self.blocks
+        shared = self.shared
+        self.owed = 0
+        try:
+            if shared.check(nbytes):
+                ls_places_trust(&table.places.places)
+                if self.blocks is table:  # another thread may have dropped them
+                    self.checking = False
+        except CorruptionError as error:
+            _log.warning("%s; removed", error)
+            shared.discard()
+            if self.blocks is table:
+                self.look_again()
+        return 0
+
+    cdef int look_again(self) except -1:
+        """Use blocks again, until places are found or made."""
+        self.blocks = BlockTable(self.blocks.count, self.cache)
+        self.settled = self.checking = False
+        self.next_look = self.asked + LOOKS_APART
+        return 0
+
+    cdef int begin(self, FileMap map, size_t records) except -1:
+        """Begin to make places, which may take many calls, unless another process makes them."""
+        cdef size_t size = CACHE_LINE * <size_t>ls_places_buckets(records)
+        if (map.size > LS_PLACES_END or records > map.size
+                or PART_OF_MEMORY * size > <size_t>memory_limit()):
+            return self.give_up()
+        if self.shared is not None and not self.shared.may_make():
+            return 0
+        try:
+            self.made = Places(map, records, <uint32_t>(map.size // max(records, 1)))
+        except MemoryError:
+            return self.give_up()
+        self.next = 0
+        self.populated = 0
         return 0
 
     cdef int finish(self) except -1:
-        """Have lookups begin with the places."""
-        cdef BlockTable now = self.blocks, made = self.next_blocks
-        cdef size_t number
-        for number in range(made.count):
-            if made.ready[number].data != NULL:
-                made.blocks[number] = ReadyBlock(now.block(number), None, 0)
-                made.ready_blocks += 1
-        made.places.places.complete = made.ready_blocks == made.count
-        self.blocks, self.next_blocks = made, None
-        self.settled = True
+        """Use the places, which are complete, from now on, and share them."""
+        cdef Places made = self.made
+        if self.shared is not None:
+            made = self.shared.publish(made)
+        return self.use(made, True)
+
+    cdef int use(self, Places places, bint checked) except -1:
+        """Use places from now on; `checked`: this process has read all blocks."""
+        cdef BlockTable table = BlockTable(self.blocks.count)
+        table.places = places
+        memset(table.seen, checked, table.count)
+        self.blocks, self.made, self.settled = table, None, True
+        self.checking = places.is_shared
+        return self.compare(CHECKED_FIRST) if self.checking else 0
+
+    cdef int give_up(self) except -1:
+        """Use blocks permanently; no places are made."""
+        self.made, self.settled = None, True
         return 0
+
+    def lose(self):
+        """Drop a shared table with a truncated file; a table in memory is made when it is due."""
+        if self.blocks.places is not None and self.blocks.places.is_shared:
+            self.shared.discard()
+            self.shared = None
+            self.look_again()
+            self.asked = self.called = 0

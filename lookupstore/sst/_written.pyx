@@ -1,4 +1,4 @@
-"""Compressed blocks on their way into a file, many in one step: Python touches none alone."""
+"""Compressed blocks in the form in which they are written, many in one step."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,19 +14,20 @@ cdef extern from "ls_bytes.h":
 
 cdef enum:
     MOST_OF_VARINT = 10
-    LENGTHS = 8      # lz4-java's, of body and block
-    TRAILER = 5      # codec and checksum
+    LENGTHS = 8      # size of the lengths of lz4-java, of body and block
+    TRAILER = 5      # size of codec and checksum
 
 
 def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
-    """Return what is written of blocks that are compressed, payloads with their trailers.
+    """Return the written form of compressed blocks: payloads with their trailers.
 
     Args:
-        blocks: n of them.
-        bodies: the same, compressed: n of what has a buffer.
-        codec: its id; 0 stands for a block of which compression saves 12.5 % or less.
-        has_lengths: whether lz4-java's two lengths are before the body.
-        checksum: of the dialect, called with bytes and the checksum of those before.
+        blocks: List of n blocks.
+        bodies: Sequence of the n compressed blocks, which support the buffer protocol.
+        codec: Id of the codec; 0 is used for a block if compression saves 12.5 % or less.
+        has_lengths: Whether the two lengths of lz4-java are before the body.
+        checksum: Checksum function of the dialect, which takes bytes and the checksum of those
+            before.
 
     Returns:
         The bytes, and lists of n codec ids and n sizes of payloads.
@@ -80,12 +81,12 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
 
 
 cdef size_t head_size(size_t plain, bint has_lengths) noexcept nogil:
-    """Bytes before a body."""
+    """Return the number of bytes before a body."""
     return ls_varint_size(plain) + (LENGTHS if has_lengths else 0)
 
 
 cdef size_t payload_size(size_t plain, size_t compressed) noexcept nogil:
-    """Bytes of what is stored of a block: all of it where compression saves 12.5 % or less."""
+    """Return the size of a stored block: that of the block if compression saves 12.5 % or less."""
     return plain if compressed >= plain - plain // 8 else compressed
 
 
@@ -93,10 +94,10 @@ def add_handles(index not None, list last_keys not None, uint64_t offset, list s
     """Add a record for each block to the index: its last key, offset and size of the payload.
 
     Args:
-        index: that takes them.
-        last_keys: of n blocks.
-        offset: of the first one; trailers are between them.
-        sizes: of their n payloads.
+        index: Builder of the index block.
+        last_keys: List of the last keys of n blocks.
+        offset: Offset of the first block; there are trailers between the blocks.
+        sizes: List of the sizes of the n payloads.
     """
     cdef uint8_t handle[2 * MOST_OF_VARINT]
     cdef uint8_t *end

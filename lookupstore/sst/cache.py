@@ -1,12 +1,13 @@
 """A byte-bounded cache of decoded blocks, shared by all readers of a process.
 
-It counts blocks and says which go; the blocks themselves are in the tables of their files, where
-lookups find them without asking the cache. Who goes is decided by second chance: blocks leave in
-the order in which they came, but one that was used since it was last looked at stays another turn.
+The cache counts blocks and decides which are evicted. The blocks themselves are in the tables of
+their files, where lookups find them without calling the cache. Eviction uses second chance: blocks
+are evicted in the order in which they were added, but a block that was used since the last check is
+kept for another turn.
 
-Who comes is decided before: once the cache is full, a block has to be decoded twice within a turn.
-Most of those that a random lookup decodes are not asked for again before they would have to go, and
-to keep them would cost as much as to decode them.
+Admission is decided before that: once the cache is full, a block is admitted only if it is decoded
+twice within a turn. Most blocks that random lookups decode are not needed again before they would
+be evicted, and keeping them would cost as much as decoding them.
 """
 
 from __future__ import annotations
@@ -22,29 +23,32 @@ from lookupstore.sst._table import Account
 
 DEFAULT_CAPACITY = 256 << 20
 
-# Blocks that are looked at for each one that comes. A lookup that uses more blocks than there is
-# room for would else look at all of them each time; `trim`, when it is done, makes up for it.
+# Number of blocks that are checked for eviction for each block that is added. Without this limit, a
+# lookup that uses more blocks than fit would check all of them each time; `trim` evicts the rest
+# after the lookup.
 LOOKS = 8
 
 
 class Table(Protocol):
-    """Blocks that a cache counts."""
+    """A table of the blocks that a cache counts."""
 
     def release(self, number: int) -> bool:
         """Release a block unless it is in use or was used since the last call."""
 
     def forget(self) -> None:
-        """Release all blocks, whatever uses them."""
+        """Release all blocks, including those in use."""
 
 
 class BlockCache:
     """A bound on the bytes of the decoded blocks of many files.
 
     Args:
-        capacity: bytes; 0 keeps nothing. Blocks that lookups use at this moment come on top.
+        capacity: Largest number of bytes to keep; 0 keeps nothing. Blocks that lookups use at this
+            moment are not included.
 
     Attributes:
-        account: counts what it holds, and says which blocks are worth keeping.
+        account: Counter of the bytes that are held, which also decides which blocks are worth
+            keeping.
 
     Example:
         >>> from lookupstore.sst import Reader, Writer
@@ -77,28 +81,28 @@ class BlockCache:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all blocks held, with what makes them ready for lookups."""
+        """Return the bytes of all blocks held, including what prepares them for lookups."""
         return self.account.nbytes
 
     @property
     def misses(self) -> int:
-        """Return how many blocks had to be read and decoded."""
+        """Return the number of blocks that were read and decoded."""
         return self.account.misses
 
     @property
     def capacity(self) -> int:
-        """Return the most bytes it keeps."""
+        """Return the largest number of bytes that the cache keeps."""
         return self.account.capacity
 
     def resize(self, capacity: int) -> None:
-        """Change the capacity, dropping blocks where it shrinks."""
+        """Change the capacity, and evict blocks if it shrinks."""
         self._check(capacity)
         with self._lock:
             self.account.capacity = capacity
             self._shrink()
 
     def table(self, file: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the table of a file: the same one for all its readers."""
+        """Return the table of a file, the same for all its readers."""
         with self._lock:
             table = self._tables.get(file)
             if table is None:
@@ -106,7 +110,7 @@ class BlockCache:
             return table
 
     def admit(self, table: Table, number: int, nbytes: int) -> None:
-        """Count a block that a table has just taken, and make room for it; then comes `trim`."""
+        """Count a block that a table has just added, and make room for it; then call `trim`."""
         with self._lock:
             self.account.misses += 1
             self._blocks.append((table, number, nbytes))
@@ -114,13 +118,13 @@ class BlockCache:
             self._shrink(LOOKS)
 
     def trim(self) -> None:
-        """Release what was in use when it should have been evicted."""
+        """Release blocks that were in use when they should have been evicted."""
         if self.account.nbytes > self.account.capacity:
             with self._lock:
                 self._shrink()
 
     def _shrink(self, looks: int | None = None) -> None:
-        # Twice round: the first look at a block may only take note that it was used.
+        # Each block may be checked twice: the first check may only reset its mark of use.
         for _ in range(2 * len(self._blocks) if looks is None else looks):
             if self.account.nbytes <= self.account.capacity:
                 return
@@ -139,5 +143,5 @@ def _forget_all() -> None:
         cache._forget()
 
 
-# A child of fork starts without the blocks: another thread may have held the lock, or pinned some.
+# A child of fork starts without blocks: another thread may have held the lock or pinned blocks.
 os.register_at_fork(after_in_child=_forget_all)

@@ -1,7 +1,8 @@
-"""Blocks to stored payloads and back: one record for each codec, and what derives from all.
+"""The codecs of blocks: one record for each, and what is derived from these records.
 
-A compressed payload starts with the varint length of the block. Payload layouts: docs/format.md,
-"Compression". A new codec is a record here, and nothing elsewhere.
+A compressed payload starts with the varint length of the block. Payload layouts:
+docs/reference/format.md, "Payload and trailer". A new codec is a record here, and nothing
+elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lookupstore.sst.zstd import PLAIN_FRAMES, Frames, Tuning
 
 _LENGTHS = struct.Struct("<ii")
 
-# A block that is larger than this is a few large records, of which one byte stands for less.
+# Size above which a block consists of a few large records; its bytes expand less.
 _LARGE = 256 << 20
 _LARGE_EXPANSION = 1 << 10
 
@@ -34,19 +35,19 @@ class Codec:
     """One codec of blocks.
 
     Attributes:
-        name: as `compression` and the properties of a file have it.
-        id: in a block's trailer.
-        expansion: the most bytes that one compressed byte can stand for. A larger claim is a lie,
-            and refused before memory is asked for.
-        decode: returns the block of a body and a length, with what decompresses the frames of the
-            file; ValueError says what is broken.
-        encoder: returns a function from blocks to as many bodies, which have buffers, made for a
-            level, perhaps a dictionary, and the choice to write Java's bytes; None: files of this
-            codec are read only.
-        has_lengths: whether lz4-java's two lengths, of body and block, are before the body.
-        levels: that `encoder` takes besides None.
-        tune: returns how to compress a file, of the level that is asked for and its first blocks;
-            None: there is no choice.
+        name: Name of the codec, in `compression` and in the properties of a file.
+        id: Number of the codec in a block's trailer.
+        expansion: Largest number of bytes that one compressed byte can stand for. A larger claim is
+            refused before memory is allocated.
+        decode: Function that returns the block of a body and a length, with the decompressor of the
+            file's frames; ValueError says what is broken.
+        encoder: Function that takes a level, perhaps with a dictionary, and whether to write Java's
+            bytes, and returns a function from blocks to as many bodies, which have buffers. None:
+            files of this codec can only be read.
+        has_lengths: Whether lz4-java's two lengths, of body and block, are before the body.
+        levels: Levels of the codec; empty: it has none.
+        tune: Function that chooses how to compress a file, from the requested level and the first
+            blocks. None: there is no choice.
     """
 
     name: str
@@ -114,7 +115,7 @@ CODECS = {
     )
 }
 _WRITTEN = {codec.name: codec for codec in CODECS.values() if codec.encoder is not None}
-#: What `compression` can be: the names of the codecs that are written, too.
+#: Names allowed for `compression`: those of the codecs that can be written.
 COMPRESSIONS = tuple(_WRITTEN)
 
 
@@ -123,16 +124,24 @@ def codec_name(codec: int) -> str | None:
     return CODECS[codec].name if codec in CODECS else None
 
 
-#: Default size of a plain block. It is in three pages of a disk: a key reads 12 KiB.
+#: Default size of an uncompressed block. It overlaps three pages of a disk: a lookup of a key reads
+#: 12 KiB.
 PLAIN_BLOCK = 8 << 10
-#: Default size of a compressed block before compression: a key decompresses all of its block.
+#: Default size of a compressed block before compression: a lookup of a key decompresses a whole
+#: block.
 COMPRESSED_BLOCK = 4608
-#: Default size of a block in the Paimon dialect, as Paimon writes them.
+#: Default size of a block in the Paimon dialect, equal to that of Paimon.
 PAIMON_BLOCK = 64 << 10
+
+#: Default rate of false positives of a filter: it takes 1.53 bytes per key.
+FALSE_POSITIVES = 0.005
+#: Default rate of false positives in the Paimon dialect, equal to that of Paimon: 0.78 bytes per
+#: key.
+PAIMON_FALSE_POSITIVES = 0.05
 
 
 def usual_block_size(compression: str, *, java: bool = False) -> int:
-    """Return the size of the blocks of a file whose writer is not told it.
+    """Return the default block size of a writer.
 
     >>> usual_block_size("none"), usual_block_size("zstd")
     (8192, 4608)
@@ -146,14 +155,14 @@ class Compressor:
     """A compressor of the blocks of one file, for one thread.
 
     Args:
-        compression: name of the codec, one of `COMPRESSIONS`.
-        level: of a codec that has levels; None is its usual one.
-        java: make the bytes that Java Paimon makes.
-        dictionary: of the file, for a codec that has such.
+        compression: Name of the codec, one of `COMPRESSIONS`.
+        level: Level of the codec, if it has levels. None: its default level.
+        java: Whether to write the same bytes as Java Paimon.
+        dictionary: Dictionary of the file, for a codec that supports one.
 
     Attributes:
-        dictionary: of the file; None: it has none.
-        samples: whether the first blocks of a file are to say how it is compressed best.
+        dictionary: Dictionary of the file. None: it has none.
+        samples: Whether the first blocks of a file decide how it is compressed.
     """
 
     def __init__(
@@ -182,19 +191,19 @@ class Compressor:
         self._encode = codec.encoder(Tuning(level, dictionary), java)
 
     def tuned(self, sample: Sequence[bytes]) -> Compressor:
-        """Return a compressor for a file that begins with these blocks."""
+        """Return a compressor for a file that begins with some blocks."""
         assert self._codec.tune is not None
         level, dictionary = self._codec.tune(self._level, sample)
         return type(self)(self._codec.name, level, java=self._java, dictionary=dictionary)
 
     def another(self) -> Compressor:
-        """Return one like this for another thread."""
+        """Return a compressor with the same settings for another thread."""
         return type(self)(
             self._codec.name, self._level, java=self._java, dictionary=self.dictionary
         )
 
     def packed(self, blocks: list[bytes], dialect: Dialect) -> Packed:
-        """Return blocks as they are written; codec 0 where compression saves 12.5 % or less."""
+        """Return blocks as written; codec 0 is used if compression saves 12.5 % or less."""
         codec = self._codec
         if codec.id == 0:
             pieces: list[bytes | memoryview] = []
@@ -209,12 +218,12 @@ class Compressor:
 
 
 class Packed(NamedTuple):
-    """Some blocks as they are written, one behind the other.
+    """The written form of some blocks, one after the other.
 
     Attributes:
-        pieces: all bytes: payloads, each with its trailer.
-        codecs: codec id of each block.
-        sizes: bytes of each payload.
+        pieces: All bytes: payloads, each with its trailer.
+        codecs: Codec id of each block.
+        sizes: Size of each payload in bytes.
     """
 
     pieces: list[bytes | memoryview]
@@ -233,17 +242,18 @@ def decompress(
     most: int | None = None,
     frames: Frames = PLAIN_FRAMES,
 ) -> bytes | memoryview:
-    """Return the block in a payload; that of codec 0 is the payload itself.
+    """Return the block in a payload; with codec 0, the payload is the block.
 
     Args:
-        codec: its id.
-        payload: as it is stored.
-        most: bytes that the block may have; None: nobody knows.
-        frames: what decompresses those of a file with a dictionary.
+        codec: Id of the codec.
+        payload: Stored payload of the block.
+        most: Largest number of bytes that the block may have. None: unknown.
+        frames: Decompressor of the zstd frames of the file.
 
     Raises:
-        FormatError: no library for this codec.
-        ValueError: the payload does not hold what it says; the text is what was found.
+        FormatError: The library for this codec is not installed.
+        ValueError: The payload does not match its own lengths or is broken; the text describes what
+            was found.
     """
     if codec == 0:
         return payload

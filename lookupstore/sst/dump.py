@@ -1,8 +1,8 @@
 """The layout of one sorted file: every region in file order, checked, damaged or not.
 
-Unlike `Reader`, which stops at the first wrong byte, `layout` goes on as far as the bytes lead and
-marks what is wrong where it is wrong. `dump_lines` shows a layout to people, `hex` takes it
-apart to the byte.
+Unlike `Reader`, which stops at the first wrong byte, `layout` continues as far as it can follow the
+bytes and records each error in its region. `dump_lines` formats a layout as text, `hex` shows the
+meaning of each byte.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from lookupstore.sst.hex import hexdump
 from lookupstore.sst.layout import (
     FOOTER_FIELDS,
     Checksum,
+    FileLayout,
     IndexEntry,
-    Layout,
     Record,
     Region,
     text,
@@ -50,8 +50,8 @@ from lookupstore.storage.regular_file import open_regular
 
 __all__ = [
     "Checksum",
+    "FileLayout",
     "IndexEntry",
-    "Layout",
     "Record",
     "Region",
     "dump_text",
@@ -63,18 +63,21 @@ __all__ = [
 Handle = tuple[int, int]
 
 
-def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool = False) -> Layout:
+def layout(
+    path: str | os.PathLike[str], order: str = "bytes", *, records: bool = False
+) -> FileLayout:
     """Return the checked layout of a file of any dialect.
 
     Args:
-        path: local file.
-        order: key order of a ``paimon`` file, as of `Reader`.
-        records: hold every record of every block, for small files.
+        path: Path of a local file.
+        order: Key order of a ``paimon`` file, which does not record it: ``bytes``, ``int8``,
+            ``int16``, ``int32``, ``int64``, or ``row(int32,bytes,...)`` for rows of such fields.
+        records: Whether to include every record of every block, for small files.
 
     Raises:
-        FileNotFoundError: no such file.
-        FormatError: no known magic at the end. Everything else that is wrong is in the layout.
-        ValueError: an unknown key order, or one other than ``bytes`` for a native file.
+        FileNotFoundError: There is no such file.
+        FormatError: If the file does not end with a known magic. All other damage is in the layout.
+        ValueError: If the key order is unknown, or is not ``bytes`` for a native file.
 
     Example:
         >>> from lookupstore.sst import Writer
@@ -98,7 +101,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
 
 
 class _Survey:
-    """A walk through one open file: footer, index, filter, properties, blocks."""
+    """A pass over one open file: footer, index, filter, properties, blocks."""
 
     def __init__(
         self, file: BinaryIO, path: str, size: int, dialect: Dialect, order: str, records: bool
@@ -113,7 +116,7 @@ class _Survey:
         self.end = size
         self.regions: list[Region] = []
 
-    def layout(self, tail: bytes) -> Layout:
+    def layout(self, tail: bytes) -> FileLayout:
         footer = self.footer(tail)
         handles = {
             name: (footer.fields[f"{name} offset"], footer.fields[f"{name} size"])
@@ -140,7 +143,7 @@ class _Survey:
             whole = index is not None and frames is not None
             self.properties(properties, blocks if whole else None)
         self.cover()
-        return Layout(
+        return FileLayout(
             self.path,
             self.dialect.name,
             self.order,
@@ -177,7 +180,7 @@ class _Survey:
     def bytes_at(
         self, kind: str, handle: Handle, tail: int, pointer: Region
     ) -> tuple[Region, bytes] | None:
-        """Return a new region and its bytes; None, and an error at `pointer`, if it is outside."""
+        """Return a new region and its bytes. None, and an error at `pointer`: it is outside."""
         offset, size = handle
         if offset < 0 or size < 0 or offset + size + tail > self.end:
             pointer.errors.append(
@@ -205,7 +208,7 @@ class _Survey:
         codec, payload = self.trailer(region, stored)
         block = None
         if frames is None and codec == ZSTD.id:
-            return region, None  # nothing is held against it: the dictionary says what is damaged
+            return region, None  # no error of the block: the dictionary has the error
         try:
             data = decompress(codec, payload, frames=frames or PLAIN_FRAMES)
             block = Block(data, self.path, region.offset, order)
@@ -248,7 +251,7 @@ class _Survey:
         return entries
 
     def filter(self, handle: Handle, footer: Region) -> Filter | None:
-        """Return the filter, or None if there is none or it can not be used."""
+        """Return the filter. None: there is none, or it cannot be used."""
         entries = footer.fields.get("filter entries", 0)
         if handle[1] == 0 and (self.dialect is NATIVE or (handle[0] == 0 and entries == 0)):
             return None
@@ -276,7 +279,7 @@ class _Survey:
         return None if region.errors else filter
 
     def dictionary(self, handle: Handle, footer: Region) -> Frames | None:
-        """Return what decompresses the frames of the file; None if that is damaged."""
+        """Return the decompressor of the frames of the file. None: its dictionary is damaged."""
         found = self.bytes_at("dictionary", handle, TRAILER_SIZE, footer)
         if found is None:
             return None
@@ -319,7 +322,7 @@ class _Survey:
                 continue
             regions.append(region)
             region.number = number
-            # Nothing is held against a damaged index: it says itself that it is damaged.
+            # A damaged index has its own errors; blocks get no errors because of it.
             if block is not None and index is not None and not region.errors:
                 self.check_block(region, block, entry.last_key, before)
                 if filter is not None and not region.errors:
@@ -343,7 +346,7 @@ class _Survey:
         try:
             late = block.lower_bound(before) == 0
         except ValueError:
-            return  # the index has a key of a wrong size, and says so
+            return  # the index has an error about a key of a wrong size
         if not late or (region.first_key == before and not self.repeats):
             region.errors.append(
                 f"first key {self.key(region.first_key)} does not come after {self.key(before)}"
@@ -372,7 +375,7 @@ class _Survey:
             )
             records = dict(block.record(i) for i in range(len(block)))
         except (ValueError, FormatError, CorruptionError):
-            return  # said already
+            return  # there is an error already
         region.fields = {name.decode(errors="replace"): _property(name, value)
                          for name, value in records.items()}  # fmt: skip
         try:
@@ -381,7 +384,7 @@ class _Survey:
             region.errors.append(str(error))
             return
         if blocks is None or any(block.errors for block in blocks):
-            return  # what they hold can not be counted
+            return  # damaged blocks cannot be counted
         codecs = dict(Counter(one.codec for one in blocks))
         for name, key, found in (
             ("records", "num_records", sum(one.records or 0 for one in blocks)),
@@ -394,7 +397,7 @@ class _Survey:
                 region.errors.append(f"property {name} is {said[key]!r}, the blocks have {found!r}")
 
     def cover(self) -> None:
-        """Sort the regions and name the bytes that none of them covers."""
+        """Sort the regions, and add regions for the bytes that none of them covers."""
         self.regions.sort(key=lambda region: (region.offset, region.size))
         covered = []
         at = 0
@@ -437,13 +440,15 @@ def _reason(error: Exception) -> str:
 
 
 def _property(name: bytes, value: bytes) -> Any:
-    """Return a property as text, schemas as lists of fields, foreign bytes as hex."""
+    """Return a property as text, schemas as lists of fields, other bytes as hex."""
     if name in (b"key.schema", b"value.schema"):
         try:
             schema = pa.ipc.read_schema(pa.py_buffer(value))
+            # A name that is not UTF-8 raises an error only when it is read.
+            return [f"{one.name}: {one.type}{'' if one.nullable else ' not null'}"
+                    for one in schema]  # fmt: skip
         except (pa.ArrowException, OSError, ValueError):
             return value.hex()
-        return [f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in schema]
     if name in (b"key.min", b"key.max") or name.startswith(b"user."):
         return text(value)
     return value.decode(errors="replace")

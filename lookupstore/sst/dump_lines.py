@@ -1,6 +1,7 @@
-"""The layout of a sorted file as text for people.
+"""The layout of a sorted file as text.
 
-Counts and sizes have separators of thousands; places, which are typed into other tools, have none.
+Counts and sizes have separators of thousands; offsets, which users copy into other tools, have
+none.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from lookupstore.errors import printable
 from lookupstore.quantities import counted, number_text
-from lookupstore.sst.layout import Layout, Region, text
+from lookupstore.sst.layout import FileLayout, Region, text
 
 
-def dump_text(layout: Layout) -> str:
+def dump_text(layout: FileLayout) -> str:
     """Return a layout as aligned text; every line about something wrong starts with ``!``.
 
     Example:
@@ -42,7 +43,7 @@ def dump_text(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _regions(layout: Layout) -> list[str]:
+def _regions(layout: FileLayout) -> list[str]:
     rows: list[tuple[str, ...]] = [
         ("offset", "size", "region", "codec", "plain", "records", "checksum", "keys")
     ]
@@ -55,7 +56,7 @@ def _regions(layout: Layout) -> list[str]:
     return out
 
 
-def _region(layout: Layout, region: Region) -> tuple[str, ...]:
+def _region(layout: FileLayout, region: Region) -> tuple[str, ...]:
     checksum = region.checksum
     keys = ""
     if region.kind == "data block" and region.first_key is not None:
@@ -92,7 +93,7 @@ def _fields(region: Region) -> list[str]:
     return aligned(rows, indent="  ")
 
 
-def _index(layout: Layout) -> list[str]:
+def _index(layout: FileLayout) -> list[str]:
     rows = [("block", "offset", "size", "last key")]
     rows += [
         (
@@ -106,7 +107,7 @@ def _index(layout: Layout) -> list[str]:
     return aligned(rows, right=(0, 1, 2), indent="  ")
 
 
-def _contents(layout: Layout, region: Region) -> list[str]:
+def _contents(layout: FileLayout, region: Region) -> list[str]:
     rows = [("record", "at", "key", "value")]
     rows += [
         (str(number), str(one.offset), text(one.key, layout.order), text(one.value))
@@ -116,16 +117,16 @@ def _contents(layout: Layout, region: Region) -> list[str]:
 
 
 def wrong(where: str, errors: Iterable[str]) -> list[str]:
-    """Return a line for each error in a place of a file."""
+    """Return a line for each error at a position of a file."""
     return [printable(f"! {where}: {error}") for error in errors]
 
 
 def aligned(
     rows: Sequence[tuple[str, ...]], right: Sequence[int] = (), indent: str = ""
 ) -> list[str]:
-    """Return the cells of each row in columns of one width, those in `right` at their right.
+    """Return the cells of each row in columns of equal width, right-aligned if in `right`.
 
-    What they hold is of the file, and escaped where a terminal would obey it.
+    Cells contain text from the file, so characters that a terminal would interpret are escaped.
     """
     rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,6 +1,6 @@
 """The dialects of a sorted file as data: magic, footer, trailer, filter; pack and unpack.
 
-docs/format.md draws what is packed here. Nothing in this module reads or writes a file.
+docs/reference/format.md draws what is packed here. Nothing in this module reads or writes a file.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from isal.isal_zlib import crc32
 
 from lookupstore.errors import FormatError
 
-#: Sizes of the footer of native files by their format version. Those of version 2 have a
-#: dictionary; a file without one is of version 1.
+#: Sizes of the footer of native files, by format version. Files of version 2 have a dictionary; a
+#: file without a dictionary is of version 1.
 NATIVE_FOOTERS = {1: 64, 2: 80}
 
-#: Every order that keys of a file can have, but those of typed rows. Native files know bytes only.
+#: Names of the key orders of a file, except those of typed rows. Native files have order `bytes`.
 KEY_ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 
 TRAILER_SIZE = 5
 
-# Of a number in properties: fewer than C's integers have.
+# Maximum number of digits of a number in properties, such that it fits into an integer of C.
 _DIGITS = 18
 
-#: A block's length is an int in Java, and so are positions in it.
+#: Maximum size of a block in bytes: lengths of blocks and positions in them are ints in Java.
 MAX_BLOCK = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between two kinds of file with the same blocks.
+    """The differences between kinds of files with the same blocks.
 
     Attributes:
-        footer_size: bytes of the footer; of native files, of the smallest.
+        footer_size: Size of the footer in bytes; for native files, of the smallest footer.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Footer:
 
 
 def dialect_of(tail: bytes) -> Dialect | None:
-    """Return the dialect whose magic ends these bytes, None if there is none."""
+    """Return the dialect whose magic ends these bytes. None: there is none."""
     if len(tail) < 4:
         return None
     magic = int.from_bytes(tail[-4:], "little")
@@ -117,7 +117,7 @@ def pack_footer(dialect: Dialect, footer: Footer) -> bytes:
 
 
 def _native_footer_checksum(footer: bytes) -> int:
-    """Cover all of the footer but the checksum itself."""
+    """Return the checksum of all bytes of the footer except the checksum itself."""
     return crc32c(footer[-4:], crc32c(footer[:-8]))
 
 
@@ -125,12 +125,12 @@ def footer_in(dialect: Dialect, tail: bytes) -> bytes:
     """Return the bytes of the footer at the end of a file.
 
     Args:
-        dialect: of the file.
-        tail: its last bytes, `LONGEST_FOOTER` of them or all.
+        dialect: Dialect of the file.
+        tail: Last bytes of the file: `LONGEST_FOOTER` bytes, or all bytes of a smaller file.
 
     Raises:
-        FormatError: a native footer of a format version that this release does not know.
-        ValueError: the file is smaller than its footer.
+        FormatError: A native footer has a format version that this release does not know.
+        ValueError: The file is smaller than its footer.
     """
     size = dialect.footer_size
     if dialect is NATIVE:
@@ -145,11 +145,11 @@ def footer_in(dialect: Dialect, tail: bytes) -> bytes:
 
 
 def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
-    """Return the footer in the bytes that `footer_in` gave.
+    """Return the footer in the bytes that `footer_in` returned.
 
     Raises:
-        ValueError: the checksum or a reserved field is wrong; the text is what was found.
-        FormatError: another version of the BTree index.
+        ValueError: If the checksum or a reserved field is wrong; the text describes what was found.
+        FormatError: The BTree index has another version.
     """
     if dialect is NATIVE:
         _, reserved, checksum, _ = _NATIVE_END.unpack(data[-_NATIVE_END.size :])
@@ -194,12 +194,12 @@ def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
 
 
 def pack_trailer(dialect: Dialect, codec: int, payload: bytes) -> bytes:
-    """Return the 5 bytes behind a block: codec id and checksum of payload and id."""
+    """Return the 5 bytes after a block: codec id and checksum of payload and id."""
     return _TRAILER.pack(codec, block_checksum(dialect, codec, payload))
 
 
 def unpack_trailer(trailer: bytes | memoryview) -> tuple[int, int]:
-    """Return codec id and stored checksum."""
+    """Return the codec id and the stored checksum."""
     codec, checksum = _TRAILER.unpack(trailer)
     return codec, checksum
 
@@ -211,30 +211,32 @@ def block_checksum(dialect: Dialect, codec: int, payload: bytes | memoryview) ->
 
 @dataclass(frozen=True)
 class Info:
-    """A description of a file: what its footer, properties and block trailers say.
+    """A description of a file from its footer, properties and block trailers.
 
     Attributes:
-        path: of the file.
-        dialect: ``native``, ``paimon`` or ``paimon-btree``.
-        order: key order, one of ``format.KEY_ORDERS``, or ``row(...)`` of typed keys.
-        num_records: records in the file; None where counting means reading every block
-            (Paimon's dialects) and nobody has asked yet: ``len(reader)`` asks.
-        file_bytes: size of the file.
-        data_blocks: number of data blocks.
-        data_bytes: bytes of all data blocks as stored, with trailers.
-        plain_bytes: bytes of all data blocks before compression; None where the file does not say.
-        codecs: number of data blocks by codec name; None where the file does not say.
-        filter_kind: ``split-block-xxh64``, ``paimon-murmur3`` or ``none``.
-        filter_bytes: size of the filter.
-        filter_entries: number of entries that Paimon's filter is made for.
-        min_key: first key; None if the file is empty.
-        max_key: last key; None if the file is empty.
-        key_schema: Arrow schema of the key fields, if a typed store wrote the file.
-        value_schema: Arrow schema of the value columns, likewise.
-        source: where the records came from, as the writer was told.
-        writer: program and version that wrote the file; None in Paimon's dialects.
-        format_version: of the native dialect.
-        metadata: what the writer was given besides.
+        path: Path of the file.
+        dialect: Dialect of the file: ``native``, ``paimon`` or ``paimon-btree``.
+        order: Key order, one of ``format.KEY_ORDERS``, or ``row(...)`` for typed keys.
+        num_records: Number of records in the file. None: ``len(reader)`` has not yet counted them,
+            which reads every block (Paimon's dialects).
+        file_bytes: Size of the file.
+        data_blocks: Number of data blocks.
+        data_bytes: Size of all data blocks as stored, with trailers, in bytes.
+        plain_bytes: Size of all data blocks before compression, in bytes. None: the file does not
+            record it.
+        codecs: Number of data blocks by codec name. None: the file does not record it.
+        filter_kind: Kind of the filter: ``split-block-xxh64``, ``paimon-murmur3`` or ``none``.
+        filter_bytes: Size of the filter.
+        filter_entries: Number of entries that Paimon's filter is made for.
+        min_key: First key. None: the file is empty.
+        max_key: Last key. None: the file is empty.
+        key_schema: Arrow schema of the key fields. None: the writer was not given one.
+        value_schema: Arrow schema of the value columns. None: the writer was not given one.
+        source: Description of the origin of the records that the writer was given.
+        writer: Program and version that wrote the file. None: the file has one of Paimon's
+            dialects.
+        format_version: Version of the native format. None: the file has one of Paimon's dialects.
+        metadata: Further properties that the writer was given, by name.
     """
 
     path: str
@@ -259,7 +261,7 @@ class Info:
     metadata: Mapping[str, bytes] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as plain JSON values: bytes as hex, schemas as lists of fields."""
+        """Return the description as plain JSON values: bytes as hex, schemas as lists of fields."""
 
         def fields(schema: pa.Schema | None) -> list[dict[str, Any]] | None:
             if schema is None:
@@ -319,7 +321,7 @@ def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Return the properties as arguments of Info.
 
     Raises:
-        ValueError: a property is missing or has an impossible value; the text names it.
+        ValueError: A property is missing or has an impossible value; the text names it.
     """
 
     def number(name: bytes) -> int:
@@ -335,7 +337,11 @@ def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
     def schema(name: bytes) -> pa.Schema | None:
         value = properties.get(name)
         try:
-            return None if value is None else pa.ipc.read_schema(pa.py_buffer(value))
+            found = None if value is None else pa.ipc.read_schema(pa.py_buffer(value))
+            # A name that is not UTF-8 raises an error only when it is read.
+            for field in found or ():
+                _ = f"{field.name} {field.type}"
+            return found
         except (pa.ArrowException, OSError, ValueError) as error:
             raise ValueError(f"property {name.decode()} is not an Arrow schema: {error}") from None
 
@@ -375,10 +381,10 @@ def _schema_bytes(schema: pa.Schema) -> bytes:
 
 
 def unpack_varint(data: bytes | memoryview, start: int) -> tuple[int, int]:
-    """Return the number at `start` and where it ends.
+    """Return the number at `start` and the offset after it.
 
     Raises:
-        ValueError: it does not end within 10 bytes.
+        ValueError: The number does not end within 10 bytes.
     """
     number = 0
     for i, byte in enumerate(data[start : start + 10]):
@@ -392,7 +398,7 @@ def unpack_handle(value: bytes) -> tuple[int, int]:
     """Return (offset, payload size) of an index record's value.
 
     Raises:
-        ValueError: the bytes are not two varints.
+        ValueError: The bytes are not two varints.
     """
     offset, at = unpack_varint(value, 0)
     size, at = unpack_varint(value, at)

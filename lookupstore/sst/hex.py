@@ -8,28 +8,28 @@ from dataclasses import dataclass
 
 from lookupstore.sst.codec import CODECS, codec_name
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, unpack_varint
-from lookupstore.sst.layout import FOOTER_FIELDS, Layout, Region, text
+from lookupstore.sst.layout import FOOTER_FIELDS, FileLayout, Region, text
 
 _WIDTH = 16
 _SPLIT_BLOCK = 32
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Bytes that mean one thing, and what they mean."""
+class AnnotatedBytes:
+    """Some bytes with one meaning, and a description of the meaning."""
 
     offset: int
     data: bytes
     meaning: str
 
 
-def pieces(layout: Layout) -> Iterator[tuple[Region, list[Piece]]]:
-    """Yield every region of a file in pieces, which together are all of the region's bytes.
+def pieces(layout: FileLayout) -> Iterator[tuple[Region, list[AnnotatedBytes]]]:
+    """Yield every region of a file in pieces that cover all of its bytes.
 
-    Bytes of a damaged region that can not be told apart are one piece.
+    Bytes of a damaged region that cannot be split are one piece.
 
     Raises:
-        FileNotFoundError: the file has gone since the layout was made.
+        FileNotFoundError: The file was removed after the layout was made.
     """
     with open(layout.path, "rb") as file:
         for region in layout.regions:
@@ -37,10 +37,10 @@ def pieces(layout: Layout) -> Iterator[tuple[Region, list[Piece]]]:
             yield region, _Cutter(layout, region, file.read(region.size)).pieces()
 
 
-def hexdump(layout: Layout) -> str:
+def hexdump(layout: FileLayout) -> str:
     """Return the bytes of a file as lines of offset, up to 16 bytes in hex, and meaning.
 
-    Blocks are taken apart into records if the layout has them (`records=True`).
+    Blocks are split into records if the layout contains them (`records=True`).
 
     Example:
         >>> from lookupstore.sst import Writer
@@ -66,16 +66,16 @@ def hexdump(layout: Layout) -> str:
 
 
 class _Cutter:
-    """A cutter of the bytes of one region into pieces, from the front."""
+    """A splitter of the bytes of one region into pieces, from the beginning."""
 
-    def __init__(self, layout: Layout, region: Region, data: bytes) -> None:
+    def __init__(self, layout: FileLayout, region: Region, data: bytes) -> None:
         self.layout = layout
         self.region = region
         self.data = data
         self.at = 0
-        self.done: list[Piece] = []
+        self.done: list[AnnotatedBytes] = []
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[AnnotatedBytes]:
         kind = self.region.kind
         if kind == "footer":
             self.footer()
@@ -97,7 +97,7 @@ class _Cutter:
     def take(self, size: int, meaning: str) -> bytes:
         taken = self.data[self.at : self.at + size]
         if taken:
-            self.done.append(Piece(self.region.offset + self.at, taken, meaning))
+            self.done.append(AnnotatedBytes(self.region.offset + self.at, taken, meaning))
         self.at += len(taken)
         return taken
 
@@ -120,7 +120,7 @@ class _Cutter:
         end = len(self.data) - TRAILER_SIZE
         plain = self.data[end] == 0
         contents = self.region.contents
-        # Each record ends where the next one starts, or it would not be among the contents.
+        # Each record ends where the next one starts, otherwise it would not be in the contents.
         whole = len(contents) == self.region.records and contents and contents[0].offset == 0
         if plain and whole:
             self.records(end)
@@ -183,5 +183,5 @@ class _Cutter:
 
 
 def _sizes(data: bytes, start: int, size: int) -> int:
-    """Return the bytes of a length, as it is written there, and of what it is the length of."""
+    """Return the size of a length as written, plus the size of what it measures."""
     return unpack_varint(data, start)[1] - start + size

@@ -1,4 +1,4 @@
-"""Files of several buckets that answer as one, those of a bucket layer by layer."""
+"""The files of several buckets, which answer lookups like one file, layer by layer."""
 
 from __future__ import annotations
 
@@ -15,32 +15,37 @@ from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst.reader import Reader, lookup_of
 
-# Bytes for 32 keys of several runs of changes in the filter for all of them. With more it would be
-# larger than the processor's second cache sooner; with these it lets two keys of a hundred pass.
+# Size in bytes, for 32 keys, of the filter for several runs of changes. A larger filter would
+# exceed the second-level cache of the processor sooner; with this size, 2 % of other keys pass.
 ABOVE_BYTES = 40
-# Tests of filters for each key of the runs, when that one is made: a test takes two nanoseconds,
-# and to read a key some ten.
-ABOVE_PAYS = 4
-# Of a bucket without runs.
+# Number of filter tests for each key of the runs after which that filter is made: a test takes two
+# nanoseconds, and reading a key takes about ten. Fewer than five, so that the table of the runs is
+# there when the file below gets its places.
+ABOVE_PAYS = 3
+# Filter of a bucket without runs; no key passes it.
 _NO_RUNS = Filter("words", bytes(32))
+
+# Number of bytes that exceeds the size of the places of any file.
+_ALL = 1 << 62
 
 _log = logging.getLogger(__name__)
 
 
 class Layers:
-    """The open files of some buckets, asked together: each key in those of its bucket.
+    """The open files of some buckets, which answer lookups together.
 
-    Of the files of a bucket, the first one that has a key answers it, and those behind it are not
-    asked.
+    Each key is looked up in the files of its bucket. The first file that has the key answers it,
+    and later ones are not searched.
 
     Args:
-        buckets: how many there are. The bucket of a key is XXH64 of its bytes, modulo this.
-        readers: of the files of each bucket that has some: runs of changes, the newest first, and
-            the base behind them.
-        without_base: buckets all of whose files are runs.
+        buckets: Number of buckets. The bucket of a key is the XXH64 of its bytes, modulo this
+            number.
+        readers: Readers of the files of each bucket that has files: runs of changes, the newest
+            first, then the base.
+        without_base: Buckets that have only runs.
 
     Raises:
-        ClosedError: a reader is closed.
+        ClosedError: A reader is closed.
     """
 
     def __init__(
@@ -59,7 +64,8 @@ class Layers:
             )
             for i in range(max(map(len, runs.values()), default=0))
         ]
-        # What is asked, and before it: one value, since another thread may change it.
+        # Layer to search and layers to search before it: a single value, as other threads may
+        # replace it.
         self._asked = self._layer(last, without_base), newer
         self._above: dict[int, RunsAbove] = {}
         for bucket, some in runs.items():
@@ -67,19 +73,21 @@ class Layers:
             if above is None or above.runs != list(some):
                 above = last[bucket]._above = RunsAbove(some)
             self._above[bucket] = above
-        self._filters: Filters | None = None  # once they stay as they are
+        self._filters: Filters | None = None  # set once the filters cannot change any more
 
     def lookup(self, keys: Any, answers: Answers) -> None:
-        """Pass the values of many keys to `answers`, each where it lies, without a copy.
+        """Pass the values of many keys to `answers` without copying them.
 
         Args:
-            keys: as for `Reader.lookup`.
-            answers: takes as many, such as `lookupstore.rows.schema` does to make columns of them.
+            keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view with n keys
+                in any order, or a list of bytes, or the result of `hashed_keys`.
+            answers: Receiver of n values, for example one that `lookupstore.rows.schema` makes to
+                build columns from them.
 
         Raises:
-            CorruptionError: a block that would hold a key is damaged.
-            ValueError: `answers` has room for another number of keys.
-            Exception: what `answers` says of a value.
+            CorruptionError: A block that would hold a key is damaged.
+            ValueError: If `answers` has room for another number of keys.
+            Exception: Any error that `answers` raises for a value.
         """
         if not isinstance(keys, BinaryColumn):
             keys = BinaryColumn(keys, "keys")
@@ -94,14 +102,14 @@ class Layers:
             above = self._filters_now()
         answer(base, keys, answers, newer, above)
         if newer:
-            self._take_changes()  # of this call may be the last places that were to come
+            self._take_changes()  # this call may have completed the places
 
     def _layer(self, readers: Mapping[int, Reader], runs: Container[int]) -> Layer:
         lookups = {bucket: lookup_of(reader) for bucket, reader in readers.items()}
         return Layer(tuple(lookups.get(bucket) for bucket in range(self._buckets)), runs)
 
     def _take_changes(self) -> None:
-        """Ask tables that have the changes of all runs, if there are such by now."""
+        """Use tables of the changes of all runs, if such tables exist by now."""
         base, _ = self._asked
         changes: list[Changes | None] = [None] * self._buckets
         for bucket, above in self._above.items():
@@ -111,7 +119,7 @@ class Layers:
         self._asked = Layer(base.lookups, self._without_base, changes), []
 
     def _filters_now(self) -> Filters:
-        """Return filters that let all keys of runs pass."""
+        """Return filters that all keys of runs pass."""
         if self._filters is not None:
             return self._filters
         found: list[Filter | None] = [_NO_RUNS] * self._buckets
@@ -124,14 +132,15 @@ class Layers:
 
 
 class RunsAbove:
-    """The runs of changes that lookups ask before a file.
+    """The runs of changes that lookups search before a file.
 
-    Most keys are in no run. To ask the filter of each takes longer, the more runs there are, so
-    that one for all is made when lookups have paid for it. Where the file is hot, too, one table
-    has the records of all runs, and the places of the file say for which keys to look there.
+    Most keys are in no run. Testing the filter of each run takes longer with more runs, so one
+    filter for all of them is made after enough lookups. If the file is used often as well, one
+    table has the records of all runs, and the lookup table of the file marks the keys that are in
+    it.
 
     Args:
-        runs: their readers, the newest first.
+        runs: Readers of the runs, the newest first.
     """
 
     def __init__(self, runs: Sequence[Reader]) -> None:
@@ -143,11 +152,11 @@ class RunsAbove:
         self._filter: Filter | None = None
         if len(self.runs) == 1:
             self._filter = self.runs[0]._filter
-        #: Whether the filter is yet to be made.
+        #: Whether the filter has not been made yet.
         self.is_due: bool = len(self.runs) > 1
 
     def count(self, keys: int) -> None:
-        """Count lookups of so many keys."""
+        """Count lookups of a number of keys."""
         self._asked += keys * len(self.runs)
 
     @property
@@ -155,12 +164,13 @@ class RunsAbove:
         return self._asked >= ABOVE_PAYS * self._keys
 
     def changes_above(self, file: Lookup | None) -> Changes | None:
-        """Return a table of the records of all runs above the file, if there can be one by now."""
+        """Return a table of the records of all runs above the file. None: it cannot be made."""
         if self._changes is None and self._can_have_changes and self._is_paid:
             assert file is not None
-            if file.table.places is None:
+            # The places record which keys have changed, and must have been checked before.
+            if not file.check_places(_ALL) or file.table.places is None:
                 return None
-            self._can_have_changes = False  # whatever comes of it
+            self._can_have_changes = False  # also if making it fails
             try:
                 lookups = [lookup_of(run) for run in self.runs]
                 if all(_is_in_map(run) for run in lookups):
@@ -170,15 +180,16 @@ class RunsAbove:
         return self._changes
 
     def filter_now(self) -> Filter | None:
-        """Return a filter that lets all keys of the runs pass, if there is one by now."""
+        """Return a filter that all keys of the runs pass. None: there is none yet."""
         if self.is_due and self._is_paid:
-            self.is_due = False  # whatever comes of it
+            self.is_due = False  # also if making it fails
             builder = FilterBuilder("words", 32 * (ABOVE_BYTES * self._keys // 32**2 + 1))
             try:
                 for run in self.runs:
                     run._add_keys(builder)
             except (LookupStoreError, OSError) as error:
-                # Those of other keys need not know; who needs what is damaged is told.
+                # Lookups of other keys are not affected; lookups of damaged records raise the
+                # error.
                 _log.info("lookups ask each run of changes: %s", error)
             else:
                 self._filter = Filter("words", builder.finish(0, 0))
@@ -186,7 +197,7 @@ class RunsAbove:
 
 
 def _is_in_map(run: Lookup) -> bool:
-    """Return whether all records of a run stay where they are, in a map that is not too large."""
+    """Return whether all records of a run are in a map that is kept and not too large."""
     if not run.in_place or run.is_copy or run.map is None:
         return False
     return len(memoryview(run.map)) <= MOST_BYTES

@@ -1,4 +1,4 @@
-"""What a dump of a sorted file is made of: regions with their checksums, records and errors."""
+"""The parts of a dump of a sorted file: regions with their checksums, records and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _NATIVE_END = (
     ("magic", "I"),
 )
 
-#: The fields of each footer in order, name and struct code, by its size, which no two share.
+#: Fields of each footer in order, as name and struct code, by the size of the footer; all sizes
+#: differ.
 FOOTER_FIELDS: Mapping[int, tuple[tuple[str, str], ...]] = {
     NATIVE_FOOTERS[1]: (*_NATIVE_HANDLES, *_NATIVE_END),
     NATIVE_FOOTERS[2]: (
@@ -56,7 +57,7 @@ FOOTER_FIELDS: Mapping[int, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True)
 class Checksum:
-    """The checksum that is stored with a region and the one that its bytes have."""
+    """The stored checksum of a region and the checksum of its bytes."""
 
     name: str
     stored: int
@@ -64,13 +65,13 @@ class Checksum:
 
     @property
     def ok(self) -> bool:
-        """Whether both are the same."""
+        """Whether both checksums are equal."""
         return self.stored == self.found
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a block: where it starts in the decoded block, key and value."""
+    """One record of a block: its offset in the decoded block, key and value."""
 
     offset: int
     key: bytes
@@ -79,24 +80,25 @@ class Record:
 
 @dataclass
 class Region:
-    """One stretch of the file.
+    """One contiguous part of the file.
 
     Attributes:
-        kind: ``data block``, ``dictionary``, ``null bitmap``, ``filter``, ``index block``,
-            ``properties``, ``footer``, or ``unknown`` for bytes that nothing points at.
-        offset: of its first byte in the file.
-        size: bytes, with the trailer.
-        number: of a data block.
-        checksum: None where the format has none.
-        codec: name of the codec of a block.
-        plain_size: bytes of the decoded block.
-        aligned: whether all records of the block have one size.
-        records: number of records of the block.
-        first_key: of the block.
-        last_key: of the block.
-        fields: what a dictionary, filter, properties or footer say, by name.
-        errors: what is wrong here, in words; none if all is well.
-        contents: the records, if they were asked for.
+        kind: Kind of the region: ``data block``, ``dictionary``, ``null bitmap``, ``filter``,
+            ``index block``, ``properties``, ``footer``, or ``unknown`` for bytes that nothing
+            points at.
+        offset: Offset of its first byte in the file.
+        size: Size in bytes, with the trailer.
+        number: Number of a data block. None: the region is not a data block.
+        checksum: Stored and computed checksum. None: the format has none.
+        codec: Name of the codec of a block.
+        plain_size: Size of the decoded block in bytes.
+        aligned: Whether all records of the block have one size.
+        records: Number of records of the block.
+        first_key: First key of the block.
+        last_key: Last key of the block.
+        fields: Contents of a dictionary, filter, properties or footer, by name.
+        errors: Errors in this region, in words; empty if there are none.
+        contents: Records of the block, if they were requested.
     """
 
     kind: str
@@ -116,11 +118,11 @@ class Region:
 
     @property
     def name(self) -> str:
-        """Return the kind, with the number of a data block."""
+        """Return the kind of the region, and the number of a data block."""
         return self.kind if self.number is None else f"{self.kind} {self.number}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the region as plain JSON values: bytes as hex, only what is known of it."""
+        """Return the region as plain JSON values: bytes as hex; unknown values are left out."""
         out: dict[str, Any] = {"kind": self.kind, "offset": self.offset, "size": self.size}
         if self.checksum is not None:
             out["checksum"] = {
@@ -155,16 +157,16 @@ class IndexEntry:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A file, region by region.
+class FileLayout:
+    """The layout of a file, region by region.
 
     Attributes:
-        path: of the file.
-        dialect: ``native``, ``paimon`` or ``paimon-btree``.
-        order: key order.
-        size: of the file.
-        regions: in file order; together they cover every byte.
-        index: the index entries, in file order, as far as they can be read.
+        path: Path of the file.
+        dialect: Dialect of the file: ``native``, ``paimon`` or ``paimon-btree``.
+        order: Key order.
+        size: Size of the file in bytes.
+        regions: Regions in file order, which together cover every byte.
+        index: Index entries in file order, as far as they can be read.
     """
 
     path: str
@@ -176,7 +178,7 @@ class Layout:
 
     @property
     def ok(self) -> bool:
-        """Whether no region has an error."""
+        """Whether all regions are without errors."""
         return not any(region.errors for region in self.regions)
 
     def region(self, kind: str) -> Region | None:
@@ -197,7 +199,7 @@ class Layout:
 
 
 def text(key: bytes, order: str = "bytes", most: int = 40) -> str:
-    """Return a key for people: quoted if it is printable ASCII, a number if its order is one.
+    """Return a key as text: quoted if printable ASCII, a number if its order is one of numbers.
 
     >>> text(b"paris"), text(bytes([0, 255])), text(bytes([7, 0]), "int16")
     ("'paris'", '0x00ff', '7')

@@ -1,4 +1,4 @@
-"""Finished blocks into the file: compressed by several threads, written in the order they came."""
+"""Compress finished blocks in several threads, and write them to the file in their order."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lookupstore.sst.codec import CODECS, Compressor, Packed
 from lookupstore.sst.format import Dialect
 from lookupstore.storage.output import Output
 
-# Blocks go from hand to hand in loads of so many bytes: a handover costs as much as a small block.
+# Bytes of blocks that are passed to a thread at once: passing them costs as much as a small block.
 LOAD = 256 << 10
-# Loads on their way for each thread: one in its hands, and one so that it need not wait.
+# Number of loads per thread: one being compressed, and one waiting so that the thread does not.
 LOADS_A_THREAD = 2
-# Blocks that are held back until it is clear how the file is compressed best: so many bytes of
-# them, or, where they are very small, so many.
+# Bytes of blocks, and number of very small blocks, that are held back until the best way to
+# compress the file is known.
 SAMPLE_BYTES = 1 << 20
 SAMPLE_BLOCKS = 1024
 
 
 class _Load:
-    """Some blocks on their way; `packed` is None until they are compressed."""
+    """Some blocks to be written; `packed` is None until they are compressed."""
 
     __slots__ = ("blocks", "last_keys", "nbytes", "packed")
 
@@ -37,23 +37,25 @@ class _Load:
         self.packed: Packed | None = None
 
 
-class Pipeline:
-    """A pipeline that compresses, checksums, writes and indexes the data blocks of one file.
+class BlockPipeline:
+    """A pipeline that compresses, writes and indexes the data blocks of one file.
 
-    With one thread the caller does it all. With more, the others compress while the caller makes
-    the next ones; if too many wait, the caller compresses as well. Whoever completes the oldest
-    blocks writes them: what is written, and in which order, is the same.
+    With one thread the caller does all the work. With more, the other threads compress while the
+    caller makes the next blocks; if too many blocks wait, the caller compresses as well. The thread
+    that completes the oldest blocks writes them, so the bytes and their order do not depend on the
+    threads.
 
-    The threads start with the first load and hold nothing of the caller. What fails in one of them
-    is raised by the next `put` or `finish`.
+    The threads start with the first blocks to compress and keep no reference to the caller. An
+    error in a thread is raised by the next `put` or `finish`.
 
-    Where the codec has a choice, the first blocks are a sample, by which it is made.
+    If the codec can be tuned, the first blocks are the sample that decides how.
 
     Attributes:
-        compressor: of the blocks, which has the dictionary of the file once all are written.
-        index: the index block, one record for each block written.
-        codecs: number of blocks by codec.
-        plain_bytes: bytes of all blocks before compression.
+        compressor: Compressor of the blocks, which has the dictionary of the file once all are
+            written.
+        index: Index block, with one record for each block written.
+        codecs: Number of blocks by codec.
+        plain_bytes: Size of all blocks before compression, in bytes.
     """
 
     def __init__(
@@ -86,10 +88,10 @@ class Pipeline:
         self._process = os.getpid()
 
     def put(self, block: bytes, last_key: bytes) -> None:
-        """Add a block behind the others.
+        """Add a block after the others.
 
         Raises:
-            OSError: this block or one before it could not be written.
+            OSError: This block or one before it could not be written.
         """
         if self._sample is None:
             self._add(block, last_key)
@@ -100,7 +102,7 @@ class Pipeline:
             self._tune(self._sample)
 
     def _tune(self, sample: list[tuple[bytes, bytes]]) -> None:
-        """Choose how to compress the file, and go on with the blocks that were held back."""
+        """Choose how to compress the file, and compress the blocks that were held back."""
         self.compressor = self.compressor.tuned([block for block, _ in sample])
         self._sample = None
         for block, last_key in sample:
@@ -126,39 +128,39 @@ class Pipeline:
         self._help(self._most)
 
     def finish(self) -> None:
-        """Return when all blocks are written; the threads have ended.
+        """Write all remaining blocks, and end the threads.
 
         Raises:
-            OSError: a block could not be written.
+            OSError: A block could not be written.
         """
         if self._sample is not None:
             self._tune(self._sample)
         if self._threads and self._load.blocks:
             self._send()
-        self._write_alone(self._load)  # too few for a thread
+        self._write_alone(self._load)  # too few blocks for a thread
         self._load = _Load()
         self._help(0)
         self.stop()
 
     def stop(self) -> None:
-        """End the threads, whatever is on its way."""
+        """End the threads, even if blocks are waiting."""
         if self._process != os.getpid():
-            return  # the threads are the parent's
+            return  # the threads belong to the parent process
         with self._changed:
             self._stopped = True
             self._on_the_way.clear()
         for _ in self._threads:
             self._todo.put(None)
         for thread in self._threads:
-            if thread is not threading.current_thread():  # where garbage is collected just there
+            if thread is not threading.current_thread():  # garbage collection may run here
                 thread.join()
         if self._threads:
             atexit.unregister(self.stop)
         self._threads = []
 
     def _start(self) -> None:
-        # A writer that is never closed must not keep the interpreter from its end, so the threads
-        # are daemons; but they must have ended before it takes itself apart.
+        # A writer that is never closed must not keep the interpreter from exiting, so the threads
+        # are daemons; but they must have ended before the interpreter is finalized.
         atexit.register(self.stop)
         for number in range(self._helpers):
             thread = threading.Thread(
@@ -181,11 +183,11 @@ class Pipeline:
                     self._changed.notify_all()
 
     def _help(self, most: int) -> None:
-        """Work along until at most so many loads are on their way."""
+        """Compress blocks until at most a number of loads are waiting."""
         while len(self._on_the_way) > most and not self._stopped:
             try:
                 load = self._todo.get_nowait()
-            except queue.Empty:  # all are in other hands
+            except queue.Empty:  # other threads have all of them
                 with self._changed:
                     while len(self._on_the_way) > most and not self._stopped:
                         self._changed.wait()
@@ -193,7 +195,8 @@ class Pipeline:
                 assert load is not None
                 self._do(load, self.compressor)
         if self._stopped:
-            # Taken out: an error that is kept holds the frames that it went through.
+            # The error is removed: a stored error would keep the frames through which it was
+            # raised.
             error, self._error = self._error, None
             raise error or ClosedError(f"{self._output.path}: the writer is closed")
 
@@ -203,7 +206,7 @@ class Pipeline:
         load.packed = compressor.packed(load.blocks, self._dialect)
         load.blocks.clear()
         with self._changed:
-            if self._writing:  # whoever is at it looks again
+            if self._writing:  # the thread that is writing checks again
                 return
             self._writing = True
         while (oldest := self._next_to_write()) is not None:

@@ -1,11 +1,12 @@
 """Read one sorted file: open, get, lookup, scan, verify.
 
-The functions here are what the package itself asks of a reader, and users do not.
+The functions of this module are for the package itself; users use the class.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from types import TracebackType
@@ -31,6 +32,7 @@ from lookupstore.sst.format import (
     Info,
     unpack_properties,
 )
+from lookupstore.sst.shared import LEAST_BYTES, HostTables, SharedPlaces
 from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
 from lookupstore.storage.home import path_here
@@ -42,25 +44,27 @@ if TYPE_CHECKING:
 
     D = TypeVar("D")
 
-#: Decoded blocks of all readers that were given no cache of their own.
+#: Cache of decoded blocks of all readers without a cache of their own.
 shared_cache: BlockCache = BlockCache()
 
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-# Bytes of blocks whose records are one batch of a scan: what is done once a batch, in Python, costs
-# little beside them, and they stay in the processor's cache.
+# Bytes of blocks in one batch of a scan: with this size, the work in Python for each batch is small
+# compared with reading the blocks, and they stay in the cache of the processor.
 _BATCH = 256 << 10
-# What a step of `warmed` does: bytes of blocks, or records that move; a few milliseconds each.
-_STEP, _MOVED = 1 << 20, 100_000
+# Work of a step of `warmed`, some milliseconds each: bytes of blocks, or records added to places.
+# Seconds between two checks whether another process has made the places.
+_STEP, _ADDED, _WAIT = 1 << 20, 100_000, 0.02
 
 
 class Reads(NamedTuple):
-    """What the lookups of a reader have read.
+    """Counts of what the lookups of a reader have read.
 
     Attributes:
-        filter_negatives: keys of batches that the filter has ruled out.
-        blocks_read: blocks that were read and checked.
-        block_uses: keys that were looked for in a block, read then or ready before.
+        filter_negatives: Number of keys of batches that the filter has ruled out.
+        blocks_read: Number of blocks that were read and checked.
+        block_uses: Number of keys that were searched for in a block, newly read or already
+            prepared.
     """
 
     filter_negatives: int
@@ -69,10 +73,11 @@ class Reads(NamedTuple):
 
 
 def hashed_keys(keys: Any) -> BinaryColumn:
-    """Return keys for lookups in several files, which then do not hash them again.
+    """Return keys with their hashes, for lookups in several files.
 
     Args:
-        keys: as of `Reader.lookup`.
+        keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view, or a list of
+            bytes.
 
     >>> len(hashed_keys([b"1", b"2"]))
     2
@@ -84,32 +89,38 @@ def hashed_keys(keys: Any) -> BinaryColumn:
 
 @shows_init
 class Reader(Mapping[bytes, bytes]):
-    """One open sorted file, which answers what is at a key: a mapping of bytes to bytes.
+    """An open sorted file, as a mapping from keys to values of bytes.
 
-    Both dialects open, told apart by their magic. Threads may share a reader; a child of fork may
-    use its parent's; a pickled reader opens the file again.
+    Files of all dialects can be opened; the magic at the end of a file tells which one it is.
+    Threads may share a reader. A child of fork may use the reader of its parent. A pickled reader
+    opens the file again.
 
     Args:
-        path: local file.
-        order: key order of a ``paimon`` file, which does not say it itself: ``bytes``, or
-            ``int8``, ``int16``, ``int32``, ``int64`` for little-endian integers; or
-            ``row(int32,bytes,...)`` for rows of such fields, as `key_types` says it.
-        key_types: Arrow schema of keys that are typed rows of Paimon's, or its fields as a schema
-            file of Paimon's lists them, in a file of its lookups
-            (``docs/sorted-files.md``). The reader then takes and gives columns.
-        value_types: Arrow schema of the rows in values, with `key_types`.
-        mode: what values hold, with `key_types`: ``value`` (a row, its sequence number and kind),
-            ``position``, ``position-and-value``, ``empty`` or ``row``.
-        cache: where decompressed blocks are kept; None for the cache that all readers of the
-            process share. Blocks that are stored without compression are used where they are, in
-            the map of the file.
-        fill: brings the bytes of a local copy that is not complete, before they are first read;
-            None: the file is complete. Errors then call the file by the name of `fill`.
+        path: Path of a local file.
+        order: Key order of a ``paimon`` file, which does not record it: ``bytes``, or ``int8``,
+            ``int16``, ``int32``, ``int64`` for little-endian integers; or ``row(int32,bytes,...)``
+            for rows of such fields. Leave it out with `key_types`.
+        key_types: Arrow schema of the keys in a lookup file of Apache Paimon, if they are typed
+            rows, or the list of their fields from a schema file of Paimon
+            (``docs/reference/paimon-files.md``). The reader then takes and returns columns.
+            Default: keys and values are bytes.
+        value_types: Arrow schema of the rows in values, or the list of their fields, with
+            `key_types`.
+        mode: Content of the values, with `key_types`: ``value`` (a row, its sequence number and
+            kind), ``position``, ``position-and-value``, ``empty`` or ``row``.
+        cache: Cache of decompressed blocks. Default: the cache that all readers of the process
+            share. Blocks that are stored without compression are used where they are, in the map of
+            the file.
+        fill: Function that fetches the bytes of an incomplete local copy before they are first
+            read; errors then use its `name` for the file. Default: the file is complete.
+        tables: Files of this host in which processes share their lookup tables for a large
+            uncompressed file. Default: each process makes its own.
 
     Raises:
-        FileNotFoundError: no such file.
-        FormatError: not a sorted file, or of a format version or codec that can not be read.
-        CorruptionError: its footer, index, filter or properties are damaged.
+        FileNotFoundError: There is no such file.
+        FormatError: The file is not a sorted file, or has a format version or codec that cannot be
+            read.
+        CorruptionError: The footer, index, filter or properties of the file are damaged.
 
     Example:
         >>> from lookupstore.sst import Writer
@@ -121,7 +132,7 @@ class Reader(Mapping[bytes, bytes]):
         >>> [key for key, _ in reader.items(starts_with=b"a")]
         [b'ada', b'alan']
 
-    Source: SortLookupStoreReader of Apache Paimon; docs/format.md.
+    Source: SortLookupStoreReader of Apache Paimon; docs/reference/format.md.
     """
 
     def __new__(cls, *_: Any, key_types: Types | None = None, **__: Any) -> Reader:
@@ -141,12 +152,14 @@ class Reader(Mapping[bytes, bytes]):
         mode: str = "value",
         cache: BlockCache | None = None,
         fill: Fill | None = None,
+        tables: HostTables | None = None,
     ) -> None:
         if value_types is not None:
             raise ValueError("value_types= goes with key_types=")
         check_order(order)
         self._order = order
         self._cache = shared_cache if cache is None else cache
+        self._tables = tables
         file = StoredFile(path_here(path), fill)
         self._path = file.path
         self._filled = fill is not None
@@ -161,16 +174,16 @@ class Reader(Mapping[bytes, bytes]):
         file.fill_blocks([handle for handle in regions if handle is not None])
         self._index = file.block(file.footer.index, "index block", order)
         self._index.validate(file.dialect is not NATIVE)
-        # Of all data blocks, which lie end to end from offset 0.
+        # Handles of all data blocks, which are contiguous from offset 0.
         self._handles = self._index.handles(file.footer.index[0], TRAILER_SIZE)
         self._filter = self._load_filter(file)
         self._check_null_bitmap(file)
         self._info = self._load_info(file)
         file.plain_bytes = self._info.plain_bytes
-        _ = file.frames  # a damaged dictionary is said at once
+        _ = file.frames  # a damaged dictionary raises its error now
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
-        self._above: RunsAbove | None = None  # what lookups have asked before this file
+        self._above: RunsAbove | None = None  # runs that lookups search before this file
 
     # -- opening
 
@@ -254,7 +267,7 @@ class Reader(Mapping[bytes, bytes]):
         return self._file
 
     def _block(self, file: StoredFile, number: int) -> Block:
-        """Return a decoded data block, the one of the lookups if it is ready."""
+        """Return a decoded data block, the block prepared for lookups if there is one."""
         block = self._search().table.block(number)
         if block is None:
             block = file.data_block(self._handles[number], number, self._order)
@@ -265,16 +278,19 @@ class Reader(Mapping[bytes, bytes]):
         file = self._check_open()
         for number in range(len(self._handles)):
             builder.add_block(self._block(file, number))
-        file.check_whole()  # keys may have been read where the file was cut meanwhile
+        file.check_whole()  # the file may have been truncated while keys were read
 
     def _start_lookup(self, file: StoredFile) -> Lookup:
-        # Paimon's files do not say how their blocks are stored.
+        # Files of Paimon do not record how their blocks are stored.
         plain = file.map is not None and not set(self._info.codecs or {"": 0}) - {"none"}
         count = len(self._handles)
         cache = None if plain else self._cache
         table = self._cache.table(
             (file.identity, self._order, plain), lambda: FileTable(count, cache)
         )
+        records = self._info.num_records or 0
+        if plain and self._tables is not None and 8 * records >= LEAST_BYTES:
+            table.share(SharedPlaces(self._tables, file.settled_identity))
         handles, order = self._handles, self._order
 
         def load(number: int) -> Block:
@@ -284,7 +300,7 @@ class Reader(Mapping[bytes, bytes]):
             file.fill_blocks([handles[number] for number in numbers])
 
         frames = blocks = None
-        if file.map is not None and file.dialect is NATIVE and not self._filled:
+        if file.map is not None and file.dialect is NATIVE and file.is_here:
             assert self._info.plain_bytes is not None
             if plain:
                 blocks = MappedBlocks(file.map, handles, self._info.plain_bytes)
@@ -300,6 +316,10 @@ class Reader(Mapping[bytes, bytes]):
             fill if self._filled else None,
             frames,
             blocks,
+            (lambda: file.is_here) if self._filled else None,
+            handles,
+            records,
+            file.drop_scattered,
         )
 
     def _search(self) -> Lookup:
@@ -317,9 +337,9 @@ class Reader(Mapping[bytes, bytes]):
         """Return the value of one key, or `default`.
 
         Raises:
-            ClosedError: the reader is closed.
-            CorruptionError: the block that would hold the key is damaged.
-            ValueError: the key's size is not one that the key order knows.
+            ClosedError: The reader is closed.
+            CorruptionError: The block that would hold the key is damaged.
+            ValueError: The size of the key does not fit the key order.
         """
         lookup = self._lookup
         if lookup is None:
@@ -330,7 +350,7 @@ class Reader(Mapping[bytes, bytes]):
         """Return the value of one key, as `get` does.
 
         Raises:
-            KeyError: the key is missing; it is what the error has.
+            KeyError: The key is missing; the argument of the error is the key.
         """
         missing = object()
         value = self.get(key, missing)
@@ -342,16 +362,17 @@ class Reader(Mapping[bytes, bytes]):
         """Return the values of many keys.
 
         Args:
-            keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view of n keys
-                in any order, or a list of bytes; or what `hashed_keys` made of these. A null is
-                never found.
+            keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view with n keys
+                in any order, or a list of bytes, or the result of `hashed_keys`. A null is never
+                found.
 
         Returns:
-            large_binary array of length n: row i answers key i, null where it is missing.
+            Array of large_binary with n values: row i is the value of key i, null if the key is
+            missing.
 
         Raises:
-            ClosedError: the reader is closed.
-            CorruptionError: a block that would hold a key is damaged.
+            ClosedError: The reader is closed.
+            CorruptionError: A block that would hold a key is damaged.
 
         Example:
             >>> from lookupstore.sst import Writer
@@ -365,7 +386,7 @@ class Reader(Mapping[bytes, bytes]):
         return values_at(self._search(), keys)
 
     def contains(self, keys: Any) -> pa.Array:
-        """Return which of many keys are there, as a boolean array of length n."""
+        """Return whether each of n keys is stored, as a boolean array of length n."""
         return contains(self._search(), BinaryColumn(keys, "keys"))
 
     @keyword_only
@@ -377,19 +398,20 @@ class Reader(Mapping[bytes, bytes]):
         starts_with: bytes | None = None,
         reverse: bool = False,
     ) -> pa.RecordBatchReader:
-        """Read records in key order: the columns ``key`` and ``value``, both large_binary.
+        """Read records in key order, as large_binary columns ``key`` and ``value``.
 
         Args:
-            start: first key wanted.
-            stop: stop before this key.
-            starts_with: only keys that begin so; in place of start and stop.
-            reverse: from the last record to the first.
+            start: First key of the range. Default: the first key of the file.
+            stop: Key that ends the range, and is not part of it. Default: no end.
+            starts_with: Prefix of the keys to read, instead of `start` and `stop`.
+            reverse: Whether to read from the last record to the first.
 
         Raises:
-            ClosedError: the reader is closed, or closed while the scan goes on.
-            CorruptionError: a block in the range is damaged.
-            TypeError: start, stop or starts_with are not bytes, or are given without their names.
-            ValueError: starts_with with start or stop, or with an integer key order.
+            ClosedError: The reader is closed, or was closed during the scan.
+            CorruptionError: A block in the range is damaged.
+            TypeError: If start, stop or starts_with is not bytes, or is given without its name.
+            ValueError: If starts_with is given with start or stop, or the key order is not
+                ``bytes``.
         """
         self._check_open()
         for name, bound in (("start", start), ("stop", stop), ("starts_with", starts_with)):
@@ -415,8 +437,9 @@ class Reader(Mapping[bytes, bytes]):
     def _scan_parts(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[tuple[list[tuple[Block, int, int]], pa.RecordBatch]]:
-        """Yield the records of some blocks, and which records of which blocks they are."""
-        # What the bytes of a file that was cut say is not believed, not even that they are damaged.
+        """Yield batches of records with their blocks, and the range of records of each block."""
+        # If the file was truncated, errors of its bytes are replaced by the error of the
+        # truncation.
         file = self._check_open()
         try:
             first = 0 if start is None else self._index.lower_bound(start)
@@ -429,7 +452,7 @@ class Reader(Mapping[bytes, bytes]):
         parts: list[tuple[Block, int, int]] = []
         nbytes = 0
         for number in file.filled(self._handles, numbers):
-            # A scan passes every block once: it uses what is ready but leaves the cache to lookups.
+            # A scan reads each block once: it uses prepared blocks but adds none to the cache.
             file = self._check_open()
             try:
                 block = self._block(file, number)
@@ -464,9 +487,15 @@ class Reader(Mapping[bytes, bytes]):
         starts_with: bytes | None = None,
         reverse: bool = False,
     ) -> ItemsView[bytes, bytes]:
-        """Return (key, value) pairs of bytes in key order; arguments as of `scan`.
+        """Return (key, value) pairs of bytes in key order.
 
-        They are read as they are iterated over, each time from the first one on.
+        The pairs are read during iteration; each iteration begins again with the first one.
+
+        Args:
+            start: First key of the range. Default: the first key of the file.
+            stop: Key that ends the range, and is not part of it. Default: no end.
+            starts_with: Prefix of the keys to read, instead of `start` and `stop`.
+            reverse: Whether to read from the last record to the first.
         """
 
         def scan() -> pa.RecordBatchReader:
@@ -486,7 +515,7 @@ class Reader(Mapping[bytes, bytes]):
         """Yield the keys in key order."""
         return (key for key, _ in self.items())
 
-    # A mapping would compare by reading all of both.
+    # The default comparison of a mapping would read all records of both.
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -494,14 +523,14 @@ class Reader(Mapping[bytes, bytes]):
     __hash__ = object.__hash__
 
     def __contains__(self, key: object) -> bool:
-        """Return whether the key is there."""
+        """Return whether the key is stored."""
         missing = object()
         return self.get(key, missing) is not missing  # type: ignore[call-overload]
 
     def __len__(self) -> int:
         """Return the number of records.
 
-        A native file says it; the first call on a Paimon file reads every block.
+        A native file records it; the first call on a Paimon file reads every block.
         """
         if self._info.num_records is None:
             self._info = measure(self._check_open(), self._handles, self._info)
@@ -515,12 +544,12 @@ class Reader(Mapping[bytes, bytes]):
         return SCAN_SCHEMA
 
     def info(self) -> Info:
-        """Return what the file says of itself."""
+        """Return the description of the file."""
         return self._info
 
     @property
     def path(self) -> str:
-        """Return the absolute path of the file; of a copy that is filled, the name of `fill`."""
+        """Return the absolute path of the file, or the name of `fill` if it was given."""
         return self._path
 
     @property
@@ -531,14 +560,15 @@ class Reader(Mapping[bytes, bytes]):
     def verify(self) -> Info:
         """Read all of the file and check it against itself.
 
-        Checksums, records, key order within and between blocks, the index's last keys, the filter
-        (every key passes), gaps between regions, and for native files the counts of the properties.
+        It checks the checksums, records, key order within and between blocks, the index's last
+        keys, the filter (every key passes), gaps between regions, and for native files the counts
+        of the properties.
 
         Returns:
-            The info, complete.
+            Complete description of the file.
 
         Raises:
-            CorruptionError: the first thing that is wrong.
+            CorruptionError: The file is damaged; the error names the first damage that was found.
         """
         file = self._check_open()
         try:
@@ -587,7 +617,7 @@ class Reader(Mapping[bytes, bytes]):
 
 
 class Records(ItemsView[bytes, bytes]):
-    """Pairs of key and value of a scan, which begins again whenever they are iterated over."""
+    """The pairs of key and value of a scan, which is repeated for each iteration."""
 
     def __init__(self, reader: Reader, scan: Callable[[], pa.RecordBatchReader]) -> None:
         super().__init__(reader)
@@ -625,14 +655,14 @@ def scan_after(
     stop: bytes | None = None,
     reverse: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range of keys, or those of it that come after a key.
+    """Yield the records of a range of keys, or only those after a given key.
 
     Args:
-        reader: of the file.
-        last: key of the last record that the caller has; None: it has none.
-        start: first key wanted.
-        stop: stop before this key.
-        reverse: from the last record to the first.
+        reader: Reader of the file.
+        last: Key of the last record that the caller already has. None: yield the whole range.
+        start: First key of the range. Default: the first key of the file.
+        stop: Key that ends the range, and is not part of it. Default: no end.
+        reverse: Whether to read from the last record to the first.
     """
     if last is not None and reverse:
         stop = last
@@ -642,10 +672,10 @@ def scan_after(
 
 
 def reads_of(reader: Reader) -> Reads:
-    """Return what lookups have read with a reader.
+    """Return counts of what the lookups of a reader have read.
 
     Raises:
-        ClosedError: the reader is closed.
+        ClosedError: The reader is closed.
     """
     lookup = reader._search()
     return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.block_uses)
@@ -654,21 +684,26 @@ def reads_of(reader: Reader) -> Reads:
 def warmed(reader: Reader) -> Iterator[int]:
     """Prepare all blocks of a reader for lookups, step by step.
 
-    Blocks for which the cache of decompressed blocks has no room are only asked for from the disk.
+    If another process of the host is making the lookup table of the file, the steps wait for it.
+    Blocks that do not fit into the cache of decompressed blocks are only requested from the disk.
 
     Yields:
-        Bytes of the blocks that a step has read; 0 for a step that fills the table of places.
+        Number of bytes of the blocks that a step has read; 0 for a step that waited for another
+        process or checked its lookup table.
 
     Raises:
-        ClosedError: the reader is closed.
-        CorruptionError: a block is damaged.
+        ClosedError: The reader is closed.
+        CorruptionError: A block is damaged.
     """
     lookup, handles = reader._search(), reader._handles
+    reader._check_open().drop_scattered()
+    lookup.adopt()
+    yield from _settled(reader, lookup)
     nbytes, has_room = 0, True
-    for number in reader._check_open().filled(handles, range(len(handles))):
+    for number in reader._check_open().filled(handles, range(len(handles)), kept=True):
         reader._check_open()
-        if lookup.table.block(number) is not None:
-            continue  # it is ready
+        if lookup.is_prepared(number):
+            continue
         has_room = has_room and lookup.prepare(number)
         nbytes += handles[number][1]
         if nbytes >= _STEP:
@@ -676,15 +711,28 @@ def warmed(reader: Reader) -> Iterator[int]:
             nbytes = 0
     if nbytes:
         yield nbytes
-    while not lookup.settle(_MOVED):
-        yield 0
+    yield from _settled(reader, lookup)
+
+
+def _settled(reader: Reader, lookup: Lookup) -> Iterator[int]:
+    """Make the places of a file, or check the places of another process, step by step."""
+    while lookup.settles or lookup.checks:
+        reader._check_open()
+        if lookup.checks:
+            if not lookup.check_places(_STEP):
+                yield 0
+            continue
+        nbytes = lookup.settle(_ADDED)
+        if nbytes == 0 and lookup.settles:
+            time.sleep(_WAIT)
+        yield nbytes
 
 
 def lookup_of(reader: Reader) -> Lookup:
-    """Return what looks keys up for a reader, for who asks for one after the other.
+    """Return the lookups of a reader, for callers that look up one key at a time.
 
     Raises:
-        ClosedError: the reader is closed.
+        ClosedError: The reader is closed.
     """
     return reader._search()
 
@@ -694,6 +742,6 @@ def _reopen(path: str, order: str) -> Reader:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """Return the smallest key greater than every key with that prefix; None if there is none."""
+    """Return the smallest key greater than every key with a prefix. None: there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

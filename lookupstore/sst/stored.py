@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import Protocol
 
@@ -28,36 +29,44 @@ from lookupstore.storage import descriptors
 from lookupstore.storage.file_identity import identity_of
 from lookupstore.storage.regular_file import open_regular
 
-#: Bytes of blocks that are asked for at once where all of a file is read, in its order.
+#: Bytes of blocks that are requested from the disk at once when a whole file is read in order.
 AHEAD = 4 << 20
 
 
 class Fill(Protocol):
     """A function that fetches bytes of a local copy before they are read.
 
-    The file has its full size from the start. Its bytes change by these calls only, and never where
-    they were right.
+    The file has its full size from the start. Only these calls change its bytes, and never bytes
+    that were already correct.
     """
 
     @property
     def name(self) -> str:
-        """Return what errors call the file."""
+        """Return the name of the file in errors."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all bytes are in the file."""
 
     def open(self) -> int:
-        """Return a descriptor of the file; another file may have its path."""
+        """Return a descriptor of the file; its path may name another file by now."""
 
     def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Return when the bytes of all ranges (offset, size) are in the file."""
+        """Fetch the bytes of all ranges (offset, size), and return once they are in the file."""
 
     def expect(self, size: int) -> None:
-        """Take note that so many bytes are going to be asked for, in the order of the file."""
+        """Announce that a number of bytes will be requested, in the order of the file."""
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
-        """Fetch bytes again that are wrong, and write them if they are right now; whether so."""
+        """Fetch wrong bytes again, write them if they are correct now, and return whether so."""
+
+
+# Bytes that are read in pieces of 2 MiB.
+_LARGE = 1 << 20
 
 
 class _Descriptor:
-    """An open file, which is closed when its last user lets go."""
+    """An open file, which is closed when its last user releases it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -68,9 +77,9 @@ class _Descriptor:
 
 @cache
 def most_maps() -> int:
-    """Return how many files are mapped at most: half of the maps that a process may have.
+    """Return the maximum number of files to map: half of the maps that a process may have.
 
-    Without a map left, memory could not be had either.
+    A process without free maps could not allocate memory, either.
     """
     try:
         with open("/proc/sys/vm/max_map_count") as file:
@@ -82,21 +91,23 @@ def most_maps() -> int:
 class StoredFile(descriptors.Holder):
     """The regions and blocks of one file, with every handle and checksum verified.
 
-    The file is mapped: what is read of it is a view of the map, not a copy, and no descriptor is
-    needed for it. Threads and children of fork may share it. It is closed when the last user lets
-    go, which makes closing a reader safe while another thread is inside a call.
+    The file is mapped: bytes that are read are a view of the map, not a copy, and need no
+    descriptor. Threads and children of fork may share it. It is closed when its last user releases
+    it, so that closing a reader is safe while another thread is inside a call.
 
-    A file that cannot be mapped is read through a descriptor, which gives way to others.
+    A file that cannot be mapped is read through a descriptor, which may be closed to make room for
+    others, and is opened again.
 
     Args:
-        path: local file.
-        fill: asked for all bytes before they are first read; None: they are there.
+        path: Path of the local file.
+        fill: Function that fetches bytes before they are first read. Default: all bytes are in the
+            file.
 
     Attributes:
-        path: what errors call the file.
-        map: of the whole file; None where its file system cannot map files, or too many are.
-        plain_bytes: of all data blocks before compression, once the file has been asked; None: it
-            does not say.
+        path: Name of the file in errors.
+        map: Map of the whole file. None: its file system cannot map files, or too many are mapped.
+        plain_bytes: Size of all data blocks before compression, in bytes, once the properties are
+            read. None: the file does not record it.
     """
 
     plain_bytes: int | None = None
@@ -125,10 +136,10 @@ class StoredFile(descriptors.Holder):
                 raise
             tail = self._open_tail(tail_size)
             self.dialect, self.footer = self._parse_footer(tail)
-        footer = footer_in(self.dialect, tail)
+        footer = self._footer_bytes = footer_in(self.dialect, tail)
         self.footer_offset: int = self.size - len(footer)
-        # Files of one identity share blocks in a cache, whatever their paths are. A young file is
-        # nobody's but its own: what is in a cache is cheap to have twice.
+        # Files with one identity share blocks in a cache, even if their paths differ. A young file
+        # shares nothing: storing its blocks twice is cheap.
         stored = identity_of("", status)
         self.identity: tuple[object, ...] = (
             status.st_dev,
@@ -156,7 +167,7 @@ class StoredFile(descriptors.Holder):
         return _Descriptor(open_regular(self.path))
 
     def _opened(self) -> _Descriptor:
-        """Return the open file, which is opened again if it has given way."""
+        """Return the open file, and open it again if it was closed to make room."""
         descriptor = self._descriptor
         if descriptor is not None:
             descriptors.used(self)
@@ -171,7 +182,7 @@ class StoredFile(descriptors.Holder):
         return descriptor
 
     def _open_tail(self, size: int) -> bytes:
-        """Map the file, whose end must be there before, and return its last bytes."""
+        """Map the file, after its end was fetched, and return its last bytes."""
         self.fill([(self.size - size, size)])
         self.map: FileMap | None = self._open_map()
         tail = bytes(self.read(self.size - size, size, "footer"))
@@ -209,39 +220,73 @@ class StoredFile(descriptors.Holder):
         except OSError:
             return None  # ENODEV: some network and FUSE file systems
 
+    @property
+    def is_here(self) -> bool:
+        """Return whether all bytes are in the file."""
+        return self._fill is None or self._fill.complete
+
+    def settled_identity(self) -> object | None:
+        """Return an identity that no other file of this host has. None: there is none yet.
+
+        A file that was written a moment ago may change again without a change of its time.
+        """
+        if not self.is_here:
+            return None
+        descriptor = self._opened()
+        status = os.fstat(descriptor.number)
+        now = identity_of("", status)
+        if now.is_young or status.st_size != self.size:
+            return None
+        return status.st_dev, now.parts, self._footer_bytes
+
+    def drop_scattered(self) -> None:
+        """Release pages of the map that were read singly, before all of it is read."""
+        if self.map is not None:
+            # Its name may lead to another file by now: then they stay.
+            with suppress(OSError):
+                descriptor = self._opened()
+                self.map.drop_scattered(descriptor.number)
+
     def check_whole(self) -> None:
-        """Raise CorruptionError if the file has been cut since it was opened."""
+        """Raise CorruptionError if the file has been truncated since it was opened."""
         if self.map is not None and self.map.broken:
             size, found = self.size, "truncated meanwhile or unreadable"
             try:
                 descriptor = self._opened()
                 size = os.fstat(descriptor.number).st_size
                 found = f"{size}" if size < self.size else f"{size}, {found}"
-            except OSError:  # its name leads to another file, or nowhere
+            except OSError:  # its path names another file, or no file
                 pass
             raise CorruptionError(
                 self.path, min(size, self.size), f"a file of {self.size} bytes", found
             )
 
     def fill(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fill the bytes of all ranges that lie in the file: one call where many are read."""
+        """Fetch the bytes of all ranges that are in the file, in one call if there are many."""
         if self._fill is not None:
             self._fill([(at, size) for at, size in ranges if 0 <= at < at + size <= self.size])
 
     def fill_blocks(self, handles: Sequence[tuple[int, int]]) -> None:
-        """Fill blocks, with their trailers."""
+        """Fetch blocks, including their trailers."""
         if self._fill is not None:
             self.fill([(offset, size + TRAILER_SIZE) for offset, size in handles])
 
-    def filled(self, handles: Sequence[tuple[int, int]], numbers: Sequence[int]) -> Iterator[int]:
-        """Yield numbers of blocks that lie one after the other, each when its block is there.
+    def filled(
+        self, handles: Sequence[tuple[int, int]], numbers: Sequence[int], *, kept: bool = False
+    ) -> Iterator[int]:
+        """Yield numbers of adjacent blocks as soon as each block can be read.
 
         Args:
-            handles: of all blocks.
-            numbers: of those that are read, in this order.
+            handles: Handles of all blocks.
+            numbers: Numbers of the blocks to read, in this order.
+            kept: Whether to read a map in the way that is best for later lookups, not the fastest
+                one.
         """
+        if self.map is not None and self.is_here:
+            yield from self._ahead(self.map, handles, numbers, kept)
+            return
         if self._fill is None:
-            yield from numbers if self.map is None else self._ahead(self.map, handles, numbers)
+            yield from numbers
             return
         sizes = [handles[number][1] + TRAILER_SIZE for number in numbers]
         self._fill.expect(sum(sizes))
@@ -257,9 +302,9 @@ class StoredFile(descriptors.Holder):
 
     @staticmethod
     def _ahead(
-        mapped: FileMap, handles: Sequence[tuple[int, int]], numbers: Sequence[int]
+        mapped: FileMap, handles: Sequence[tuple[int, int]], numbers: Sequence[int], kept: bool
     ) -> Iterator[int]:
-        """Yield numbers of blocks, with up to `AHEAD` bytes asked for from the disk before them."""
+        """Yield numbers of blocks, after requesting up to `AHEAD` bytes from the disk."""
         asked = ahead = 0
         for number in numbers:
             if ahead <= AHEAD // 2 and asked < len(numbers):
@@ -268,21 +313,25 @@ class StoredFile(descriptors.Holder):
                     ahead += handles[numbers[asked]][1]
                     asked += 1
                 low, high = sorted((numbers[first], numbers[asked - 1]))
-                start = handles[low][0]
-                mapped.ahead(start, sum(handles[high]) + TRAILER_SIZE - start)
+                start, end = handles[low][0], sum(handles[high]) + TRAILER_SIZE
+                if kept:
+                    mapped.populate(start, end - start)
+                else:
+                    mapped.ahead(start, end - start)
             yield number
             ahead -= handles[number][1]
 
     def read(self, offset: int, size: int, what: str) -> bytes | memoryview:
-        """Return exactly `size` bytes, which must lie in the file."""
+        """Return exactly `size` bytes, which must be inside the file."""
         self.fill([(offset, size)])
         if self.map is not None:
-            self.map.ahead(offset, size)
+            # An index or a filter, which all lookups use, is best in large pages.
+            (self.map.populate if size > _LARGE else self.map.ahead)(offset, size)
             return memoryview(self.map)[offset : offset + size]
         descriptor = self._opened()
         parts = []
         have = 0
-        while have < size:  # reads of more than 2 GiB come in parts
+        while have < size:  # reads of more than 2 GiB return parts
             part = os.pread(descriptor.number, size - have, offset + have)
             if not part:
                 raise CorruptionError(self.path, offset, f"{what} of {size} bytes", f"{have}")
@@ -291,7 +340,7 @@ class StoredFile(descriptors.Holder):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def region(self, handle: tuple[int, int], trailer: int, what: str) -> bytes | memoryview:
-        """Return the bytes of a handle and its trailer, which must lie before the footer."""
+        """Return the bytes of a handle and its trailer, which must be before the footer."""
         offset, size = handle
         if offset < 0 or size < 0 or offset + size + trailer > self.footer_offset:
             raise CorruptionError(
@@ -303,7 +352,7 @@ class StoredFile(descriptors.Holder):
         return self.read(offset, size + trailer, what)
 
     def payload(self, handle: tuple[int, int], what: str) -> tuple[int, bytes | memoryview]:
-        """Return codec id and payload of a block whose checksum is right."""
+        """Return codec id and payload of a block, after checking its checksum."""
         codec, payload, expected, found = self._checked(self.region(handle, TRAILER_SIZE, what))
         self.check_whole()
         if (
@@ -323,7 +372,7 @@ class StoredFile(descriptors.Holder):
         return codec, payload
 
     def _checked(self, stored: bytes | memoryview) -> tuple[int, bytes | memoryview, int, int]:
-        """Return codec id, payload, and the checksum as it is stored and as it is."""
+        """Return codec id, payload, the stored checksum and the computed checksum."""
         payload = stored[:-TRAILER_SIZE]
         codec, expected = unpack_trailer(stored[-TRAILER_SIZE:])
         return codec, payload, expected, block_checksum(self.dialect, codec, payload)
@@ -341,16 +390,16 @@ class StoredFile(descriptors.Holder):
         return self.coded_block(handle, number, order)[1]
 
     def coded_block(self, handle: tuple[int, int], number: int, order: str) -> tuple[str, Block]:
-        """Return the name of the codec that a data block was stored with, and the decoded block.
+        """Return the codec name of a stored data block, and the decoded block.
 
-        It is no more than the file says that all of them are.
+        The decoded block is not larger than the recorded size of all data blocks.
         """
         what = f"data block {number}"
         return self._decoded(handle, what, order, self.plain_bytes, self.frames)
 
     @cached_property
     def frames(self) -> Frames:
-        """What decompresses the data blocks; it has the dictionary of the file, if there is one."""
+        """The decompressor of the data blocks, with the dictionary of the file if there is one."""
         handle = self.footer.dictionary
         if handle is None:
             return PLAIN_FRAMES
@@ -365,14 +414,14 @@ class StoredFile(descriptors.Holder):
     def _decoded(
         self, handle: tuple[int, int], what: str, order: str, most: int | None, frames: Frames
     ) -> tuple[str, Block]:
-        """Return the name of the codec that a block was stored with, and the decoded block.
+        """Return the codec name of a stored block, and the decoded block.
 
         Args:
-            handle: of the block.
-            what: it is, for errors.
-            order: of its keys.
-            most: bytes of it; None: nobody knows.
-            frames: what decompresses it, if it is of zstd.
+            handle: Handle of the block: its offset, and its size without the trailer.
+            what: Name of the block, for errors.
+            order: Key order of the block.
+            most: Largest number of bytes that the block may have. None: unknown.
+            frames: Decompressor of the zstd frames of the file.
         """
         codec, payload = self.payload(handle, what)
         try:
@@ -382,5 +431,5 @@ class StoredFile(descriptors.Holder):
         except ValueError as error:
             self.check_whole()
             raise CorruptionError(self.path, handle[0], what, error) from None
-        self.check_whole()  # it may have been cut since its checksum was right
+        self.check_whole()  # it may have been truncated since its checksum was checked
         return CODECS[codec].name, Block(data, self.path, handle[0], order)

@@ -1,4 +1,4 @@
-"""Paimon's lookup files as typed keys and rows: what their bytes are columns of, and back."""
+"""Paimon's lookup files as typed keys and rows: conversion between bytes and columns."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.arrow.texts import check_texts
-from lookupstore.compacted._codec import BadCellError, BadRowError, read_positions, write_positions
+from lookupstore.compacted._codec import (
+    BadCellError,
+    CompactedRowError,
+    read_positions,
+    write_positions,
+)
 from lookupstore.compacted.rows import CompactedRows
 from lookupstore.compacted.schema import Types, arrow_schema
 from lookupstore.sst._block import sortable_keys
 
-#: Columns that a mode adds, named as Paimon names them where it has a name for them.
+#: Names of the columns that a mode adds: the names of Paimon where it has one.
 SEQUENCE, KIND, POSITION = "_SEQUENCE_NUMBER", "_VALUE_KIND", "_POSITION"
 
 _TYPES = {SEQUENCE: pa.int64(), KIND: pa.int8(), POSITION: pa.int64()}
 
 
 class Mode(NamedTuple):
-    """What a value holds.
+    """The content of a value.
 
     Attributes:
-        has_row: a row, at its beginning.
-        columns: what comes after the row, in this order.
-        is_varint: the value is one position as a varint.
+        has_row: Whether a value begins with a row.
+        columns: Names of the columns after the row, in this order.
+        is_varint: Whether the value is one position as a varint.
     """
 
     has_row: bool
@@ -36,7 +41,7 @@ class Mode(NamedTuple):
     is_varint: bool = False
 
 
-#: By the names that Paimon gives them, but for `row`: a row and nothing else.
+#: Contents of values by mode. The names are those of Paimon, except `row`: a row and nothing else.
 MODES = {
     "value": Mode(True, (SEQUENCE, KIND)),
     "position": Mode(False, (POSITION,), is_varint=True),
@@ -50,9 +55,10 @@ class TypedRecords:
     """The types of the keys and values of a Paimon lookup file.
 
     Args:
-        key_types: the fields of keys.
-        value_types: the columns of values, if the mode has such.
-        mode: one of `MODES`.
+        key_types: Arrow schema of the keys, or the list of their fields.
+        value_types: Arrow schema of the rows in values, or the list of their fields, if the mode
+            has rows.
+        mode: Content of the values, one of `MODES`.
     """
 
     def __init__(self, key_types: Types, value_types: Types | None, mode: str = "value") -> None:
@@ -64,7 +70,8 @@ class TypedRecords:
         if value_types is None and self._mode.has_row:
             raise ValueError(f"mode={mode!r} needs value_types=")
         self._keys = CompactedRows(key_types, "key_types")
-        # A null is looked for wherever it may be asked for, and not found where none may be.
+        # Nulls may be looked up in every key field; in fields that are not nullable they are not
+        # found.
         asked = pa.schema([field.with_nullable(True) for field in key_types])
         self._asked = CompactedRows(asked, "key_types")
         self._widths = [_TYPES[name].bit_width // 8 for name in self._mode.columns]
@@ -78,7 +85,7 @@ class TypedRecords:
         fields += [pa.field(name, _TYPES[name]) for name in self._mode.columns]
         self.key_schema: pa.Schema = key_types
         self.value_schema: pa.Schema = pa.schema(fields)
-        #: Of lookups, which find nothing at some keys.
+        #: Schema of the columns of lookups; all are nullable, because keys may be missing.
         self.answer_schema: pa.Schema = pa.schema([field.with_nullable(True) for field in fields])
         self.scan_schema: pa.Schema = pa.schema([*key_types, *fields])
         for name, count in Counter(self.scan_schema.names).items():
@@ -91,28 +98,28 @@ class TypedRecords:
     # -- to bytes
 
     def asked_keys(self, keys: Any) -> BinaryColumn:
-        """Return keys to look for as bytes: columns in a table or dict, or the only one."""
+        """Return keys to look up as bytes: columns in a table or dict, or a single column."""
         return BinaryColumn(self._asked.encode(_columns(keys, self.key_schema, "keys")), "keys")
 
     def key_rows(self, keys: Any) -> BinaryColumn:
-        """Return keys to write as bytes: columns in a table or dict, or the only one."""
+        """Return keys to write as bytes: columns in a table or dict, or a single column."""
         columns = _columns(keys, self.key_schema, "keys")
         _check_texts(columns, self.key_schema, "keys")
         return BinaryColumn(self._keys.encode(columns), "keys")
 
     def sort_keys(self, rows: pa.Array) -> pa.LargeBinaryArray:
-        """Return bytes that sort as keys do, and are equal where Paimon says that keys are."""
+        """Return bytes that sort like the keys, and are equal for keys that are equal in Paimon."""
         return sortable_keys(self.order, BinaryColumn(rows, "keys"))
 
     def key(self, key: Any) -> bytes:
-        """Return one key as bytes: a value, or one for each field as tuple or mapping."""
+        """Return one key as bytes, from a value, or from a tuple or mapping with all fields."""
         row: bytes = self._asked.encode(_columns_of_one(key, self.key_schema, "key"))[0].as_py()
         return row
 
     def value_rows(self, values: Any, count: int) -> BinaryColumn:
-        """Return `count` values as bytes: columns in a table or dict, or the only one.
+        """Return `count` values as bytes: columns in a table or dict, or a single column.
 
-        Where the mode has no column, they are None.
+        Values are None if the mode has no columns.
         """
         columns: list[pa.Array] = []
         if self.value_schema.names:
@@ -138,7 +145,7 @@ class TypedRecords:
                 return write_positions(_buffer(positions), len(positions))
             except BadCellError as error:
                 raise ValueError(f"row {error.args[0] + 1}: {POSITION!r} is below 0") from None
-        if self._values is None:  # presence alone
+        if self._values is None:  # the mode records only presence
             return pa.array([b""] * count, pa.large_binary())
         tails = [(_buffer(column), column.type.bit_width // 8) for column in added.values()]
         return self._values.encode(columns[:width], tails)
@@ -149,22 +156,22 @@ class TypedRecords:
         """Return the columns of keys.
 
         Raises:
-            BadRowError: of a key that is not a row of its types.
+            CompactedRowError: A key is not a row of its types.
         """
         return self._keys.decode(rows)[0]
 
     def values_of(self, rows: pa.Array) -> list[pa.Array]:
-        """Return the columns of values; where a value is null, so are all of them.
+        """Return the columns of values; a null value is null in all of them.
 
         Raises:
-            BadRowError: of a value that is not one of its types and mode.
+            CompactedRowError: A value does not have the types and the mode.
         """
         if self._mode.is_varint:
             return [_array(read_positions(rows), POSITION, rows)]
         if self._values is None:
             sizes = pc.fill_null(pc.binary_length(rows), 0)
             if len(rows) and pc.max(sizes).as_py() > 0:
-                raise BadRowError(pc.index(pc.greater(sizes, 0), True).as_py(), 0)
+                raise CompactedRowError(pc.index(pc.greater(sizes, 0), True).as_py(), 0)
             return []
         columns, tails = self._values.decode(rows, self._widths)
         added = zip(tails, self._mode.columns, strict=True)
@@ -172,14 +179,14 @@ class TypedRecords:
 
 
 def _buffer(column: pa.Array) -> pa.Buffer:
-    """Return the numbers of a column without nulls."""
+    """Return the buffer of the numbers of a column without nulls."""
     width = column.type.bit_width // 8
     data = column.buffers()[1]
     return data.slice(column.offset * width) if data is not None else pa.py_buffer(b"")
 
 
 def _array(buffer: pa.Buffer, name: str, rows: pa.Array) -> pa.Array:
-    """Return numbers as an array that is null where the rows are."""
+    """Return numbers as an array that is null where the rows are null."""
     array = pa.Array.from_buffers(_TYPES[name], len(rows), [None, buffer])
     if rows.null_count:
         array = pc.if_else(rows.is_valid(), array, pa.scalar(None, array.type))
@@ -187,7 +194,7 @@ def _array(buffer: pa.Buffer, name: str, rows: pa.Array) -> pa.Array:
 
 
 def _columns(given: Any, schema: pa.Schema, name: str) -> list[pa.Array]:
-    """Return a column for each field, in its type, of a table, a batch, a dict, or one array."""
+    """Return a column for each field, in its type, from a table, a batch, a dict, or one array."""
     if isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(given.type):
         if len(schema) != 1:
             raise TypeError(f"{name} is one array for {len(schema)} columns; give a table")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookupstore.compacted._codec import BadRowError
+from lookupstore.compacted._codec import CompactedRowError
 from lookupstore.compacted.schema import Types
 from lookupstore.errors import CorruptionError
 from lookupstore.keywords import keyword_only
@@ -22,10 +22,10 @@ from lookupstore.sst.typed import TypedRecords
 
 
 class TypedReader(Reader):
-    """One open lookup file of Paimon's, whose keys and values are columns.
+    """One open lookup file of Paimon with typed columns as keys and values.
 
-    `Reader` with ``key_types=`` makes one. Arguments are those of `Reader`; `info`, `verify` and
-    all that is not said here are the same, and know keys as bytes.
+    `Reader` with ``key_types=`` makes one, with the arguments of `Reader`. `info`, `verify` and
+    other methods without a description here are the same, and use keys as bytes.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class TypedReader(Reader):
         """Return the columns of one key as a dict, or `default`.
 
         Args:
-            key: a value for each field, as tuple or dict; of a single field also its value alone.
-            default: what a key has that is not there.
+            key: Value for each field, as tuple or dict; for a single field also its value alone.
+            default: Result for a missing key.
         """
         asked = self._types.key(key)
         row = super().get(asked)
@@ -65,13 +65,13 @@ class TypedReader(Reader):
         """Return the columns of many keys as a record batch.
 
         Args:
-            keys: table, record batch, struct array or dict of columns by the names of `key_types`;
-                of a single field also its column alone. Nulls are keys, too, where fields may be
+            keys: Table, record batch, struct array or dict of columns by the names of `key_types`;
+                for a single field also its column alone. Nulls are keys, too, where fields may be
                 null.
 
         Returns:
-            record batch of as many rows: row i answers key i, with nulls where it is missing.
-            `contains` tells these from rows of nulls.
+            Record batch of as many rows: row i is the value of key i, with nulls if the key is
+            missing. `contains` tells these from rows of nulls.
         """
         column = self._types.asked_keys(keys)
         columns = self._values(super().lookup(column), lambda i: column.array[i].as_py())
@@ -80,7 +80,12 @@ class TypedReader(Reader):
         return pa.RecordBatch.from_arrays(columns, schema=self._types.answer_schema)
 
     def contains(self, keys: Any) -> pa.Array:
-        """Return which of many keys are there, as a boolean array; keys as of `lookup`."""
+        """Return whether each of many keys is stored, as a boolean array.
+
+        Args:
+            keys: Table, record batch, struct array or dict of columns by the names of `key_types`;
+                for a single field also its column alone.
+        """
         return contains(self._search(), self._types.asked_keys(keys))
 
     @keyword_only
@@ -92,13 +97,15 @@ class TypedReader(Reader):
         starts_with: Any = None,
         reverse: bool = False,
     ) -> pa.RecordBatchReader:
-        """Read records in key order: the columns of keys, then those of values.
+        """Read records in key order, as the columns of keys, then those of values.
 
         Args:
-            start: first key wanted, as of `get`.
-            stop: stop before this key.
-            starts_with: not for typed keys.
-            reverse: from the last record to the first.
+            start: First key of the range: a value for each field, as tuple or dict; for a single
+                field also its value alone. Default: the first key of the file.
+            stop: Key that ends the range, and is not part of it, in the same forms. Default: no
+                end.
+            starts_with: Not supported for typed keys; anything but None raises ValueError.
+            reverse: Whether to read from the last record to the first.
         """
         self._check_open()
         if starts_with is not None:
@@ -119,7 +126,7 @@ class TypedReader(Reader):
                 columns = self._types.keys_of(keys)
                 what = "value"
                 columns = columns + self._types.values_of(values)
-            except BadRowError as error:
+            except CompactedRowError as error:
                 row = error.args[0]
                 ends = accumulate(high - low for _, low, high in parts)
                 block = next(part[0] for part, end in zip(parts, ends, strict=True) if row < end)
@@ -134,20 +141,20 @@ class TypedReader(Reader):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns of a scan: those of keys, then those of values."""
+        """Return the columns of a scan: key columns, then value columns."""
         return self._types.scan_schema
 
     def _values(self, values: pa.Array, key_at: Callable[[int], bytes]) -> list[pa.Array]:
-        """Return the columns of the values that a lookup has found; `key_at` says at which keys."""
+        """Return the columns of the values that a lookup found; `key_at` returns their keys."""
         try:
             return self._types.values_of(values)
-        except BadRowError as error:
+        except CompactedRowError as error:
             key = key_at(error.args[0])
             offset = self._handles[self._index.lower_bound(key)][0]
             raise self._damage(offset, "value", key) from None
 
     def _damage(self, offset: int, what: str, key: bytes) -> CorruptionError:
-        """Return the error of a record, in the block at `offset`, that is not of the types."""
+        """Return the error of a record that does not have the types, in the block at `offset`."""
         said = f"a {what} of the given types and mode"
         return CorruptionError(self._path, offset, said, f"another at key {key.hex()}")
 

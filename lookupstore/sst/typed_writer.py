@@ -14,7 +14,7 @@ from lookupstore.sst.writer import Writer
 
 
 class TypedWriter(Writer):
-    """A writer of one lookup file of Paimon's, whose keys and values are columns.
+    """A writer of one lookup file of Paimon with typed columns as keys and values.
 
     `Writer` with ``key_types=`` makes one. Other arguments are those of `Writer`.
     """
@@ -43,11 +43,11 @@ class TypedWriter(Writer):
         """Add one record.
 
         Args:
-            key: a value for each field, as tuple or dict; of a single field also its value alone.
-            value: a dict of a value for each column; None where the mode has no columns.
+            key: Value for each field, as tuple or dict; for a single field also its value alone.
+            value: Dict with a value for each column. None: the mode has no columns.
 
         Raises:
-            ValueError: the key is not greater than the one before it.
+            ValueError: If the key is out of order, or is repeated without `allow_repeats`.
         """
         names = self._types.key_schema.names
         if not isinstance(key, Mapping):
@@ -64,14 +64,15 @@ class TypedWriter(Writer):
         """Add records in key order.
 
         Args:
-            keys: table, record batch, struct array or dict of columns by the names of `key_types`;
-                of a single field also its column alone.
-            values: the same of the columns of values, with those that the mode adds:
-                ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``, ``_POSITION``. None where there are none.
+            keys: Table, record batch, struct array or dict of columns by the names of `key_types`;
+                for a single field also its column alone.
+            values: Columns of the values, in the same forms, with those that the mode adds:
+                ``_SEQUENCE_NUMBER``, ``_VALUE_KIND``, ``_POSITION``. None: the mode has no columns.
 
         Raises:
-            ValueError: lengths that differ, a null where none may be, a value that its type does
-                not have, keys out of order or repeated. The rows before such a key have been added.
+            ValueError: If the lengths differ, a value is null where nulls are not allowed, a value
+                does not exist in its type, or keys are out of order or repeated. The rows before
+                such a key have been added.
         """
         self._check_open()
         key_rows = self._types.key_rows(keys)
@@ -79,5 +80,5 @@ class TypedWriter(Writer):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns of a record: those of its key, then those of its value."""
+        """Return the columns of a record: key columns, then value columns."""
         return self._types.scan_schema

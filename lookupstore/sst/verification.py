@@ -17,7 +17,7 @@ from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
 from lookupstore.sst.stored import StoredFile
 
 Handle = tuple[int, int]
-# Bytes of blocks whose keys are looked up at once.
+# Bytes of blocks with keys that are looked up at once.
 _BYTES_AT_ONCE = 256 << 10
 
 
@@ -27,7 +27,7 @@ def measure(
     info: Info,
     check: Callable[[int, Block], None] | None = None,
 ) -> Info:
-    """Return the info with what only reading every block tells, each block checked on the way."""
+    """Return the info with values that require reading every block; check each block."""
     records = plain = 0
     codecs: dict[str, int] = {}
     for number in file.filled(handles, range(len(handles))):
@@ -47,11 +47,11 @@ def verify(
     """Check every byte of an open file, and return its complete info.
 
     Raises:
-        CorruptionError: the first thing that is wrong.
+        CorruptionError: The file is damaged; the error names the first damage that was found.
     """
     repeats = file.dialect is not NATIVE
     first_key: bytes | None = None
-    # Blocks by number. Their keys have not been looked up yet.
+    # Blocks by number, with keys that have not been looked up yet.
     waiting: dict[int, Block] = {}
     nbytes = 0
 
@@ -59,7 +59,7 @@ def verify(
         block = waiting.get(number)
         return file.data_block(handles[number], number, info.order) if block is None else block
 
-    # Without a cache, a table would keep every block that it has looked into.
+    # Without a cache, a table would keep every block that was searched.
     lookup = Lookup(index, filter, FileTable(len(handles), BlockCache(0)), load)
 
     def check(number: int, block: Block) -> None:
@@ -103,7 +103,8 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
         raise CorruptionError(file.path, block.offset, f"last key {indexed!r}", f"{last!r}")
     if number > 0:
         before = index.record(number - 1)[0]
-        # Nothing in the block is smaller than the key before it, in the file's own order.
+        # No key of the block is smaller than the last key of the previous block in the order of the
+        # file.
         if block.lower_bound(before) > 0 or (first == before and not repeats):
             raise CorruptionError(
                 file.path, block.offset, f"a key greater than {before!r}", f"{first!r}"
@@ -126,7 +127,7 @@ def check_keys(file: StoredFile, lookup: Lookup, blocks: Sequence[Block]) -> Non
 
 
 def check_tiling(file: StoredFile, data_bytes: int) -> None:
-    """Check that the regions lie end to end: no byte is outside of all of them."""
+    """Check that the regions are contiguous, so that every byte is in one of them."""
     trailer = TRAILER_SIZE if file.dialect is NATIVE else 0
     at = data_bytes
     for name, handle, tail in (

@@ -17,7 +17,12 @@ from lookupstore.keywords import shows_init
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst._block import BlockBuilder, check_order
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
-from lookupstore.sst.codec import Compressor, usual_block_size
+from lookupstore.sst.codec import (
+    FALSE_POSITIVES,
+    PAIMON_FALSE_POSITIVES,
+    Compressor,
+    usual_block_size,
+)
 from lookupstore.sst.format import (
     MAX_BLOCK,
     NATIVE,
@@ -28,14 +33,14 @@ from lookupstore.sst.format import (
     pack_properties,
     pack_trailer,
 )
-from lookupstore.sst.pipeline import Pipeline
+from lookupstore.sst.pipeline import BlockPipeline
 from lookupstore.storage.home import path_here
 from lookupstore.storage.output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of a lower rate nobody sees a difference, but in the size: blocks fill unevenly.
+# Lowest rate of false positives: lower rates only make the filter larger, as blocks fill unevenly.
 LOWEST_FPP = 1e-6
 
 MAX_THREADS = 64
@@ -45,46 +50,55 @@ MAX_THREADS = 64
 class Writer:
     """A writer of one sorted file, in key order.
 
-    The file appears under its name when `close` has written and synced all of it, and not before:
-    temporary name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside
-    a ``with`` block leaves no file. One thread at a time may use a writer, in one process.
+    The file appears under its name only after `close` has written and synced all of it: temporary
+    name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside a ``with``
+    block leaves no file. One thread at a time may use a writer, in one process.
 
     Args:
-        path: local file to make.
-        dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
-        block_size: Size of a block before compression, in bytes. None: 8 KiB, but 4.5 KiB if the
-            file is compressed, and 64 KiB in the Paimon dialect.
-        compression: ``none`` lets readers use the blocks where they are; a codec such as ``zstd``
-            or ``lz4`` makes the file smaller, and its blocks are decompressed into a cache. A block
-            stays plain unless it shrinks by more than 12.5 %.
-        level: of a codec that has levels, as zstd has; None is its usual one, of zstd 1, or -1
-            where the first blocks of a native file show that this saves as much. They say, too,
-            whether a dictionary pays, which the file then has: about 1 MiB of them is held back.
-        bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
-        expected_entries: makes the filter for that many keys, as Paimon does with the row count of
-            the source; None for as many as are put, which takes 8 bytes per key until `close`.
-        order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
-            (little-endian integers) or ``row(...)``, all but the first for ``paimon`` only.
-        allow_repeats: take a key again; ``paimon`` only, where the file does not say which of the
-            records a lookup gives.
-        overwrite: replace an existing file.
-        key_schema: Arrow schema of the key fields, kept in the properties (``native`` only, as
-            the next three).
-        value_schema: Arrow schema of the value columns.
-        source: where the records come from.
-        metadata: further properties by name.
-        threads: how many threads compress and write blocks, the caller's own among them. The bytes
-            of the file do not depend on it. What fails in a thread is raised by the next `put`,
-            `put_many` or `close`; a few blocks for each thread are in memory. `close` and `abort`
-            end the threads.
-        key_types: Arrow schema of keys that are typed rows of Paimon's (``paimon`` only); keys and
-            values are then given as columns. `value_types` and `mode` are as of `Reader`.
-        value_types: Arrow schema of the rows in values.
-        mode: what values hold.
+        path: Path of the local file to make.
+        dialect: Dialect of the file: ``native`` or ``paimon`` (the bytes of Java Paimon's sort
+            lookup store).
+        block_size: Size of a block before compression, in bytes. Default: 8 KiB, 4.5 KiB if the
+            file is compressed, or 64 KiB in the Paimon dialect.
+        compression: Codec of the blocks. ``none`` lets readers use the blocks where they are. A
+            codec such as ``zstd`` or ``lz4`` makes the file smaller, and readers decompress its
+            blocks into a cache. A block stays plain unless it shrinks by more than 12.5 %.
+        level: Level of the codec, if it has levels, as zstd has. Default: 1 for zstd, or -1 if the
+            first blocks of a native file shrink nearly as much with it. The first blocks of a
+            native file of zstd, about 1 MiB, are held back: they also decide whether the file has a
+            dictionary.
+        bloom_fpp: Rate of false positives of the filter, from 1e-6 to below 1; 0 for no filter.
+            Default: 0.005, or 0.05 in the Paimon dialect.
+        expected_entries: Number of keys that the filter is made for; Paimon uses the row count of
+            the source. Default: the number of keys that are added, which takes 8 bytes per key
+            until `close`.
+        order: Key order: ``bytes``, or for ``paimon`` also ``int8``, ``int16``, ``int32``,
+            ``int64`` (little-endian integers) or ``row(...)``.
+        allow_repeats: Whether to accept a key more than once, for ``paimon`` only. The file does
+            not say which of the records a lookup returns.
+        overwrite: Whether to replace an existing file.
+        key_schema: Arrow schema of the key fields, kept in the properties; for ``native`` only.
+        value_schema: Arrow schema of the value columns, kept in the properties; for ``native``
+            only.
+        source: Description of the origin of the records, kept in the properties; for ``native``
+            only.
+        metadata: Further properties, by name; for ``native`` only.
+        threads: Number of threads that compress and write blocks, including the caller's, from 1 to
+            64. The bytes of the file do not depend on it. An error in a thread is raised by the
+            next `put`, `put_many` or `close`. A few blocks for each thread are in memory. `close`
+            and `abort` end the threads.
+        key_types: Arrow schema of keys that are typed rows of Apache Paimon, or the list of their
+            fields from a schema file of Paimon; for ``paimon`` only. Keys and values are then
+            passed as columns.
+        value_types: Arrow schema of the rows in values, or the list of their fields, with
+            `key_types`.
+        mode: Content of the values, with `key_types`: ``value`` (a row, its sequence number and
+            kind), ``position``, ``position-and-value``, ``empty`` or ``row``.
 
     Raises:
-        FileExistsError: the file exists and `overwrite` is False.
-        ValueError: an argument that the dialect does not have; the text says which.
+        FileExistsError: The file exists and `overwrite` is False.
+        ValueError: If an argument is out of range, or the dialect does not have it; the text says
+            which.
 
     Example:
         >>> with Writer("ages.sst") as writer:
@@ -93,7 +107,7 @@ class Writer:
         >>> writer.info().num_records
         3
 
-    Source: SortLookupStoreWriter of Apache Paimon; docs/format.md.
+    Source: SortLookupStoreWriter of Apache Paimon; docs/reference/format.md.
     """
 
     def __new__(cls, *_: Any, key_types: Types | None = None, **__: Any) -> Writer:
@@ -111,7 +125,7 @@ class Writer:
         block_size: Size | None = None,
         compression: str = "none",
         level: int | None = None,
-        bloom_fpp: float = 0.05,
+        bloom_fpp: float | None = None,
         expected_entries: int | None = None,
         order: str = "bytes",
         allow_repeats: bool = False,
@@ -134,6 +148,8 @@ class Writer:
         block_size = bytes_of(block_size, "block_size")
         if not 1 <= block_size <= MAX_BLOCK:
             raise ValueError(f"block_size must be from 1 to {MAX_BLOCK} bytes, not {block_size}")
+        if bloom_fpp is None:
+            bloom_fpp = FALSE_POSITIVES if dialect == "native" else PAIMON_FALSE_POSITIVES
         if bloom_fpp != 0 and not LOWEST_FPP <= bloom_fpp < 1:
             raise ValueError(
                 f"bloom_fpp={bloom_fpp}; give a rate from {LOWEST_FPP} to below 1, or 0 for none"
@@ -167,12 +183,14 @@ class Writer:
         self._info: Info | None = None
         self._finished = self._aborted = False
         self._turn = threading.Lock()
-        # The index is one block whatever its size, and repeats keys where the data does.
+        # The index is a single block of any size; it repeats keys where the data does.
         self._index = BlockBuilder(order, True, MAX_BLOCK)
 
         self._compressor = Compressor(compression, level, java=dialect == "paimon")
         self._output = Output(self._path, overwrite=overwrite)
-        self._blocks = Pipeline(self._output, self._dialect, self._index, self._compressor, threads)
+        self._blocks = BlockPipeline(
+            self._output, self._dialect, self._index, self._compressor, threads
+        )
         self._process = os.getpid()
 
     def __enter__(self) -> Writer:
@@ -191,7 +209,7 @@ class Writer:
             self.abort()
 
     def __del__(self) -> None:
-        # A writer that is dropped was not closed.
+        # A writer that is garbage-collected was not closed.
         if hasattr(self, "_process"):
             self.abort()
 
@@ -204,16 +222,16 @@ class Writer:
 
     @property
     def num_records(self) -> int:
-        """Return how many records have been put."""
+        """Return the number of records that have been added."""
         return self._num_records
 
     @property
     def xxh64(self) -> str:
-        """Return the XXH64 of the whole file as 16 hexadecimal digits, after `close`."""
+        """Return the XXH64 of the whole file as 16 hexadecimal digits, available after `close`."""
         return self._output.xxh64
 
     def info(self) -> Info:
-        """Return the description of the file; there is one after `close`."""
+        """Return the description of the file, available after `close`."""
         if self._info is None:
             raise ValueError(
                 f"{self._path} has not been closed, so there is no file to describe yet"
@@ -228,14 +246,14 @@ class Writer:
         """Add one record.
 
         Raises:
-            ValueError: the key is not greater than the one before it.
+            ValueError: If the key is out of order, or is repeated without `allow_repeats`.
         """
         self._run(self._put, key, value)
 
     def _run(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run a step; whatever fails in it, but a refused record, ends the file.
+        """Run a step; any failure in it, except a refused record, ends the file.
 
-        Between the builder and the filter an error would leave a key that no lookup finds.
+        An error between the builder and the filter would leave a key that no lookup finds.
         """
         if self._process != os.getpid():
             raise RuntimeError(f"{self._path}: use a writer only in the process that made it")
@@ -247,7 +265,7 @@ class Writer:
             self._check_open()
             step(*arguments)
         except (ValueError, TypeError, ClosedError):
-            raise  # said before the record was added
+            raise  # raised before the record was added
         except BaseException:
             self.abort()
             raise
@@ -273,11 +291,12 @@ class Writer:
         Args:
             keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view, or a list
                 of bytes.
-            values: the same, as many.
+            values: Values of these keys, in the same forms, as many as there are keys.
 
         Raises:
-            ValueError: lengths that differ, a null, keys out of order or repeated (naming both
-                keys and the row). The rows before the named one have been added.
+            ValueError: If the lengths differ, a key or value is null, or keys are out of order or
+                repeated (the text names both keys and the row). The rows before the named one have
+                been added.
         """
         self._check_open()
         keys, values = BinaryColumn(keys, "keys"), BinaryColumn(values, "values")
@@ -315,26 +334,26 @@ class Writer:
             assert last_key is not None
             self._blocks.put(self._builder.finish(), last_key)
         except BaseException:
-            # A block is lost: a caller that catches this must not be able to finish the file.
+            # A block is lost: a caller that catches this error must not be able to finish the file.
             self.abort()
             raise
 
     def _write_block(self, codec: int, payload: bytes) -> tuple[int, int]:
-        """Write payload and trailer; return the handle."""
+        """Write payload and trailer, and return the handle."""
         handle = self._output.offset, len(payload)
         self._output.write(payload)
         self._output.write(pack_trailer(self._dialect, codec, payload))
         return handle
 
     def close(self) -> None:
-        """Write dictionary, filter, index, properties and footer, and give the file its name.
+        """Write the index, filter, properties and footer, and give the file its name.
 
-        Closing a closed writer does nothing. A failure leaves no file; with `overwrite` the old one
-        stays, unless only the fsync of the folder failed: then the new one is there, complete.
+        Closing a closed writer does nothing. A failure leaves no file. With `overwrite` a failure
+        leaves the old file; if only the fsync of the folder failed, the complete new file is there.
 
         Raises:
-            FileExistsError: the file has appeared meanwhile and `overwrite` is False.
-            ClosedError: a write has failed before, or the writer was aborted: there is no file.
+            FileExistsError: If the file has appeared meanwhile and `overwrite` is False.
+            ClosedError: If a write has failed before, or the writer was aborted; there is no file.
         """
         if self._aborted:
             raise ClosedError(f"{self._path}: aborted, or writing has failed; there is no file")
@@ -404,11 +423,11 @@ class Writer:
         return index
 
     def _write_filter(self) -> tuple[tuple[int, int] | None, int]:
-        """Write the filter; return its handle and, for Paimon's, its number of entries."""
+        """Write the filter; return its handle and, for Paimon files, its number of entries."""
         if self._filter is None:
             return None, 0
         entries = self._expected_entries or self._num_records
-        if entries == 0:  # as Paimon's dynamic builder: no record, no filter
+        if entries == 0:  # like the dynamic builder of Paimon: without records there is no filter
             return None, 0
         size = self._filter_size(entries)
         bits = self._filter.finish(size, entries)
@@ -435,9 +454,9 @@ class Writer:
         return size
 
     def abort(self) -> None:
-        """Drop everything written so far; a closed writer's file stays."""
+        """Remove all that was written so far; the file of a closed writer is kept."""
         if self._process != os.getpid():
-            return  # in a child of fork it is still its parent's
+            return  # in a child of fork, the file belongs to the parent
         self._aborted = not self._finished
         self._blocks.stop()
         self._output.discard()

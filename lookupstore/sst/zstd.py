@@ -1,7 +1,7 @@
-"""Blocks to zstd frames and back, and how the frames of one file are made.
+"""Compress blocks as zstd frames and decompress them, and choose the settings of a file.
 
-Frames of small blocks have little to learn from. What they have in common is in a dictionary, which
-is trained on the first blocks of a file and stored in it once.
+Small blocks contain little to learn from. What the blocks of a file have in common is stored in a
+dictionary, which is trained on the first blocks and stored in the file once.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ from typing import Any, NamedTuple, TypeAlias
 
 import zstandard
 
-#: A level that leaves out what takes longest to decompress.
+#: Level that leaves out the features that take longest to decompress.
 QUICK = -1
-#: The usual one, as Paimon's.
+#: Default level, equal to that of Paimon.
 USUAL = 1
 LEVELS = range(-131072, zstandard.MAX_COMPRESSION_LEVEL + 1)
 
-# Bytes of a dictionary: one for so many of the sample, 16 KiB for a whole one.
+# Bytes of the sample for one byte of the dictionary: 16 KiB for a sample of 1 MiB.
 _SAMPLE_FOR_A_BYTE = 64
 _SMALLEST = 256
-# Of fewer blocks a dictionary costs what it saves, and the first ones say little of the others.
+# Minimum number of blocks for a dictionary: with fewer, it costs what it saves, and the first
+# blocks predict little about the others.
 _FEWEST = 64
-# How much smaller the other levels have to be for the time that they take: 1 / 16.
+# Factor by which the quick level may be larger than the other levels: it saves time for 1 / 16.
 _QUICK_PAYS = 17 / 16
-# How the parts of a dictionary are looked for: in a table of 2^f counters, of which the usual one
-# (f = 20) takes longer to clear than the sample to read.
+# Parameters of the search for parts of a dictionary. It uses a table of 2^f counters; clearing the
+# default table (f = 20) takes longer than reading the sample.
 _TRAINING = {"k": 200, "d": 8, "f": 16}
 
 _Body: TypeAlias = "bytes | memoryview"
 
 
 class Tuning(NamedTuple):
-    """How the blocks of one file are compressed.
+    """Settings for compressing the blocks of one file.
 
     Attributes:
-        level: of the compression; None is the usual one.
-        dictionary: of the file, if it has one.
+        level: Level of the compression. None: the usual level.
+        dictionary: Dictionary of the file. None: it has none.
     """
 
     level: int | None
@@ -44,9 +45,9 @@ class Tuning(NamedTuple):
 
 
 def encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
-    """Return a function from blocks to frames, which have buffers.
+    """Return a function from blocks to frames, which support the buffer protocol.
 
-    With `java` they are the bytes that zstd-jni makes. Without it all blocks of a call are
+    With `java` the frames have the bytes that zstd-jni makes. Without it, all blocks of a call are
     compressed in one step, without the GIL.
     """
     level = USUAL if tuning.level is None else tuning.level
@@ -59,21 +60,21 @@ def encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]
     )
 
     def in_a_stream(block: bytes) -> bytes:
-        # zstd-jni makes frames as a stream, which says no content size.
+        # zstd-jni makes frames as a stream, which does not record the content size.
         stream = zstd.compressobj()
         return stream.compress(block) + stream.flush()
 
-    def together(blocks: list[Any]) -> Any:  # it is no Sequence, but has items and a length
+    def together(blocks: list[Any]) -> Any:  # not a Sequence, but it has items and a length
         return zstd.multi_compress_to_buffer(blocks, threads=1)
 
     return (lambda blocks: list(map(in_a_stream, blocks))) if java else together
 
 
 def tune(level: int | None, sample: Sequence[bytes]) -> Tuning:
-    """Return how to compress the blocks of a file that begins with these: nothing else decides it.
+    """Return the settings for a file that begins with some blocks; only these blocks decide.
 
-    The smallest of all ways is taken, but without a level of the caller's the quick one if it is
-    nearly as small: what it leaves out makes decompressing two to four times as long.
+    The smallest result is chosen. If the caller did not set a level, the quick level is chosen if
+    its result is nearly as small: what it leaves out makes decompression two to four times as long.
     """
     usual = Tuning(level)
     if len(sample) < _FEWEST:
@@ -91,7 +92,7 @@ def tune(level: int | None, sample: Sequence[bytes]) -> Tuning:
 
 
 def _train(level: int | None, sample: Sequence[bytes]) -> bytes | None:
-    """Return a dictionary for blocks like these; None: they have nothing in common."""
+    """Return a dictionary for blocks like the sample. None: they have nothing in common."""
     size = max(_SMALLEST, sum(map(len, sample)) // _SAMPLE_FOR_A_BYTE)
     try:
         trained = zstandard.train_dictionary(
@@ -108,16 +109,16 @@ def _size(tuning: Tuning, sample: Sequence[bytes]) -> int:
 
 
 class Frames:
-    """What decompresses the frames of one file, for any number of threads.
+    """Decompressors of the zstd frames of one file, for any number of threads.
 
     Args:
-        dictionary: of the file, if it has one.
+        dictionary: Dictionary of the file. Default: it has none.
 
     Attributes:
-        idle: decompressors that nobody uses now. Who is done with one puts it here.
+        idle: Decompressors that no thread uses now. A thread puts its decompressor back after use.
 
     Raises:
-        ValueError: it is not a dictionary.
+        ValueError: If the bytes are not a dictionary.
     """
 
     def __init__(self, dictionary: bytes | memoryview | None = None) -> None:
@@ -126,7 +127,7 @@ class Frames:
             if dictionary is None
             else zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_FULLDICT)
         )
-        # zstandard's contexts are not to be shared between threads: each is in one hand or here.
+        # Contexts of zstandard must not be shared between threads: each is in use or in this list.
         self.idle: list[zstandard.ZstdDecompressor] = []
         if dictionary is not None:
             try:
@@ -138,7 +139,7 @@ class Frames:
         """Return the block of `plain` bytes in a frame.
 
         Raises:
-            ValueError: the frame is broken, or of another size.
+            ValueError: If the frame is broken, or has another size.
         """
         try:
             promised = zstandard.get_frame_parameters(body).content_size
@@ -154,12 +155,12 @@ class Frames:
         return block
 
     def take(self) -> zstandard.ZstdDecompressor:
-        """Return a decompressor that nobody else uses."""
+        """Return a decompressor that no other thread uses."""
         try:
             return self.idle.pop()
         except IndexError:
             return zstandard.ZstdDecompressor(dict_data=self._dictionary)
 
 
-#: Of files without a dictionary.
+#: Decompressors of files without a dictionary.
 PLAIN_FRAMES = Frames()

@@ -1,4 +1,4 @@
-"""Whether Azure's client will find credentials: without any it ends the process."""
+"""A check that Azure's client will find credentials: without any it ends the process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import shutil
 from collections.abc import Collection
 
-# Options of a URI that say how to sign in.
+# Options of a URI that choose the way to sign in.
 _OPTIONS = frozenset(
     {
         "account_key", "client_id", "client_secret", "credential_kind", "sas_token", "sig",
         "tenant_id",
     }
 )  # fmt: skip
-# Of the environment: those of applications, of workloads and of managed identities.
+# Environment variables of applications, of workloads and of managed identities.
 _VARIABLES = (
     "AZURE_CLIENT_ID",
     "AZURE_TENANT_ID",
@@ -23,7 +23,8 @@ _VARIABLES = (
     "MSI_ENDPOINT",
     "IMDS_ENDPOINT",
 )
-# What a virtual machine of Azure says it is, which has an identity without being told so.
+# File with a tag that identifies a virtual machine of Azure, which may have an identity without any
+# settings.
 _CHASSIS = "/sys/class/dmi/id/chassis_asset_tag"
 _AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"
 
@@ -32,7 +33,7 @@ def has_credentials(options: Collection[str]) -> bool:
     """Return whether there is anything that Azure's client could sign in with.
 
     Args:
-        options: names of those that the URI gives.
+        options: Names of the options in the URI.
 
     >>> has_credentials(["credential_kind"])
     True
@@ -46,7 +47,7 @@ def has_credentials(options: Collection[str]) -> bool:
 
 
 def has_signed_in() -> bool:
-    """Return whether somebody has used `az login` here."""
+    """Return whether `az login` was used here."""
     folder = os.environ.get("AZURE_CONFIG_DIR") or os.path.expanduser("~/.azure")
     profile = os.path.join(folder, "azureProfile.json")
     return shutil.which("az") is not None and os.path.exists(profile)

@@ -6,6 +6,7 @@ They are made through obstore, with the credentials and the address of pyarrow's
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,22 +17,25 @@ from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.storage.naming import temporary_name
 from lookupstore.storage.put_clients import put_clients, server_of
+from lookupstore.storage.remote_file import ATTEMPTS, pause_after
 from lookupstore.storage.s3_client import options_of, whole_object
 from lookupstore.storage.uris import told_by
 
-#: Of an object that is put on conditions and read again: a lock, or a heartbeat.
+#: Largest size of an object that is put conditionally and read again: a lock, or a heartbeat.
 MOST_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 
 class ConditionalPuts:
-    """A client that puts an object only if it does not exist, or only if it is unchanged.
+    """A client that puts an object only if it is new, or only if it is unchanged.
 
     Args:
-        filesystem: of pyarrow.
+        filesystem: File system of pyarrow.
 
     Raises:
-        FormatError: its objects cannot be put on conditions.
-        ImportError: obstore is not installed; says what to install.
+        FormatError: The file system does not support conditional puts.
+        ImportError: If obstore is not installed; the text says what to install.
     """
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
@@ -54,14 +58,14 @@ class ConditionalPuts:
     def create(self, path: str, content: bytes) -> str:
         """Put a new object, and return its tag.
 
-        A request is not repeated: if the answer is lost, the object may be there.
+        A request is not repeated: if the answer is lost, the object may exist.
 
         Args:
-            path: bucket, or container, and key.
-            content: of the object.
+            path: Bucket, or container, and key of the object.
+            content: Content of the object.
 
         Raises:
-            FileExistsError: there is one.
+            FileExistsError: The object exists already.
         """
         bucket, _, key = path.partition("/")
         with self._telling(path):
@@ -69,15 +73,16 @@ class ConditionalPuts:
         return str(put[self._kind.tag])
 
     def replace(self, path: str, content: bytes, tag: str) -> str | None:
-        """Put an object in the place of the one that has a tag, and return its own.
+        """Replace an object that has a certain tag, and return the new tag.
 
         Args:
-            path: bucket, or container, and key.
-            content: of the object, another than before: equal ones may have one tag.
-            tag: of the object as it was read.
+            path: Bucket, or container, and key of the object.
+            content: New content of the object, which must differ from the old: equal contents may
+                have one tag.
+            tag: Tag of the object when it was read.
 
         Returns:
-            None if it is another one by now, or gone.
+            Tag of the new object. None: the object has another tag by now, or is gone.
         """
         bucket, _, key = path.partition("/")
         try:
@@ -91,27 +96,42 @@ class ConditionalPuts:
     def read(self, path: str) -> tuple[bytes, str]:
         """Return a small object and its tag.
 
+        A read that fails is repeated, unlike a put: a process that waits for a lock reads it often,
+        and one busy answer of a server must not end the wait.
+
         Raises:
-            FileNotFoundError: there is none.
-            CorruptionError: it is larger than locks and heartbeats are.
+            FileNotFoundError: There is no such object.
+            CorruptionError: The object is larger than a lock or heartbeat may be.
+            OSError: No attempt succeeded.
         """
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._read_once(path)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                _log.warning("%s: attempt %d of %d: %s", path, attempt, ATTEMPTS, error.strerror)
+            pause_after(attempt)
+        return self._read_once(path)
+
+    def _read_once(self, path: str) -> tuple[bytes, str]:
         bucket, _, key = path.partition("/")
         with self._telling(path):
             found = self._obstore.get(self._store(bucket), key)
             return whole_object(found, MOST_BYTES, path), str(found.meta[self._kind.tag])
 
     def server(self, path: str) -> tuple[str, ...]:
-        """Return what tells the server and bucket of a path from others."""
+        """Return a tuple that identifies the server and the bucket of a path."""
         return (*server_of(self._filesystem), path.partition("/")[0])
 
     def check(self, folder: str) -> None:
-        """Put an object twice, since some servers pass over conditions.
+        """Check with a temporary object that the server obeys the conditions of puts.
 
         Args:
-            folder: bucket and key of where it is put, for as long as that takes.
+            folder: Bucket and key of the folder in which the object is put during the check.
 
         Raises:
-            FormatError: the second one was put.
+            FormatError: The server ignores the conditions.
         """
         path = f"{folder}/{temporary_name('conditions')}"
         try:

@@ -1,12 +1,13 @@
-"""The descriptors of this process: who keeps files open gives way before there are too many.
+"""File descriptors of this process: holders close some before there are too many.
 
-What keeps one open that it can open again, such as a local copy, is a `Holder`, and says when it
-opens and when it uses it. When all of them have more than half of what the process may have open
-(`ulimit -n`), those that were used longest ago close theirs. Who is in a call with a file keeps it
-until the call returns. Files that are mapped need no descriptor, and have none.
+An object that keeps a file open and can open it again, such as a local copy, is a `Holder`, and
+reports when it opens the file and when it uses it. If all holders together have more than half of
+the descriptors that the process may have (`ulimit -n`), those used longest ago close theirs. A call
+that uses a file keeps it open until the call returns. Mapped files need no descriptor, and have
+none.
 
-What is open also keeps its room from others: where the quota of the host has none left, all of them
-give way.
+An open file also keeps its disk space in use: if the quota of the host is used up, all holders
+close theirs.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 
-# What is open is cut down to this part of what may be: not one file each time one is opened.
+# Part of the limit that open files are cut down to, so that not every opening closes one file.
 _REST = 7 / 8
-# Where there is no limit, more files than this are not worth their memory.
+# Largest number of descriptors without a limit of the system: more are not worth their memory.
 _MOST = 1 << 20
 
 
 class Holder(ABC):
-    """Files that are open, and can be closed and opened again.
+    """A holder of open files that can be closed and opened again.
 
     Attributes:
-        descriptors: how many of them are open, for the counting here.
-        turn: when it was last used, in no unit.
+        descriptors: Number of its descriptors that are open.
+        turn: Sequence number of its last use among the uses of all holders.
     """
 
     descriptors = 0
@@ -37,11 +38,11 @@ class Holder(ABC):
 
     @abstractmethod
     def give_way(self) -> None:
-        """Close the files unless someone is opening them; who uses them keeps them for a while."""
+        """Close the files unless one is being opened; calls that use a file keep it for a while."""
 
 
 def most() -> int:
-    """Return how many descriptors all holders together may have: half of the soft limit."""
+    """Return the most descriptors that all holders may have together: half of the soft limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else min(soft // 2, _MOST)
 
@@ -52,7 +53,7 @@ def used(holder: Holder) -> None:
 
 
 def took(holder: Holder, count: int) -> None:
-    """Tell how many descriptors a holder has now; others give way if all have too many."""
+    """Record how many descriptors a holder has now; others close theirs if all have too many."""
     global total
     used(holder)
     limit = most()
@@ -74,7 +75,7 @@ def took(holder: Holder, count: int) -> None:
 
 
 def all_give_way() -> None:
-    """Let all holders close what nobody is opening: somebody needs the room that it has."""
+    """Let all holders close the files that are not being opened, to make room for other files."""
     with _lock:
         alive = _alive()
     for one in alive:
@@ -91,7 +92,7 @@ def gave(holder: Holder) -> None:
 
 
 def _alive() -> list[Holder]:
-    """Return all holders, and forget those that are gone."""
+    """Return all holders that are alive, and forget the others."""
     global total
     found = []
     for key, reference in list(holders.items()):
@@ -105,10 +106,10 @@ def _alive() -> list[Holder]:
 
 
 _turns = itertools.count(1)
-#: Who has descriptors, and how many all of them have.
+#: Holders that have descriptors, by `id`, and the number of descriptors that all of them have.
 holders: dict[int, weakref.ref[Holder]] = {}
 total: int = 0
-# Whoever is collected as garbage while it is held may tell that it gave what it had.
+# Reentrant: a holder that is collected as garbage while the lock is held may call `gave`.
 _lock = threading.RLock()
 
 

@@ -1,7 +1,7 @@
-"""A file somewhere: on a file system of pyarrow's, where readers of columnar files find it.
+"""The address of a file on a file system of pyarrow's, for readers of columnar files.
 
-Of a file of this machine and of an object they read alike, but not as much at a time; errors of the
-one say what is wrong, of the other they may be of the way there.
+A local file and an object are read alike, but not with reads of the same size. An error of a local
+file tells what is wrong with it; one of an object may be an error of the connection.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pyarrow import fs
 from lookupstore.storage.read_errors import read_error, reading
 from lookupstore.storage.uris import told_by
 
-#: What one read of a column asks for. Of a disk little, since it is held for each column; of an
-#: object store more, since each request takes its time.
+#: Bytes of a column that one read asks for: few on a disk, since they are held for each column, and
+#: more on an object store, since each request takes its time.
 DISK_BYTES = 256 << 10
 _STORE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class FileAddress:
-    """Where a file is, and how it is read there.
+    """The address of a file, with the way to read it there.
 
     Attributes:
-        filesystem: that has it.
-        path: of the file on it.
-        shown: what people see of it.
+        filesystem: File system of pyarrow that has the file.
+        path: Path of the file in the file system.
+        shown: Path or URI of the file for people.
     """
 
     filesystem: fs.FileSystem
@@ -51,13 +51,13 @@ class FileAddress:
         return self.filesystem.open_input_file(self.path)
 
     def reading(self, what: str, *, gone: str | None = None) -> AbstractContextManager[None]:
-        """Let errors of reading it name it, and say what is wrong; see `read_errors.reading`."""
+        """Let errors of reading name the file and the fault; see `read_errors.reading`."""
         return reading(
             self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
         )
 
     def read_error(self, error: Exception, what: str, *, gone: str | None = None) -> Exception:
-        """Return what an error of reading it means; see `read_errors.read_error`."""
+        """Return the meaning of an error of reading the file; see `read_errors.read_error`."""
         return read_error(
             error, self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
         )
@@ -68,17 +68,17 @@ class FileAddress:
 
     @property
     def page_bytes(self) -> int:
-        """Return how much of a column to read at a time, page after page."""
+        """Return how many bytes of a column to read at a time, page after page."""
         return DISK_BYTES if is_local(self.filesystem) else _STORE_BYTES
 
     @property
     def column_bytes(self) -> int:
-        """Return how much of a column to read at a time if all of it will be; 0: all at once."""
+        """Return how many bytes to read at a time of a whole column; 0 for all at once."""
         return DISK_BYTES if is_local(self.filesystem) else 0
 
     @property
     def mode(self) -> int:
-        """Return the most that a copy of it may let others do, as who wrote it wants it."""
+        """Return the most permissions that a copy of the file may have, as its writer wants it."""
         if not is_local(self.filesystem):
             return 0o666
         return os.stat(self.path).st_mode & 0o666
@@ -90,9 +90,9 @@ def is_local(filesystem: fs.FileSystem) -> bool:
 
 
 def written_ns(info: fs.FileInfo) -> int | None:
-    """Return when a file was last written, in nanoseconds since 1970; None if nobody knows.
+    """Return when a file was last written, in nanoseconds since 1970; None if it is not known.
 
     Arrow's S3 client reads a time with one or two digits after the point, which some servers list,
-    as 1970: of such a file nobody may say that it is old.
+    as 1970: such a file must not be taken for an old one.
     """
     return info.mtime_ns or None

@@ -1,12 +1,13 @@
-"""What tells a file from every other file that its path has named: one rule for all readers.
+"""Identities that tell a file from every other file of the same path: one rule for all readers.
 
 A writer can change a number in a Parquet file and leave its size and its footer as they were. So a
-file is the same as long as its path, size, time of its last change, inode or ETag, and footer are.
-Sources, columnar files, lookup files and the splits of a Spark build are compared here only.
+file is the same as long as its path, size, time of its last change, inode or ETag, and footer are
+the same. Sources, columnar files, lookup files and the splits of a Spark build are compared only
+here.
 
-Where nothing but a time in seconds tells two versions apart, both can have the same time. A file
-whose time is that close to the clock is *unsettled*: its identity has random digits, so that nobody
-who lists it again takes it for the same file.
+If only a time in seconds tells two versions apart, both can have the same time. A file with a time
+that close to the clock is *unsettled*: its identity has random digits, so that another listing does
+not take it for the same file.
 """
 
 from __future__ import annotations
@@ -29,33 +30,35 @@ from lookupstore.storage.file_address import FileAddress, is_local, written_ns
 from lookupstore.storage.regular_file import open_regular
 
 _SECOND_NS = 1_000_000_000
-# Kernels take the time of a change from a clock that ticks every 10 ms at least.
+# Kernels take the time of a change from a clock that ticks at least every 10 ms.
 _TICK_NS = 20_000_000
 # FAT has the coarsest clock of the file systems in use: 2 seconds.
 _COARSEST_NS = 2 * _SECOND_NS
-# By how much the clock of an object store may differ from the clock of this host.
+# Largest difference expected between the clock of an object store and the clock of this host.
 _CLOCKS_DIFFER_NS = 60 * _SECOND_NS
-# A file that is replaced each time while it is opened.
+# Number of attempts to open a file that is replaced each time while it is opened.
 _ATTEMPTS = 5
-# What Arrow and fsspec call the versions of objects, in lower case: S3's and Azure's ETag, S3's
-# version, and the generation of Google's objects; and the time of their last change.
+# Names of Arrow and fsspec, in lower case, for the versions of objects (ETag of S3 and Azure,
+# version of S3, generation of Google) and for the time of their last change.
 _TAGS = ("etag", "versionid", "generation")
 _TIMES = ("last-modified", "lastmodified", "last_modified", "mtime")
 
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What tells a file from another one of the same path.
+    """The properties that tell a file from others of the same path.
 
     Attributes:
-        path: of the file on its file system.
-        nbytes: its size.
-        written: time of its last change in nanoseconds since 1970; None: not known.
-        inode: of a local file; None: not known.
-        etag: ETag of an object, and its version where the bucket has versions; empty: not known.
-        footer: hash of the footer of a columnar file; empty: not known.
-        unsettled: random digits if the file may change again and keep all of this; else empty.
-        is_young: whether its time is closer to that of the look than the coarsest clock ticks.
+        path: Path of the file in its file system.
+        nbytes: Size of the file.
+        written: Time of its last change, in nanoseconds since 1970. None: it is not known.
+        inode: Inode of a local file. None: it is not known.
+        etag: ETag of an object, and its version where the bucket has versions; empty if not known.
+        footer: Hash of the footer of a columnar file; empty if not known.
+        unsettled: Random digits if the file may change again and keep all other properties;
+            otherwise empty.
+        is_young: Whether its last change is so recent that the coarsest clock may not show the next
+            one.
     """
 
     path: str
@@ -69,7 +72,7 @@ class FileIdentity:
 
     @property
     def parts(self) -> tuple[str | int | None, ...]:
-        """Return what names and hashes are made from."""
+        """Return the properties from which names and hashes are made."""
         return (
             self.path,
             self.nbytes,
@@ -82,11 +85,11 @@ class FileIdentity:
 
     @property
     def is_permanent(self) -> bool:
-        """Return whether the file is one that nobody writes again, of which no more is known."""
+        """Return whether the file is never written again, and no more is known of it."""
         return (self.written, self.inode, self.etag, self.unsettled) == (None, None, "", "")
 
     def matches(self, other: FileIdentity) -> bool:
-        """Return whether two looks at a path found the same file, by all that both know of it.
+        """Return whether two identities of a path are the same in all properties that both know.
 
         >>> one = FileIdentity("/a.parquet", 100, written=5, inode=7)
         >>> one.matches(FileIdentity("/a.parquet", 100, written=5, footer="12ab"))
@@ -124,14 +127,14 @@ def identity_of(path: str, status: os.stat_result) -> FileIdentity:
 
 
 def listed_identity(filesystem: fs.FileSystem, info: fs.FileInfo) -> FileIdentity:
-    """Return the identity of a file as far as a listing knows it, without a request.
+    """Return the identity of a file as far as a listing knows it, without another request.
 
     Args:
-        filesystem: that has the file.
-        info: of the file, as the listing found it.
+        filesystem: File system that has the file.
+        info: Entry of the file in the listing.
 
     Raises:
-        FileNotFoundError: a local file is gone.
+        FileNotFoundError: A local file was deleted.
     """
     if is_local(filesystem):
         return identity_of(info.path, os.stat(info.path))
@@ -141,16 +144,16 @@ def listed_identity(filesystem: fs.FileSystem, info: fs.FileInfo) -> FileIdentit
 def identity_now(address: FileAddress, *, tagged: bool = True) -> FileIdentity:
     """Return the identity of the file that a path names now.
 
-    A local file is opened for that, because NFS asks its server only then. An object is opened for
-    its ETag.
+    A local file is opened, because NFS asks its server only then. An object is opened to get its
+    ETag.
 
     Args:
-        address: of the file.
-        tagged: whether the ETag of an object is wanted.
+        address: Address of the file.
+        tagged: Whether to get the ETag of an object.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be read.
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
     """
     if is_local(address.filesystem):
         descriptor = open_regular(address.path)
@@ -171,9 +174,9 @@ def open_identified(address: FileAddress) -> tuple[pa.NativeFile, FileIdentity]:
     """Open a file, and return it with the identity that it has in that moment.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be read.
-        StaleStoreError: each time while it was opened, another file took its path.
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
+        StaleStoreError: Another file took its path on every attempt to open it.
     """
     if is_local(address.filesystem):
         file, descriptor, identity = _open_local(address)
@@ -188,10 +191,10 @@ def open_identified(address: FileAddress) -> tuple[pa.NativeFile, FileIdentity]:
 
 
 def open_settled(address: FileAddress) -> tuple[pa.NativeFile, FileIdentity]:
-    """Open a file as `open_identified` does, a moment later if that settles a local file.
+    """Open a file with its identity, a moment later if that settles a local file.
 
     Raises:
-        OSError, StaleStoreError: as `open_identified` says.
+        OSError, StaleStoreError: If `open_identified` raises it.
     """
     file, identity = open_identified(address)
     has_ticks = identity.inode is not None and (identity.written or 0) % _SECOND_NS != 0
@@ -206,20 +209,20 @@ def open_settled(address: FileAddress) -> tuple[pa.NativeFile, FileIdentity]:
 def opened_unchanged(
     address: FileAddress, known: FileIdentity | None = None
 ) -> Iterator[pa.NativeFile]:
-    """Open a file; when the block ends, check that all its bytes were those of one file.
+    """Open a file, and check after the block that all bytes were those of one file.
 
-    Of a local file that others replace by a new one, the open one is read to its end. An object
-    store has nothing like it: who has opened an object gets the bytes of the new one.
+    A local file that is replaced by a new one is read to its end. On an object store, an open
+    object returns the bytes of the new object once it is replaced.
 
     Args:
-        address: of the file.
-        known: identity that it must have; None: any.
+        address: Address of the file.
+        known: Identity that the file must have. Default: any.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be read.
-        StaleStoreError: it is another file than the known one, or was written again meanwhile.
-            An error that was raised in the block is its cause.
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
+        StaleStoreError: The file is not the known one, or was written again meanwhile. An error
+            that was raised in the block is its cause.
     """
     descriptor = None
     if is_local(address.filesystem):
@@ -233,7 +236,7 @@ def opened_unchanged(
             try:
                 yield file
             except Exception as error:
-                # What two files together give may look like damage.
+                # Bytes of two files together may look like damage.
                 with suppress(OSError):
                     if not _is_still(address, descriptor, identity):
                         raise changed_error(address) from error
@@ -258,13 +261,13 @@ def _is_still(address: FileAddress, descriptor: int | None, identity: FileIdenti
 
 
 def _open_local(address: FileAddress) -> tuple[pa.NativeFile, int, FileIdentity]:
-    """Open a file with Arrow, which does not give its descriptor, and return one of the same."""
+    """Open a file with Arrow, and once more for a descriptor, which Arrow does not give."""
     for _ in range(_ATTEMPTS):
         descriptor = open_regular(address.path)
         try:
             identity = identity_of(address.path, os.fstat(descriptor))
             file = address.open()
-            # Nothing else has the inode as long as the descriptor is open.
+            # No other file can have the inode while the descriptor is open.
             if os.stat(address.path).st_ino == identity.inode:
                 return file, descriptor, identity
             file.close()
@@ -282,17 +285,17 @@ def _identity_of_opened(address: FileAddress, file: pa.NativeFile) -> FileIdenti
     if written is None:
         written = written_ns(address.filesystem.get_file_info(address.path))
     tags = [said.get(name, "").strip('"') for name in _TAGS]
-    # A weak ETag may stay when bytes change.
+    # A weak ETag may stay the same when bytes change.
     known = [tag for tag in tags if tag and not tag.startswith("W/")]
     return _of_object(address.path, file.size(), written, " ".join(known))
 
 
 def _said_of(address: FileAddress, file: pa.NativeFile) -> dict[str, str]:
-    """Return what the store says of an open object, by names in lower case."""
+    """Return the properties that the store gives of an open object, by names in lower case."""
     handler = getattr(address.filesystem, "handler", None)
     if not isinstance(handler, fs.FSSpecHandler):
         return {name.lower(): value.decode() for name, value in file.metadata().items()}
-    handler.fs.invalidate_cache(posixpath.dirname(address.path))  # listings that it remembers
+    handler.fs.invalidate_cache(posixpath.dirname(address.path))  # listings in its cache
     return {name.lower(): str(value) for name, value in handler.fs.info(address.path).items()}
 
 
@@ -312,7 +315,7 @@ def _of_object(path: str, nbytes: int, written: int | None, etag: str) -> FileId
     return FileIdentity(
         path,
         nbytes,
-        # S3 lists milliseconds, and says seconds of one object.
+        # S3 lists times in milliseconds, but gives the time of a single object in seconds.
         None if written is None else written // _SECOND_NS * _SECOND_NS,
         etag=etag,
         unsettled=uuid.uuid4().hex if is_young else "",

@@ -1,7 +1,7 @@
-"""File systems of fsspec for pyarrow, whose errors do not repeat the options that they have.
+"""File systems of fsspec for pyarrow with errors that do not repeat the options.
 
-A client that fails may show all its arguments: a password in a host, a key in a header. Each of
-them does so in a way of its own, so that everything that one raises is looked at here.
+A client that fails may show all its arguments: a password in a host, a key in a header. Each client
+does so in its own way, so that every error of a file system is checked here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from lookupstore.storage.secrets import option_values, without_values
 
-# Kinds of errors that say what happened; of others only their text counts.
+# Kinds of errors that tell what happened; of other errors only the text counts.
 _KINDS = (
     FileNotFoundError,
     FileExistsError,
@@ -39,7 +39,7 @@ def arrow_filesystem(filesystem: Any) -> fs.PyFileSystem:
 
 
 class _Told:
-    """A file system of fsspec or a file of one, whose errors tell no option."""
+    """A file system of fsspec, or a file of one, with errors that show no option."""
 
     def __init__(self, inner: Any, filesystem: Any = None) -> None:
         self._inner = inner
@@ -55,7 +55,7 @@ class _Told:
         return hash(self._inner)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of this class, or of no file system
+        if name.startswith("_"):  # an attribute of this class, or of no file system
             raise AttributeError(name)
         found = getattr(self._inner, name)
         return self._asked(name, found) if callable(found) else found
@@ -75,7 +75,7 @@ class _Told:
 
 
 def _told_error(error: Exception, values: set[str]) -> Exception:
-    """Return an error without values; itself if neither it nor what it is of has one."""
+    """Return an error without the values, or the error itself if its chain contains none."""
     said = "".join(
         line for one in _chain(error) for line in (*traceback.format_exception_only(one), repr(one))
     )
@@ -92,7 +92,7 @@ def _told_error(error: Exception, values: set[str]) -> Exception:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """Return an error and those that it is told to be of."""
+    """Return an error, its cause or context, that of the cause, and so on."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)

@@ -1,4 +1,4 @@
-"""The home folder of who runs this: `~` at the beginning of a path, and whether there is one."""
+"""The home folder of the user, for a path that begins with `~`, and whether there is one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 def expanded(path: str) -> str:
     """Return a path with the home folder for a `~` at its beginning, as a shell does.
 
-    A URI, and a `~` elsewhere, stay as they are.
+    A URI, and a path with a `~` elsewhere, are returned unchanged.
 
     Raises:
-        ValueError: the path begins with `~/`, and nobody says which folder that is.
+        ValueError: If the path is `~` or begins with `~/`, and the user has no home folder.
 
     >>> import os
     >>> expanded("~/stores") == os.path.join(os.path.expanduser("~"), "stores")
@@ -28,10 +28,11 @@ def expanded(path: str) -> str:
 
 
 def path_here(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of what only this machine's files can be.
+    """Return the absolute path of a file that must be on this machine.
 
     Raises:
-        ValueError: the path is a URI, or begins with `~/` and nobody says which folder that is.
+        ValueError: If the path is a URI; or if it is `~` or begins with `~/`, and the user has no
+            home folder.
 
     >>> import os
     >>> path_here("users.sst") == os.path.abspath("users.sst")
@@ -54,5 +55,5 @@ def home_folder() -> str | None:
     True
     """
     home = os.path.expanduser("~")
-    # "/" is what containers say for "nowhere".
+    # Containers without a home folder give "/".
     return home if home not in ("~", "/") and os.path.isdir(home) else None

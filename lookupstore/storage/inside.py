@@ -1,8 +1,8 @@
 """Names that files hold: each is a place below the folder that the caller gave, or an error.
 
-A manifest, a plan or a commit may come from anybody. What it names is opened, written or deleted
-only if it is below the root: no `..`, nothing absolute, and on a local disk no symbolic link on the
-way. The root itself is the caller's, and may be a link.
+A manifest, a plan or a commit may come from an untrusted writer. A file that it names is opened,
+written or deleted only if it is below the root: no `..`, nothing absolute, and on a local disk no
+symbolic link on the way. The root itself is chosen by the caller, and may be a link.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import stat
 from lookupstore.errors import CorruptionError, FormatError, printable
 from lookupstore.storage.regular_file import kind_error
 
-# Most names are right: looked at in one step. Then it is said what is wrong with the others.
+# Most names are right, which one search shows. The others are searched again for their fault.
 _SUSPICIOUS = re.compile(r"\x00|\\|(?:^|/)(?:\.{0,2}|[A-Za-z]:)(?:/|$)")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def fault_of(name: str) -> str | None:
-    r"""Return what makes a name none of a place below a folder; None: it is one.
+    r"""Return why a name does not lead to a place below a folder, or None if it does.
 
-    Parts are joined by `/`. Windows takes `\` for that as well: nothing may be hidden behind one.
+    Parts are joined by `/`. Windows takes `\` for that as well: no part may be hidden behind one.
 
     >>> fault_of("day=1/a%2Fb/v1.2 final.parquet")
     >>> fault_of("../users"), fault_of("/etc"), fault_of("a\\..\\b")
@@ -45,15 +45,15 @@ def fault_of(name: str) -> str | None:
 
 
 def check_name(name: str, holder: str, expected: str) -> None:
-    """Check a name that a file holds.
+    """Check the name of a file or folder that was read from a file.
 
     Args:
-        name: of a file or folder.
-        holder: path of the file that holds it, for the error.
-        expected: what it should be the name of, for the error.
+        name: Name of a file or folder.
+        holder: Path of the file that holds the name, for the error.
+        expected: Description of the name that was expected, for the error.
 
     Raises:
-        CorruptionError: it is not the name of a place below a folder.
+        CorruptionError: The name does not lead to a place below a folder.
     """
     fault = fault_of(name)
     if fault is not None:
@@ -61,10 +61,10 @@ def check_name(name: str, holder: str, expected: str) -> None:
 
 
 def joined(root: str, name: str) -> str:
-    """Return the path of a name below a folder; the folder itself if the name is empty.
+    """Return the path of a name below a folder; for an empty name, the folder.
 
     Raises:
-        FormatError: the name leads elsewhere.
+        FormatError: The name leads elsewhere.
     """
     if not name:
         return root
@@ -77,11 +77,11 @@ def joined(root: str, name: str) -> str:
 
 
 def local_path(root: str, name: str) -> str:
-    """Return the path of a file or folder that is read or written below a local folder.
+    """Return the path of a file or folder to read or write below a local folder.
 
     Raises:
-        FormatError: the name leads elsewhere, or to something that is neither a file nor a folder.
-        OSError: the system does not say what is there.
+        FormatError: The name leads elsewhere, or to something that is neither a file nor a folder.
+        OSError: The system does not say what is there.
     """
     path = entry_path(root, name)
     if name:
@@ -90,11 +90,11 @@ def local_path(root: str, name: str) -> str:
 
 
 def entry_path(root: str, name: str) -> str:
-    """Return the path of what is deleted below a local folder: a link is, not what it leads to.
+    """Return the path of an entry to delete below a local folder, links included.
 
     Raises:
-        FormatError: the name leads elsewhere.
-        OSError: the system does not say what is there.
+        FormatError: The name leads elsewhere.
+        OSError: The system does not say what is there.
     """
     path = joined(root, name)
     at = path.find("/", len(path) - len(name))
@@ -104,7 +104,7 @@ def entry_path(root: str, name: str) -> str:
 
 
 def link_error(path: str) -> FormatError:
-    """Return the error for a symbolic link where what it leads to would be read or written."""
+    """Return the error for a symbolic link whose target would be read or written."""
     return FormatError(
         f"{printable(path)}: a symbolic link, which is not followed, as it may lead out of the "
         "folder that was given; put what it leads to in its place"

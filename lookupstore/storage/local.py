@@ -87,14 +87,14 @@ class LocalFolder(Location):
         """Return the files in a folder, links passed over."""
         files = []
         folders = [folder]
-        for below in folders:  # which grows meanwhile
+        for below in folders:  # grows in the loop
             for entry in self._entries(below, complete):
                 name = f"{below}/{entry.name}" if below else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     if recursive:
                         folders.append(name)
                     continue
-                with suppress(FileNotFoundError):  # it went while the folder was read
+                with suppress(FileNotFoundError):  # deleted while the folder was read
                     found = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(found.st_mode):
                         written = found.st_mtime_ns / 1e9 or None
@@ -110,7 +110,7 @@ class LocalFolder(Location):
         )
 
     def unfinished(self) -> dict[str, str]:
-        """Return the temporary files, which are beside the folders: what is in those counts."""
+        """Return the temporary files, all in the root folder: files in other folders count."""
         names = ((file.name, final_name(file.name)) for file in self.files())
         return {name: final for name, final in names if final is not None}
 
@@ -120,7 +120,7 @@ class LocalFolder(Location):
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Any]:
-        """Write a temporary file piece by piece; it is named at the end."""
+        """Write a temporary file piece by piece, and name it at the end."""
         with self._new(name) as path, open(path, "xb", buffering=0) as file:
             yield _Stream(file)
 
@@ -130,10 +130,10 @@ class LocalFolder(Location):
         return read_descriptor(open_regular(path), path, most)
 
     def one_request(self) -> None:
-        """Return nothing: nobody waits for a disk."""
+        """Return None: a disk needs no such request."""
 
     def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
-        """Write a new file by a temporary one, and `check` before it is named."""
+        """Write a new file by a temporary one, and call `check` before it is named."""
         self._write(name, [content], check)
 
     def check_creates_once(self, folder: str) -> None:
@@ -153,7 +153,7 @@ class LocalFolder(Location):
         path = self._path(to)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _delete_checksums(path)
-        os.link(self._path(name), path)  # unlike a rename, fails if there is one
+        os.link(self._path(name), path)  # unlike a rename, fails if the new name exists
         os.unlink(self._path(name))
         sync_folder(os.path.dirname(path))
 
@@ -166,17 +166,17 @@ class LocalFolder(Location):
         return True
 
     def date(self, name: str, moment: datetime) -> None:
-        """Set the times of a file, if it is there."""
+        """Set the times of a file, if the file exists."""
         with suppress(FileNotFoundError):
             os.utime(self._path(name), (moment.timestamp(),) * 2)
 
     def lock_file(self, name: str) -> LockFile:
-        """Return a lock that is known by its inode."""
+        """Return a lock that is identified by its inode."""
         return LocalLockFile(self, name)
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it, unless it exists."""
-        self._path(folder)  # which follows no link
+        self._path(folder)  # `_path` follows no link
         for _ in self.make_missing(folder):
             pass
 
@@ -226,7 +226,8 @@ class LocalFolder(Location):
             os.unlink(path)
         _delete_checksums(path)
         folder, slash, _ = name.partition("/")
-        # Left by `write_first`; others may be about to write into any other folder.
+        # The folder is left over from `write_first`; other writers may be about to use any other
+        # folder.
         if slash and is_temporary(folder):
             with suppress(OSError):
                 os.rmdir(entry_path(self._folder, folder))
@@ -238,7 +239,7 @@ class LocalFolder(Location):
             self.delete(folder)
             return
         folders = [path]
-        for below in folders:  # which grows meanwhile
+        for below in folders:  # grows in the loop
             with suppress(FileNotFoundError), os.scandir(below) as entries:
                 for entry in sorted(entries, key=lambda one: one.name):
                     if entry.is_dir(follow_symlinks=False):
@@ -258,27 +259,27 @@ class LocalFolder(Location):
     def work_folder(
         self, folder: str, temp_dir: str | os.PathLike[str] | None = None
     ) -> AbstractContextManager[str]:
-        """Give the folder itself: files are written where they belong."""
+        """Give the folder itself: files are written to their final place."""
         return nullcontext(self._folder)
 
     def spill_folder(self) -> str:
-        """Return the folder above: whoever has room for a store may have it for its rows."""
+        """Return the folder above: a user with room for a store may have it for the rows, too."""
         return os.path.dirname(self._folder)
 
     def upload(self, name: str, folder: str) -> None:
-        """Do nothing: the file was written where it belongs."""
+        """Do nothing: the file was written to its final place."""
 
     def download(self, name: str, folder: str) -> None:
-        """Do nothing: the file is read where it is."""
+        """Do nothing: the file is read in place."""
 
     def _path(self, name: str) -> str:
         return local_path(self._folder, name)
 
     def _telling(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext()  # the system names the path
+        return nullcontext()  # errors of the system name the path
 
     def _entries(self, folder: str, complete: bool) -> list[os.DirEntry[str]]:
-        """Return what is in a folder, none if there is no such; `complete` as of `files`."""
+        """Return the entries of a folder, empty if it is missing; see `files`."""
         try:
             with os.scandir(self._path(folder)) as entries:
                 found = list(entries)
@@ -309,7 +310,7 @@ class LocalFolder(Location):
         path = self._path(name)
         folder, last = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
-        # Beside the folders of the store: what is in those has a meaning.
+        # In the root folder of the store, since files in its other folders have a meaning.
         temporary = self._path(temporary_name(last))
         try:
             with naming(path):
@@ -319,13 +320,13 @@ class LocalFolder(Location):
                 check()
             _delete_checksums(path)
             try:
-                os.link(temporary, path)  # unlike a rename, fails if another was first
+                os.link(temporary, path)  # unlike a rename, fails if another writer was first
             except FileExistsError:
                 if os.path.isdir(path):
                     raise folder_error(path) from None
                 raise
         finally:
-            with suppress(OSError):  # a hidden file that stays does no harm
+            with suppress(OSError):  # a hidden file that is left over does no harm
                 os.unlink(temporary)
         sync_folder(folder)
 
@@ -369,11 +370,11 @@ class _Stream:
         """Do nothing, for Arrow's writers: there is no buffer."""
 
     def close(self) -> None:
-        """Do nothing: the file is named where the block ends that writes it."""
+        """Do nothing: the file is named at the end of the block that writes it."""
 
 
 def _delete_checksums(path: str) -> None:
-    """Delete what Hadoop keeps of a file that is about to get other bytes, or is deleted."""
+    """Delete Hadoop's checksums of a file that is about to be rewritten or deleted."""
     folder, name = os.path.split(path)
     checksums = os.path.join(folder, f".{name}.crc")
     if os.path.lexists(checksums):

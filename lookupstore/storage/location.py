@@ -1,12 +1,12 @@
-"""Where a store lives: a folder of this machine, or of any file system that pyarrow has.
+"""The place of a store: a folder of this machine, or of any file system that pyarrow has.
 
 Names inside a location are relative, with `/`, and lead nowhere else: see
 `lookupstore.storage.inside`. A file of a store never changes once it is named, so there are few
 operations, and each is one that local disks, object stores and HDFS can keep: list, read, write a
 new file in one step, delete.
 
-What differs between them is a member here, and nobody asks which of them it is: `local` and
-`object_store` are the two. See docs/decisions/0022-locations.md.
+The differences between them are in the two subclasses, in `local` and `object_store`, so that no
+caller asks which of them it has. See docs/decisions/0022-locations.md.
 
 A URI may carry credentials: see `lookupstore.storage.uris`.
 """
@@ -40,9 +40,9 @@ class FoundFile:
     """A file that a listing found.
 
     Attributes:
-        name: relative to the location, with `/`.
-        bytes: its size.
-        modified: when it was last written, in seconds since 1970; None if nobody knows.
+        name: Name of the file relative to the location, with `/`.
+        bytes: Size of the file.
+        modified: Time of its last change, in seconds since 1970. None: it is not known.
     """
 
     name: str
@@ -51,39 +51,40 @@ class FoundFile:
 
 
 class Location:
-    """A folder that holds a store, or will.
+    """A folder for a store, which may exist already.
 
     Args:
-        path: a local path, where `~` is the home folder, or a URI: `file://`, `s3://`, `gs://`,
+        path: Local path, where `~` is the home folder, or a URI: `file://`, `s3://`, `gs://`,
             `abfs://`, `hdfs://`. Credentials are found in the usual ways of each: the environment,
             files of the user, the machine.
-        filesystem: an open file system of pyarrow or fsspec; `path` is then a path in it, with or
-            without its scheme. One of s3fs, gcsfs or adlfs is taken for the options it was made
-            with: pyarrow's own reads and writes there.
-        storage_options: credentials, region, endpoint and the like of a URI, by the names that
-            pandas or deltalake have for them: `{"key": ..., "secret": ..., "endpoint_url": ...}`,
-            or `{"AWS_ACCESS_KEY_ID": ...}`.
+        filesystem: Open file system of pyarrow or fsspec; `path` is then a path in it, with or
+            without its scheme. For one of s3fs, gcsfs or adlfs, pyarrow's own file system is opened
+            with its options. Default: the file system of the URI, or of this machine.
+        storage_options: Credentials, region, endpoint and similar options of a URI, by the names
+            that pandas or deltalake have for them: `{"key": ..., "secret": ..., "endpoint_url":
+            ...}`, or `{"AWS_ACCESS_KEY_ID": ...}`.
 
     Raises:
-        TypeError: `path` is no path, or `filesystem` no file system.
-        ValueError: `path` is empty, or a URI that pyarrow does not know or that lacks its slashes;
-            an option is not known, or `path` is no URI and has none.
+        TypeError: If `path` is not a path, or `filesystem` is not a file system.
+        ValueError: If `path` is empty, or is a URI that pyarrow does not know or that lacks its
+            slashes; if an option is not known; or if options are given and `path` is not a URI or
+            has a `filesystem`.
 
     >>> Location("file:///data/users").uri
     '/data/users'
     """
 
-    #: What people see: the local path, or the URI without what is secret in it.
+    #: Name of the location for people: the local path, or the URI without its secrets.
     uri: str
-    #: Whether files are written and read where they are; elsewhere there are local copies of them.
+    #: Whether files are written and read in place; elsewhere there are local copies of them.
     in_place: bool
-    #: Whether all of a file can be read again without a second thought.
+    #: Whether reading all of a file once more costs little.
     is_cheap_to_read: bool
-    #: What files are compressed with, if nobody says it: nothing where they are looked up in place,
-    #: zstd where they travel.
+    #: Compression of files if the caller chooses none: no compression where files are looked up in
+    #: place, zstd where they are transferred.
     default_compression: str
 
-    # What is pickled: made of it, a location is the same in every process and folder.
+    # State that is pickled: made from it, a location is the same in every process and folder.
     _given: tuple[str, fs.FileSystem | None]
 
     def __new__(
@@ -95,7 +96,7 @@ class Location:
     ) -> Location:
         kind = cls
         if cls is Location:
-            # Both are kinds of this class, and import it.
+            # Both modules import this one, since their classes are subclasses of this class.
             from lookupstore.storage.local import LocalFolder
             from lookupstore.storage.object_store import RemoteFolder
 
@@ -115,11 +116,11 @@ class Location:
     def __repr__(self) -> str:
         return f"<Location {self.uri!r}>"
 
-    # How it is reached.
+    # Addresses.
 
     @property
     def given(self) -> tuple[str, fs.FileSystem | None]:
-        """Return the path in a file system; or a URI with what is secret in it, and None."""
+        """Return the path and its file system; or a URI with its secrets, and None."""
         return self._given
 
     def show(self, name: str) -> str:
@@ -135,14 +136,14 @@ class Location:
         return self._filesystem, self._path(name)
 
     def address(self, name: str) -> FileAddress:
-        """Return where a file is, for readers of columnar files."""
+        """Return the address of a file, for readers of columnar files."""
         return FileAddress(*self.resolve(name), self.show(name))
 
     def readers(self, processors: int) -> int:
-        """Return how many threads read many small parts soonest, with so many processors."""
+        """Return the number of threads that read many small parts fastest on so many processors."""
         raise NotImplementedError
 
-    # What is there.
+    # Listing.
 
     def is_file(self) -> bool:
         """Return whether there is a file where a folder should be."""
@@ -164,17 +165,18 @@ class Location:
     def files(
         self, folder: str = "", *, recursive: bool = False, complete: bool = False
     ) -> list[FoundFile]:
-        """Return the files in a folder, by name; none if there is no such folder.
+        """Return the files in a folder, by name; empty if there is no such folder.
 
-        On a local disk symbolic links are passed over, so that no listing goes in circles.
+        On a local disk symbolic links are skipped, so that no listing is endless.
 
         Args:
-            folder: whose files are wanted.
-            recursive: whether those in folders below it are wanted, too.
-            complete: whether a link is an error: what it leads to would be missing.
+            folder: Folder to list, relative to the location. Default: the location itself.
+            recursive: Whether to list the files in folders below it, too.
+            complete: Whether a symbolic link is an error, because the files that it leads to would
+                be missing.
 
         Raises:
-            FormatError: there is one.
+            FormatError: There is a symbolic link, and `complete` is True.
         """
         raise NotImplementedError
 
@@ -183,10 +185,10 @@ class Location:
         raise NotImplementedError
 
     def unfinished(self) -> dict[str, str]:
-        """Return what files that are not whole are to be called, without folders, by their names.
+        """Return the final names of incomplete files, without folders, by their present names.
 
-        Their writers are at work, or dead. None where a file is there when it is whole, and where
-        those that are not are elsewhere than beside the folders.
+        Their writers are at work, or dead. There are none where a file appears only when it is
+        complete, and where incomplete files are elsewhere than beside the folders.
         """
         raise NotImplementedError
 
@@ -197,10 +199,10 @@ class Location:
         return int(info.size) if info.is_file else None
 
     def check_size(self, name: str, nbytes: int) -> None:
-        """Check that a file that was written has arrived.
+        """Check that a file that was written has arrived in full.
 
         Raises:
-            OSError: it has not, or in part.
+            OSError: The file is missing, or has another size.
         """
         size = self.size(name)
         if size != nbytes:
@@ -208,13 +210,13 @@ class Location:
             reason = f"{nbytes} bytes were written, found {found}"
             raise OSError(errno.EIO, reason, self.show(name))
 
-    # What is read.
+    # Reading.
 
     def chunks(self, name: str) -> Iterator[bytes]:
         """Read a file, a piece at a time.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: There is no such file.
         """
         with self._telling(name), self._filesystem.open_input_stream(self._path(name)) as stream:
             while chunk := stream.read(PIECE):
@@ -224,20 +226,20 @@ class Location:
         """Read a whole small file.
 
         Args:
-            name: of the file.
-            most: how many bytes one of its kind may have.
+            name: Name of the file.
+            most: Largest size that a file of its kind may have, in bytes.
 
         Raises:
-            FileNotFoundError: there is none.
-            CorruptionError: it has more bytes; nothing is read of one that says so.
+            FileNotFoundError: There is no such file.
+            CorruptionError: The file has more bytes. If its size says so, nothing is read.
         """
         raise NotImplementedError
 
     def one_request(self) -> Callable[[str, int], bytes] | None:
-        """Return what reads a whole small file by one request that others need not wait for.
+        """Return a function that reads a whole small file by one request, without delaying others.
 
-        It is called as `read`, and raises an OSError if the file is not there, or whatever else
-        keeps it from that. None: there is no such request, or no need for it.
+        It is called like `read`, and raises an OSError if the file is missing, or if anything else
+        keeps it from reading the file. None: there is no such request, or no need for it.
         """
         raise NotImplementedError
 
@@ -248,128 +250,130 @@ class Location:
             digest.update(chunk)
         return digest.hexdigest()
 
-    # What is written.
+    # Writing.
 
     def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
-        """Write a new file, which is seen whole or not at all, and lasts when this returns.
+        """Write a new file durably, so that readers see all of it or nothing.
 
         Args:
-            name: of the file.
-            chunks: its bytes.
-            mode: most that a local file lets others do.
+            name: Name of the file.
+            chunks: Content of the file, in pieces.
+            mode: Largest permissions of a local file.
 
         Raises:
-            FileExistsError: the file is there already, on a local disk; elsewhere names of files
-                must be such that nobody else writes them.
+            FileExistsError: The file exists already, on a local disk. Elsewhere, choose names that
+                no other writer uses.
         """
         raise NotImplementedError
 
     def new_file(self, name: str) -> AbstractContextManager[Any]:
-        """Write a new file piece by piece into a stream; when the block ends it is as of `write`.
+        """Write a new file through a stream; it exists durably when the block ends.
 
         A block that fails leaves no file.
 
         Raises:
-            FileExistsError: the file is there already, on a local disk.
+            FileExistsError: The file exists already, on a local disk.
         """
         raise NotImplementedError
 
     @property
     def creates_once(self) -> bool:
-        """Return whether `create` keeps two of one name apart: on local disks and object stores."""
+        """Return whether `create` makes a name only once: on local disks and object stores."""
         raise NotImplementedError
 
     def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
-        """Write a new file, as `write` does; of those who do that at once, one succeeds.
+        """Write a new file durably; of several callers at once, one succeeds.
 
-        That is so if `creates_once`; elsewhere the name is looked for before.
+        This holds if `creates_once` is True; otherwise the call looks for the name before it
+        writes.
 
         Args:
-            name: of the file.
-            content: of the file.
-            check: raises if the file must not be there any more; called as late as can be, on a
-                local disk when all that is left to do is to name the temporary file.
+            name: Name of the file.
+            content: Content of the file.
+            check: Function that raises if the file must not be made any more. It is called as late
+                as possible: on a local disk, when only the naming of the temporary file is left to
+                do.
 
         Raises:
-            FileExistsError: the file is there already.
-            FileNotFoundError: on a local disk, somebody has deleted the temporary file.
-            ImportError: on an object store, obstore is not installed.
+            FileExistsError: The file exists already.
+            FileNotFoundError: On a local disk, another process has deleted the temporary file.
+            ImportError: On an object store, obstore is not installed.
         """
         raise NotImplementedError
 
     def check_creates_once(self, folder: str) -> None:
-        """Make sure, once in a process, that whoever has the files keeps `creates_once`.
+        """Check, once in a process, that the disk or server keeps `creates_once`.
 
         Args:
-            folder: where something may be written, for as long as that takes.
+            folder: Folder in which something may be written during the check.
 
         Raises:
-            FormatError: it does not.
-            ImportError: on an object store, obstore is not installed.
+            FormatError: The disk or server does not keep it.
+            ImportError: On an object store, obstore is not installed.
         """
         raise NotImplementedError
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in the place of another, in one step, on a local disk or an object store.
 
-        The caller holds what keeps others from doing the same.
+        The caller holds a lock that keeps other writers from doing the same.
         """
         raise NotImplementedError
 
     def move(self, name: str, to: str) -> None:
         """Rename a file durably.
 
-        An object store copies it, and deletes what was copied.
+        An object store copies the object, and deletes the original.
 
         Raises:
-            FileExistsError: there is one of the new name already, on a local disk.
-            OSError: there is none of that name, or it cannot be moved.
+            FileExistsError: A file of the new name exists already, on a local disk.
+            OSError: There is no file of that name, or it cannot be moved.
         """
         raise NotImplementedError
 
     def touch(self, name: str) -> bool:
-        """Let a file be written now, as it is; return False if it is not there.
+        """Set the time of a file to now; return False if the file is missing.
 
         Raises:
-            FormatError: it is neither on a local disk nor on an object store.
+            FormatError: The file is neither on a local disk nor on an object store.
         """
         raise NotImplementedError
 
     def date(self, name: str, moment: datetime) -> None:
-        """Let a file that was just named be written at a moment.
+        """Set the time of a file that was just named.
 
-        An object is dated when it is named; on a local disk a file that has waited for its name is
-        older than that.
+        An object has the time at which it is named; on a local disk a file that has waited for its
+        name is older than that.
         """
         raise NotImplementedError
 
     def lock_file(self, name: str) -> LockFile:
-        """Return a file that is a lock.
+        """Return a file that serves as a lock.
 
         Raises:
-            FormatError: it is neither on a local disk nor on an object store.
-            ImportError: on an object store, obstore is not installed.
+            FormatError: The file is neither on a local disk nor on an object store.
+            ImportError: On an object store, obstore is not installed.
         """
         raise NotImplementedError
 
-    # Folders, as far as there are some.
+    # Folders, where a file system has any.
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it, unless it exists; object stores have none."""
         raise NotImplementedError
 
     def make_missing(self, folder: str) -> Iterator[str]:
-        """Make a local folder and those above it, to last; yield the path of each that is new."""
+        """Make a durable local folder and those above it; yield the path of each new one."""
         raise NotImplementedError
 
     def write_first(self, folder: str, name: str, content: bytes) -> bool:
-        """Make a folder with one file in it, in one step; return False where that is no step.
+        """Make a folder with one file in one step; return False where that is impossible.
 
-        Of those who do that at once, one succeeds: renaming a folder fails if the target holds
+        Of several callers at once, one succeeds: renaming a folder fails if the target holds
         anything.
 
         Raises:
-            FileExistsError: there is something in the folder.
+            FileExistsError: The folder is not empty.
         """
         raise NotImplementedError
 
@@ -377,50 +381,51 @@ class Location:
         """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""
         raise NotImplementedError
 
-    # What goes.
+    # Deleting.
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists; of a symbolic link, not what it leads to."""
+        """Delete a file, if it exists; of a symbolic link, delete the link and not its target."""
         raise NotImplementedError
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder that nobody writes to, and all that is in it; links are not followed."""
+        """Delete a folder without writers, and all that is in it; links are not followed."""
         raise NotImplementedError
 
     def delete_empty(self, folder: str) -> None:
         """Delete a folder unless anything is in it; object stores have none."""
         raise NotImplementedError
 
-    # Files on their way.
+    # Transfers.
 
     def work_folder(
         self, folder: str, temp_dir: str | os.PathLike[str] | None = None
     ) -> AbstractContextManager[str]:
-        """Give a local folder in which new files are written: its own, or a temporary one.
+        """Enter a local folder for new files: that of the location, or a temporary one.
 
         Args:
-            folder: name of the folder in it that they are written to, which is there.
-            temp_dir: where a temporary one is made; None: where the system has them.
+            folder: Name of the existing folder in it that the files are written to.
+            temp_dir: Folder in which a temporary folder is made. Default: the system's temporary
+                folder.
         """
         raise NotImplementedError
 
     def spill_folder(self) -> str:
-        """Return a local folder for what does not fit into memory."""
+        """Return a local folder for rows that do not fit into memory."""
         raise NotImplementedError
 
     def upload(self, name: str, folder: str) -> None:
-        """Bring a file from the work folder to where it belongs, all of it.
+        """Bring all of a file from the work folder to the location.
 
         Raises:
-            OSError: it has not arrived, or in part.
+            OSError: The file has not arrived, or only a part of it.
         """
         raise NotImplementedError
 
     def download(self, name: str, folder: str) -> None:
-        """Bring a file to the work folder, if it is not there."""
+        """Bring a file to the work folder, unless it is there."""
         raise NotImplementedError
 
-    # Of each kind.
+    # Members that the subclasses provide.
 
     @property
     def _filesystem(self) -> fs.FileSystem:
@@ -431,11 +436,11 @@ class Location:
         raise NotImplementedError
 
     def _path(self, name: str) -> str:
-        """Return the path of a name on the file system: each that is read or written goes here."""
+        """Return the path of a name on the file system; all reads and writes use it."""
         raise NotImplementedError
 
     def _telling(self, name: str) -> AbstractContextManager[None]:
-        """Let errors of the file system say where they are, and nothing that is secret."""
+        """Let errors of the file system name the place, and show no secret."""
         raise NotImplementedError
 
     def _kind(self) -> fs.FileType:
@@ -453,11 +458,11 @@ def address_of(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[str, fs.FileSystem | None]:
-    """Return the path or URI that a location is given, and the file system of pyarrow it is in.
+    """Return the path or URI of a location, and its file system of pyarrow.
 
-    None: it is what the URI names, or this machine's.
+    If the file system is None, it is that of the URI, or of this machine.
 
-    Raises: what `Location` raises of its arguments.
+    Raises: what `Location` raises for its arguments.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -477,9 +482,9 @@ def address_of(
 def as_location(
     path: str | os.PathLike[str] | Location, storage_options: Mapping[str, Any] | None = None
 ) -> Location:
-    """Return the location of a path or URI, or the one that is given.
+    """Return the location of a path or URI, or the given location.
 
-    Raises: what `Location` raises; ValueError: a location has no use for options.
+    Raises: what `Location` raises, and ValueError if options are given for a location.
     """
     if not isinstance(path, Location):
         return Location(path, storage_options=storage_options)
@@ -489,7 +494,7 @@ def as_location(
 
 
 def local_folder(text: str, filesystem: fs.FileSystem | None) -> str | None:
-    """Return the absolute path of what `address_of` returned, if that is on this machine."""
+    """Return the absolute path of a result of `address_of`, if that is on this machine."""
     if isinstance(filesystem, fs.LocalFileSystem) or (filesystem is None and "://" not in text):
         return os.path.abspath(text)
     if filesystem is None and text.startswith("file://"):

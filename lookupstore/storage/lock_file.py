@@ -1,10 +1,11 @@
-"""The file of a lock: one makes, renews and removes it, one takes it over from the dead.
+"""Files that serve as locks: operations to take, renew, release and take over a lock.
 
-On a local disk the file that is the lock is known by its inode. Whoever removes it, its owner or
-one who takes it over, holds a `flock` on that inode and has seen that the name still leads to it:
-so nobody removes the lock of a third. On S3 it is known by its tag, which each renewal changes, and
-one put on the condition of the dead owner's tag takes it over. It is given back by such a put, too,
-of what says that nobody has it: nothing there can be deleted on a condition.
+On a local disk the lock file is identified by its inode. A process that removes it, as its owner or
+to take it over, holds a `flock` on that inode and has checked that the name still leads to it; so
+no process removes the lock of a third one. On S3 a lock is identified by its tag, which each
+renewal changes, and a put on the condition of the dead owner's tag takes the lock over. It is
+released by such a put, too, with content that records that it is free: nothing there can be deleted
+on a condition.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import open_regular
 
-# What is longer is not a lock of ours, and is told from others by its beginning.
+# Largest size of a lock in bytes; a longer file is no lock, which its beginning shows.
 _MOST_BYTES = 1 << 20
 
 
@@ -29,8 +30,8 @@ class SeenLock:
     """A lock as a process saw it.
 
     Attributes:
-        content: of its file.
-        mark: changes whenever the lock is renewed, or is another's.
+        content: Content of its file.
+        mark: Value that changes whenever the lock is renewed, or gets another owner.
     """
 
     content: bytes
@@ -38,10 +39,10 @@ class SeenLock:
 
 
 class LockFile(Protocol):
-    """The lock's file as one who wants it, or has it, deals with it.
+    """The file of a lock, for a process that wants the lock or holds it.
 
     Attributes:
-        stays: whether the file is there, too, while nobody has the lock.
+        stays: Whether the file also exists while no process holds the lock.
     """
 
     stays: bool
@@ -50,7 +51,7 @@ class LockFile(Protocol):
         """Take the lock if it is free."""
 
     def look(self) -> SeenLock | None:
-        """Return the lock as it is now."""
+        """Return the present state of the lock."""
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
         """Take the lock from a dead owner, unless another was faster or it lives after all."""
@@ -59,25 +60,25 @@ class LockFile(Protocol):
         """Show that the owner lives; return False if the lock is not its own any more."""
 
     def is_ours(self) -> bool:
-        """Return whether the lock is still the one that was taken."""
+        """Return whether the lock is still the one that this process took."""
 
     def give_back(self, content: bytes) -> None:
-        """Give the lock back, unless it is another's by now.
+        """Release the lock, unless another owner has taken it over.
 
         Args:
-            content: of a file that stays: says that nobody has it.
+            content: Content of a file that stays, which records that the lock is free.
         """
 
 
 class LocalLockFile:
-    """A lock on a local disk, or one that hosts share and that has `flock` and hard links.
+    """A lock on a local disk, or on a shared one with `flock` and hard links.
 
     Args:
-        location: that the file is in.
-        name: of the file in it.
+        location: Location of the file.
+        name: Name of the file in the location.
 
     Attributes:
-        path: of the file on the disk.
+        path: Path of the file on the disk.
     """
 
     stays = False
@@ -95,22 +96,23 @@ class LocalLockFile:
         except FileExistsError:
             return False
         except OSError:
-            # The name is there, perhaps, and only not on disk: no lock outlives a power failure.
+            # The file may exist and only not be synced, which does no harm: no lock outlives a
+            # power failure.
             seen = self.look()
             if seen is None or seen.content != content:
                 raise
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False  # this took longer than the lease: another took it over
+            return False  # creating took longer than the lease, and another process took over
         if _seen(descriptor).content != content:
-            os.close(descriptor)  # and made one of its own
+            os.close(descriptor)  # another process took over with a lock of its own
             return False
         self._descriptor = descriptor
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock as it is now."""
+        """Return the present state of the lock."""
         with suppress(FileNotFoundError), open(open_regular(self.path), "rb") as file:
             return _seen(file.fileno())
         return None
@@ -137,11 +139,11 @@ class LocalLockFile:
         return _leads_to(self.path, self._descriptor)
 
     def is_ours(self) -> bool:
-        """Return whether the lock is still the one that was taken."""
+        """Return whether the lock is still the one that this process took."""
         return _leads_to(self.path, self._descriptor)
 
     def give_back(self, content: bytes) -> None:
-        """Remove the file, unless it is another's by now."""
+        """Remove the file, unless another owner has taken the lock over."""
         try:
             with _alone(self._descriptor) as is_alone:
                 if is_alone and self.is_ours():
@@ -154,13 +156,13 @@ class ObjectLockFile:
     """A lock on an object store.
 
     Args:
-        location: that the object is in.
-        puts: of that.
-        name: of the object in it.
+        location: Location of the object.
+        puts: Client for conditional puts to the location.
+        name: Name of the object in the location.
 
     Attributes:
-        path: of the object, its bucket first.
-        tag: of the lock as it was put last; empty: it was not.
+        path: Path of the object, its bucket first.
+        tag: Tag of the lock that was put last; empty if the lock is not held.
     """
 
     stays = True
@@ -183,7 +185,7 @@ class ObjectLockFile:
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock as it is now."""
+        """Return the present state of the lock."""
         try:
             content, tag = self.puts.read(self.path)
         except FileNotFoundError:
@@ -201,17 +203,17 @@ class ObjectLockFile:
         return bool(self.tag)
 
     def is_ours(self) -> bool:
-        """Return whether the lock is still the one that was taken."""
+        """Return whether the lock is still the one that this process took."""
         seen = self.look()
         return seen is not None and seen.mark == (self.tag,)
 
     def give_back(self, content: bytes) -> None:
-        """Put what says that nobody has it, unless it is another's by now."""
+        """Put content that records that the lock is free, unless another owner has it by now."""
         self._replace(content, self.tag)
 
     def _replace(self, content: bytes, tag: str) -> str:
-        """Put a lock in the place of a known one; return its tag, empty if that is another's."""
-        if not tag:  # it was lost; to a server no tag is no condition
+        """Put a lock in the place of a known one; return its tag, or "" if another has it."""
+        if not tag:  # the lock was lost; a server takes an empty tag for no condition
             return ""
         try:
             return self.puts.replace(self.path, content, tag) or ""
@@ -222,7 +224,7 @@ class ObjectLockFile:
             return put
 
     def _tag_of(self, content: bytes) -> str:
-        """Return the tag of a lock that was put, though the answer was lost; empty if it is not."""
+        """Return the tag of a lock put although the answer was lost, or "" if it was not."""
         seen = self.look()
         return str(seen.mark[0]) if seen is not None and seen.content == content else ""
 

@@ -1,7 +1,7 @@
-"""How a local file, and a file elsewhere, gets its name: the one that it has until it is whole.
+"""Temporary names of local and remote files, which they have until they are complete.
 
-Such a name is hidden, so that no reader takes the file for anything, and each is made once. They
-are made here, and told from others here. A name lasts when its folder is synced.
+A temporary name is hidden, so that no reader takes the file for anything, and each is made only
+once. All of them are made and recognized here. A name lasts when its folder is synced.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _NAME = re.compile(r"\.(?P<final>[^/]+)\.[0-9a-f]{32}\.tmp")
-# Also those of files inside of a folder that has such a name.
+# Matches files inside of a folder with such a name, too.
 _PART = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)")
 
 
 def temporary_name(final: str) -> str:
-    """Return a new name, without folders, of what gets its final one when it is whole.
+    """Return a new temporary name, without folders, for a file with a final name.
 
     >>> final_name(temporary_name("a.parquet"))
     'a.parquet'
@@ -27,13 +27,13 @@ def temporary_name(final: str) -> str:
 
 
 def final_name(name: str) -> str | None:
-    """Return what a file is to be called when it is whole; None: the name is no temporary one."""
+    """Return the final name of a file with a temporary name, or None for any other name."""
     found = _NAME.fullmatch(name)
     return None if found is None else found["final"]
 
 
 def is_temporary(path: str) -> bool:
-    """Return whether a path is that of a file or folder that is not whole, or is inside of one.
+    """Return whether a path is that of an incomplete file or folder, or is inside of one.
 
     >>> is_temporary("data/.a.sst.0123.tmp"), is_temporary(".versions.0123.tmp/1.json")
     (True, True)
@@ -45,7 +45,7 @@ def is_temporary(path: str) -> bool:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Let errors of writing name the file: those of an open file, such as a full disk, do not."""
+    """Add the file to errors of writing: errors of an open file, such as a full disk, lack it."""
     try:
         yield
     except OSError as error:

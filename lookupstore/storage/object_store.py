@@ -37,11 +37,11 @@ from lookupstore.storage.uris import (
     without_credentials_error,
 )
 
-# What is written there is seen whole or not at all, when the stream is closed; renaming copies.
+# File systems that show an object whole or not at all, when its stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
-# Small parts that are read at one time: each waits for its answer.
+# Small parts to read at the same time: each waits for its answer.
 _READERS = 16
-# Servers and buckets that are known to keep conditions.
+# Servers and buckets that are known to obey conditions.
 _CHECKED: set[tuple[str, ...]] = set()
 
 
@@ -75,7 +75,7 @@ class RemoteFolder(Location):
         return self._open()[1]
 
     def _open(self) -> tuple[fs.FileSystem, str]:
-        """Return file system and path, when they are first asked for: some ask the network."""
+        """Return file system and path, opened on first use, since some need the network."""
         if self._opened is None:
             text, filesystem = self._given
             path = text
@@ -89,13 +89,13 @@ class RemoteFolder(Location):
         path, shown = self._path(name), self.show(name)
         reads = reads_of(self._filesystem)
         if reads is not None:
-            with suppress(OSError):  # pyarrow says what is wrong, if anything is
+            with suppress(OSError):  # pyarrow reports the fault, if there is one
                 return reads.read_whole(path, most, shown)
         with self._telling(name), self._filesystem.open_input_file(path) as stream:
             return whole(stream.read, shown, most, stream.size())
 
     def one_request(self) -> Callable[[str, int], bytes] | None:
-        """Return what reads an object of S3."""
+        """Return a function that reads an object of S3, or None."""
         reads = reads_of(self._filesystem)
         if reads is None:
             return None
@@ -117,7 +117,7 @@ class RemoteFolder(Location):
         return f"{self.uri.partition('?')[0].rstrip('/')}/{name}"
 
     def readers(self, processors: int) -> int:
-        """Return how many requests may wait at one time, whatever the processors."""
+        """Return how many requests may wait at the same time, on any number of processors."""
         return _READERS
 
     def files(
@@ -130,7 +130,7 @@ class RemoteFolder(Location):
             )
         files = []
         for info in found:
-            if info.is_file:  # not one that went while the folder was read
+            if info.is_file:  # not deleted while the folder was read
                 written = written_ns(info)
                 modified = None if written is None else written / 1e9
                 files.append(FoundFile(self._relative(info.path), info.size, modified))
@@ -147,7 +147,7 @@ class RemoteFolder(Location):
         )
 
     def unfinished(self) -> dict[str, str]:
-        """Return none: an object is there when it is whole; temporary files are in the folders."""
+        """Return an empty dict: objects appear complete; temporary files are in the folders."""
         return {}
 
     def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
@@ -193,7 +193,7 @@ class RemoteFolder(Location):
         return put_clients(self._filesystem) is not None
 
     def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
-        """Put a new object on the condition that there is none, where there are conditions."""
+        """Put a new object on the condition that it is missing, if the store has conditions."""
         if check is not None:
             check()
         if self.creates_once:
@@ -213,11 +213,11 @@ class RemoteFolder(Location):
             _CHECKED.add(server)
 
     def conditional_puts(self) -> ConditionalPuts:
-        """Return what puts objects of this store on conditions.
+        """Return the client for conditional puts to this store.
 
         Raises:
-            FormatError: it has none.
-            ImportError: obstore is not installed.
+            FormatError: The store does not support conditional puts.
+            ImportError: If obstore is not installed.
         """
         if self._puts is None:
             self._puts = ConditionalPuts(self._filesystem)
@@ -228,7 +228,7 @@ class RemoteFolder(Location):
         self._put(name, self._path(name), [content])
 
     def move(self, name: str, to: str) -> None:
-        """Copy an object and delete what was copied; or move a file."""
+        """Copy an object and delete the original, or move a file."""
         path = self._path(to)
         with self._telling(name):
             if self._is_one_put:
@@ -239,7 +239,7 @@ class RemoteFolder(Location):
                 self._filesystem.move(self._path(name), path)
 
     def touch(self, name: str) -> bool:
-        """Put an object again, as it is."""
+        """Put an object again, unchanged."""
         with self._telling(name):
             puts, path = self.conditional_puts(), self._path(name)
             try:
@@ -249,24 +249,24 @@ class RemoteFolder(Location):
             return puts.replace(path, content, tag) is not None
 
     def date(self, name: str, moment: datetime) -> None:
-        """Do nothing: an object is dated when it is named."""
+        """Do nothing: an object has the time at which it is named."""
 
     def lock_file(self, name: str) -> LockFile:
-        """Return a lock that is known by its tag."""
+        """Return a lock that is identified by its tag."""
         return ObjectLockFile(self, self.conditional_puts(), name)
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it, if there are folders."""
+        """Make a folder and those above it, if the file system has folders."""
         if not self._is_one_put:
             with self._telling(folder):
                 self._filesystem.create_dir(self._path(folder), recursive=True)
 
     def make_missing(self, folder: str) -> Iterator[str]:
-        """Make none: folders come with what is written to them."""
+        """Make no folder: folders come with the files that are written to them."""
         return iter(())
 
     def write_first(self, folder: str, name: str, content: bytes) -> bool:
-        """Do nothing: no folder comes with a file in it, in one step."""
+        """Do nothing: no folder can be made together with a file in one step."""
         return False
 
     def sync(self, folder: str = "") -> None:
@@ -280,7 +280,7 @@ class RemoteFolder(Location):
     def delete_folder(self, folder: str) -> None:
         """Delete all files below a folder."""
         names = [file.name for file in self.files(folder, recursive=True)]
-        if len(names) <= _READERS:  # one request each, for which it is not worth a thread
+        if len(names) <= _READERS:  # so few requests are not worth a thread
             for name in names:
                 self.delete(name)
             return
@@ -289,7 +289,7 @@ class RemoteFolder(Location):
                 pass
 
     def delete_empty(self, folder: str) -> None:
-        """Do nothing: one that is empty is as good as none."""
+        """Do nothing: an empty folder is as good as none."""
 
     @contextmanager
     def work_folder(
@@ -304,7 +304,7 @@ class RemoteFolder(Location):
             shutil.rmtree(path, ignore_errors=True)
 
     def spill_folder(self) -> str:
-        """Return where the system has temporary files."""
+        """Return the folder of the system for temporary files."""
         return tempfile.gettempdir()
 
     def upload(self, name: str, folder: str) -> None:
@@ -324,7 +324,7 @@ class RemoteFolder(Location):
         return joined(self._root, name)
 
     def _temporary(self, name: str, path: str) -> str:
-        """Return the path of a temporary file beside one, in a folder that is there."""
+        """Return the path of a temporary file beside another file; make their folder."""
         folder, _, last = path.rpartition("/")
         if folder:
             with self._telling(name):
@@ -332,7 +332,7 @@ class RemoteFolder(Location):
         return joined(folder, temporary_name(last))
 
     def _put(self, name: str, path: str, chunks: Iterable[bytes]) -> None:
-        # What fails while a chunk is made is the error of another place, and told there.
+        # An error while a chunk is made belongs to another place, and is reported there.
         with self._telling(name):
             stream = self._filesystem.open_output_stream(path)
         try:
@@ -340,7 +340,7 @@ class RemoteFolder(Location):
                 with self._telling(name):
                     stream.write(chunk)
         except BaseException:
-            # Closing is the only way to end a stream, and makes a file of what there is.
+            # A stream can end only by being closed, which makes a file of what was written.
             with suppress(OSError, pa.ArrowException):
                 stream.close()
             with suppress(OSError, pa.ArrowException):
@@ -385,7 +385,7 @@ class _ToldStream:
             self._stream.flush()
 
     def close(self) -> None:
-        """Do nothing: what ends the stream also says whether the file counts."""
+        """Do nothing: the code that ends the stream also decides whether the file counts."""
 
     def end(self) -> None:
         with self._telling():

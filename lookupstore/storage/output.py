@@ -11,22 +11,22 @@ import xxhash
 from lookupstore.storage._writeback import start_writeback
 from lookupstore.storage.naming import naming, sync_folder, temporary_name
 
-# Pieces of the size of a huge page, at multiples of it: where the file system can, the page cache
-# then holds huge pages, with which lookups in the mapped file take two thirds of the time; and it
-# takes such a piece in less than half of the time of a block at a time wherever one ends.
+# Size of a huge page: pieces have this size, at multiples of it. Where the file system supports it,
+# the page cache then holds huge pages, with which lookups in the mapped file take two thirds of the
+# time. It also takes such a piece in less than half of the time of blocks that end anywhere.
 PIECE = 2 << 20
-# So much is written before the disk is set to work on it. Left to fsync, all of it waits.
+# Bytes to write before the disk is set to work on them; left to fsync, all of them would wait.
 WRITEBACK = 4 << 20
 
 
 class Output:
-    """A file that is visible, complete and synced, after `finish`, and not at all before.
+    """A file that becomes visible, complete and synced, in `finish`.
 
-    Temporary name, fsync, link (rename with `overwrite`), fsync of the folder. One thread at a
-    time may write.
+    The steps are a temporary name, fsync, link (rename with `overwrite`), fsync of the folder. One
+    thread at a time may write.
 
     Raises:
-        FileExistsError: the file exists and `overwrite` is False.
+        FileExistsError: The file exists and `overwrite` is False.
     """
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
@@ -39,7 +39,7 @@ class Output:
         if not os.path.isdir(folder):
             raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", folder)
         self._temporary = os.path.join(folder, temporary_name(name))
-        # Our own buffer and not Python's, which a child of fork would flush, too.
+        # Own buffer instead of Python's, which a child of fork would flush, too.
         self._piece = memoryview(bytearray(PIECE))
         self._filled = 0
         self._writeback_from = 0
@@ -84,7 +84,7 @@ class Output:
         """Write the rest, sync all of it, and give the file its name.
 
         Raises:
-            FileExistsError: the file has appeared meanwhile and `overwrite` is False.
+            FileExistsError: The file has appeared meanwhile and `overwrite` is False.
         """
         self._flush()
         with naming(self.path):
@@ -108,7 +108,7 @@ class Output:
                 raise
 
     def discard(self) -> None:
-        """Drop what has been written; a finished file stays."""
+        """Drop the data written so far; a finished file stays."""
         self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)

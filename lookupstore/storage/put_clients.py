@@ -22,7 +22,7 @@ from lookupstore.storage.s3_client import bucket_client, options_of
 
 _NO_RETRIES: Any = {"max_retries": 0}
 _AZURE_KEYS = ("account_key", "client_id", "client_secret", "tenant_id")
-# What begins with a dot follows the name of the account.
+# A host that begins with a dot follows the name of the account.
 _AZURE_HOST = ".blob.core.windows.net"
 
 
@@ -88,7 +88,7 @@ def _google_client(options: Mapping[str, Any], bucket: str) -> Any:
     given: dict[str, Any] = {}
     endpoint, token = options.get("endpoint_override"), options.get("access_token")
     if endpoint or options.get("anonymous"):
-        # obstore takes an address only as part of a key, whose other fields can be empty.
+        # obstore takes an address only as part of a key; the other fields of the key can be empty.
         key: dict[str, Any] = {"disable_oauth": bool(options.get("anonymous"))}
         key |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
         if endpoint:

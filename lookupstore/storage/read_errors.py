@@ -1,8 +1,9 @@
-"""What it means when reading a columnar file fails: one rule for every reader.
+"""The meaning of errors of reading columnar files: one rule for every reader.
 
-Arrow raises an `OSError` with an errno when the system says no; one without, when a page or footer
-makes no sense, but also when an object store did not answer. Only of a local file does the second
-kind say that bytes are wrong: nobody may call an object damaged because a request failed.
+Arrow raises an `OSError` with an errno when the system refuses, and one without an errno when a
+page or footer makes no sense, but also when an object store did not answer. Only for a local file
+does the second kind mean wrong bytes: an object must not be called damaged because a request
+failed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import pyarrow as pa
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.storage.uris import hide_urls
 
-#: What Arrow raises while it reads a file, whatever the reason: also of names that are not text,
-#: and of numbers that are none of their type.
+#: Errors that Arrow raises while it reads a file, for any reason, also names that are not text and
+#: numbers that do not fit their type.
 READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
 
 
-# What Arrow says of healthy files that it does not read, as of wrong ones: arrays of DuckDB and
-# polars, lists of one length, where a row is null.
+# Messages of Arrow for healthy files that it does not read, which it also gives for wrong ones:
+# arrays of DuckDB and polars (lists of one length) with a null row.
 _NOT_READ = ("Length spanned by list offsets",)
 
 
@@ -35,20 +36,21 @@ def reading(
     gone: str | None = None,
     told: Callable[[str], str] = hide_urls,
 ) -> Iterator[None]:
-    """Let errors of reading one file name it, and say what is wrong with it.
+    """Translate errors of reading one file into errors that name the file.
 
     Args:
-        where: path or URI of the file.
-        what: is read of it, such as "a Parquet file".
-        local: whether the file is on a disk of this machine.
-        gone: what it means that the file is not there; None: it was to be found here.
-        told: what leaves out of a message what nobody may be shown.
+        where: Path or URI of the file.
+        what: Description of what is read, such as "a Parquet file".
+        local: Whether the file is on a disk of this machine.
+        gone: Text of the error if the file is missing, which says what that means. Default: the
+            error of the file system is raised.
+        told: Function that removes from a message the parts that must not be shown.
 
     Raises:
-        CorruptionError: its bytes are wrong.
-        FormatError: it has something that Arrow does not read.
-        StaleStoreError: it is gone, and that means something.
-        OSError: it could not be read; or it is remote, and nobody knows which of the two it is.
+        CorruptionError: The bytes of the file are wrong.
+        FormatError: The file has something that Arrow does not read.
+        StaleStoreError: The file is missing, and `gone` says what that means.
+        OSError: The file could not be read; a remote file may also be damaged.
 
     >>> try:
     ...     with reading("a.parquet", "a Parquet file", local=True):
@@ -75,8 +77,8 @@ def read_error(
     gone: str | None = None,
     told: Callable[[str], str] = hide_urls,
 ) -> Exception:
-    """Return what one of `READ_ERRORS` means, `error` itself if it says so; see `reading`."""
-    if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # of Arrow's kind, and of no file
+    """Return the error that one of `READ_ERRORS` means, perhaps itself; see `reading`."""
+    if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # errors of Arrow that concern no file
         return error
     if isinstance(error, pa.ArrowNotImplementedError) or any(
         said in str(error) for said in _NOT_READ

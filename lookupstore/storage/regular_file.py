@@ -1,4 +1,4 @@
-"""Local files that are opened: regular ones. A pipe waits for a writer, a device has no end."""
+"""Opening of regular local files: a pipe would wait for a writer, a device has no end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-# Without waiting for the other end of a pipe; of a regular file it says nothing.
+# Do not wait for the other end of a pipe; for a regular file the flag has no effect.
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -22,14 +22,14 @@ def open_regular(path: str) -> int:
     """Open a file for reading, and return its descriptor.
 
     Raises:
-        FileNotFoundError: there is none.
-        IsADirectoryError: it is a folder.
-        FormatError: it is a pipe, a socket or a device.
+        FileNotFoundError: There is no such file.
+        IsADirectoryError: The path is a folder.
+        FormatError: The path is a pipe, a socket or a device.
     """
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, which only connects
+        if error.errno == errno.ENXIO:  # a socket, which cannot be opened
             check_regular(path)
         raise
     try:
@@ -46,13 +46,13 @@ def check_regular(path: str) -> None:
 
 
 def folder_error(path: str) -> IsADirectoryError:
-    """Return the error for a folder that is where a file should be."""
+    """Return the error for a folder in the place of a file."""
     said = "a folder, not a file; give the path of a file, or remove the folder"
     return IsADirectoryError(errno.EISDIR, said, path)
 
 
 def kind_error(mode: int, path: str) -> FormatError:
-    """Return the error for what is neither a regular file nor a folder."""
+    """Return the error for an entry that is neither a regular file nor a folder."""
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
     return FormatError(f"{printable(path)}: {kind}, not a regular file")
 

@@ -1,8 +1,8 @@
-"""One object of an object store: ranges of bytes, asked for again where that may help.
+"""Reads of ranges of one object of an object store, repeated where that may help.
 
-What an object store says about a failure is not worth believing: a time-out, a refusal of too many
-requests and a broken connection are all an `OSError`. So each of them is tried again, a bounded
-number of times; what comes short is a failure, too.
+The kind of an error of an object store tells nothing: a time-out, a refusal of too many requests
+and a broken connection are all an `OSError`. So each of them is tried again, a bounded number of
+times; an answer that is too short is a failure, too.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lookupstore.errors import CorruptionError
 from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import shown_uri, told_by
 
-#: How often a range is asked for, and the seconds to wait before the second time; it doubles.
+#: Number of attempts to read a range, and seconds before the second one; the wait doubles.
 ATTEMPTS = 6
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 
-#: Seconds that a fork waits for the requests that are on their way.
+#: Seconds that a fork waits for running requests.
 FORK_WAIT = 10.0
 
-#: Requests of a process at one time.
+#: Largest number of requests that a process has at the same time.
 AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
@@ -41,20 +41,20 @@ _log = logging.getLogger(__name__)
 class RemoteFile:
     """Ranged reads of an object whose size is known.
 
-    Threads may share it. A child of fork opens the file system again: the client of its parent has
-    threads that the child does not have. And a fork waits for requests that are on their way: the
-    locks that they hold inside of the client would never be released in the child.
+    Threads may share it. A child of fork opens the file system again, because the client of its
+    parent has threads that the child does not have. A fork waits for requests that are running,
+    because the locks that they hold inside the client would never be released in the child.
 
     Args:
-        filesystem: a `pyarrow.fs.FileSystem`.
-        path: of the object on it.
-        nbytes: size that the object must have.
-        uri: what errors and logs call the object, its credentials left out.
+        filesystem: File system of pyarrow.
+        path: Path of the object in the file system.
+        nbytes: Size that the object must have.
+        uri: URI of the object; errors and logs show it without credentials.
 
     Attributes:
-        nbytes_read: bytes that came.
-        requests: ranges that were asked for, each attempt counted.
-        retries: attempts after the first one of a range.
+        nbytes_read: Number of bytes that were read.
+        requests: Number of ranges that were requested, each attempt counted.
+        retries: Number of attempts after the first one of a range.
     """
 
     def __init__(self, filesystem: Any, path: str, *, nbytes: int, uri: str) -> None:
@@ -85,7 +85,7 @@ class RemoteFile:
         """Return the file, which is opened again in a child of fork."""
         with self._lock:
             if self._forked:
-                # The old file is kept: to close it would use the client of the parent.
+                # The old file is kept: closing it would use the client of the parent.
                 self._of_parent = self._filesystem, self._file
                 self._filesystem = pickle.loads(pickle.dumps(self._filesystem))
                 self._file = None
@@ -115,10 +115,10 @@ class RemoteFile:
         """Return exactly `size` bytes.
 
         Raises:
-            FileNotFoundError: there is no such object.
-            CorruptionError: it has another size.
-            OSError: the object store did not give the bytes, however often it was asked; or this
-                process was forked while a request was on its way that did not end.
+            FileNotFoundError: There is no such object.
+            CorruptionError: The object has another size.
+            OSError: The object store did not return the bytes in any attempt; or this process was
+                forked during a request that did not end.
         """
         data = self._read_directly(offset, size)
         if data is not None:
@@ -148,13 +148,11 @@ class RemoteFile:
                 )
             _log.warning("%s: attempt %d of %d: %s", what, attempt, ATTEMPTS, problem)
             self.retries += 1
-            # Many clients that failed at one time must not come back at one time.
-            longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
-            time.sleep(longest * random.uniform(0.5, 1))
+            pause_after(attempt)
             attempt += 1
 
     def _read_directly(self, offset: int, size: int) -> bytes | None:
-        """Return bytes that come by one request; None: pyarrow's client has to be asked."""
+        """Return bytes read by one request, or None if pyarrow's client has to read them."""
         reads = self._reads
         if reads is None or not reads.is_usable:
             return None
@@ -163,7 +161,7 @@ class RemoteFile:
             with _fork_gate.passed(self.uri):
                 data, found = reads.read(self._path, offset, size)
         except OSError as error:
-            # The error itself would keep who asks alive, and with it the copy.
+            # The error itself would keep the calling code's objects alive, and with them the copy.
             problem = told_by(self._filesystem, str(error), self.uri)
         else:
             self._check_size(found)
@@ -175,6 +173,15 @@ class RemoteFile:
         what = f"{self.uri}: {size} bytes at offset {offset}"
         _log.log(level, "%s: %s; asking for them by pyarrow's client", what, problem)
         return None
+
+
+def pause_after(attempt: int) -> None:
+    """Wait after a request that failed, for longer each time.
+
+    Clients that failed at the same time return at different times.
+    """
+    longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
+    time.sleep(longest * random.uniform(0.5, 1))
 
 
 def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]]) -> None:
@@ -193,7 +200,7 @@ def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]])
 
 
 class _ForkGate:
-    """A gate that lets a process fork only while none of its requests is on its way."""
+    """A gate that lets a process fork only while none of its requests is running."""
 
     def __init__(self, usable: bool = True) -> None:
         self._changed = threading.Condition()

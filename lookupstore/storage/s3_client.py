@@ -1,7 +1,7 @@
-"""Clients of obstore's for S3, with what pyarrow's file system was made with.
+"""obstore clients for S3, with the settings of a pyarrow file system.
 
-pyarrow asks for the size of an object before it reads any of it, and has at most 25 requests on
-their way. Where that is what one waits for, and where a put has a condition, obstore is asked.
+pyarrow asks for the size of an object before it reads any of it, and has at most 25 requests at the
+same time. obstore is used where this would make a caller wait, and where a put has a condition.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from lookupstore.errors import CorruptionError
 from lookupstore.extras import is_there
 from lookupstore.storage.small_files import check_small, whole
 
-# What both call the same.
+# Names of obstore's options by the names that pyarrow has for them.
 _CREDENTIALS = {
     "access_key": "access_key_id",
     "secret_key": "secret_access_key",
     "session_token": "session_token",
     "region": "region",
 }
-#: Options of pyarrow's that obstore's clients here do not have.
+#: Options of pyarrow that obstore's clients lack here.
 _OTHERS = ("role_arn", "tls_ca_file_path")
-# Seconds for a request whose file system has no limit of its own.
+# Longest time of a request in seconds, if its file system has no limit of its own.
 _LONGEST = 30.0
-# Bytes of an object that come at once.
+# Bytes of an object to receive at a time.
 _PIECE = 2 << 20
 
 
 def options_of(filesystem: fs.FileSystem) -> dict[str, Any]:
-    """Return what a file system of S3 was made with, and what it found out itself."""
+    """Return the options of a file system of S3, with those that it found out itself."""
     options: dict[str, Any] = filesystem.__reduce__()[1][0]  # as pyarrow pickles it
     return options
 
@@ -44,9 +44,9 @@ def bucket_client(options: Mapping[str, Any], bucket: str, **limits: str) -> Any
     """Return a client of a bucket, which repeats no request.
 
     Args:
-        options: of the file system.
-        bucket: its name.
-        limits: of times, as obstore calls them.
+        options: Options of the file system.
+        bucket: Name of the bucket.
+        limits: Time limits, by the names of obstore's client options.
     """
     import obstore.store
 
@@ -67,32 +67,32 @@ def bucket_client(options: Mapping[str, Any], bucket: str, **limits: str) -> Any
 
 
 class S3Reads:
-    """Reads of objects, one request each; threads may share it.
+    """Reads of objects by one request each; threads may share it.
 
-    What fails is asked again of pyarrow's client, whose options are the user's. If nothing has
-    ever been answered here, this one has missed something, and is not asked any more.
+    A read that fails is repeated with pyarrow's client, which has the options of the user. If no
+    read has ever succeeded here, this client lacks something, and is not used any more.
 
     Args:
-        options: of the file system.
+        options: Options of the file system.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._buckets: dict[str, Any] = {}
         self._has_answered = False
-        #: Whether to ask here for parts of objects.
+        #: Whether to read parts of objects with this client.
         self.is_usable: bool = True
 
     def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
-        """Return bytes of an object, as many as it has of those, and its size.
+        """Return bytes of an object, as many as it has in the range, and its size.
 
         Args:
-            path: bucket and key.
-            offset: of the first byte.
-            size: how many are wanted.
+            path: Bucket and key of the object.
+            offset: Offset of the first byte.
+            size: Number of bytes to read.
 
         Raises:
-            OSError: there was no answer, or none that can be believed.
+            OSError: There was no answer, or an invalid one.
         """
         try:
             answer = self._get(path, {"range": (offset, offset + size)})
@@ -106,13 +106,13 @@ class S3Reads:
         """Return all bytes of a small object.
 
         Args:
-            path: bucket and key.
-            most: how many bytes it may have.
+            path: Bucket and key of the object.
+            most: Largest size that the object may have, in bytes.
             shown: URI of the object, for errors.
 
         Raises:
-            OSError: there was no answer.
-            CorruptionError: it has more bytes.
+            OSError: There was no answer.
+            CorruptionError: The object has more bytes.
         """
         with _told():
             return whole_object(self._got(path, {}), most, shown)
@@ -123,7 +123,7 @@ class S3Reads:
             return bytes(found.bytes()), int(found.meta["size"])
 
     def _got(self, path: str, options: Any) -> Any:
-        """Return obstore's answer, of which only the head is there yet."""
+        """Return obstore's answer, with only its head received yet."""
         import obstore
 
         bucket, _, key = path.partition("/")
@@ -141,15 +141,15 @@ class S3Reads:
 
 
 def whole_object(found: Any, most: int, shown: str) -> bytes:
-    """Return the bytes of an answer of obstore's, as they come.
+    """Return the bytes of an object in an answer of obstore, as they arrive.
 
     Args:
-        found: the answer.
-        most: how many bytes the object may have.
-        shown: URI of it, for errors.
+        found: Answer of obstore.
+        most: Largest size that the object may have, in bytes.
+        shown: URI of the object, for errors.
 
     Raises:
-        CorruptionError: it has more bytes, whatever its head says.
+        CorruptionError: The object has more bytes, whatever its headers say.
     """
     check_small(shown, most, int(found.meta["size"]))
     pieces = iter(found.stream(min_chunk_size=_PIECE))
@@ -158,7 +158,7 @@ def whole_object(found: Any, most: int, shown: str) -> bytes:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Let errors of obstore be an OSError: some of its kinds are none."""
+    """Turn errors of obstore into an OSError, since some of its kinds are not."""
     try:
         yield
     except CorruptionError:
@@ -168,11 +168,11 @@ def _told() -> Iterator[None]:
 
 
 def reads_of(filesystem: Any) -> S3Reads | None:
-    """Return what reads objects of a file system by one request each; None: only pyarrow does.
+    """Return a reader of objects by one request each, or None if only pyarrow can read them.
 
-    It does if obstore is installed and knows all that the file system was made with: credentials
+    There is one if obstore is installed and supports all options of the file system: credentials
     that were given or are in the environment. A child of fork has none if its parent has obstore:
-    what waits for the answers of its requests is threads that the child does not have.
+    the threads that wait for the answers to its requests do not exist in the child.
     """
     if _is_of_child or not isinstance(filesystem, fs.S3FileSystem) or not is_there("s3"):
         return None

@@ -1,7 +1,7 @@
-"""What a file system was opened with, and messages without it.
+"""The options that a file system was opened with, and messages without them.
 
-Who fails may repeat what it was told: a server a key, a client a host, a library all its arguments.
-Nobody knows which option of which library is a secret, so none is shown.
+An error may repeat everything that it was raised with: a server a key, a client a host, a library
+all its arguments. It is not known which option of which library is a secret, so none is shown.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from pyarrow import fs
 
-#: What stands for a value that nobody is shown.
+#: Text in the place of a value that is not shown.
 HIDDEN = "***"
-# A shorter value is part of every sentence.
+# Shortest value that is hidden; a shorter one is part of every sentence.
 _SHORTEST = 4
-# What pyarrow's file systems are made with that comes from pyarrow itself, or is a common word.
+# Options of pyarrow's file systems with values from pyarrow itself, or that are common words.
 _PLAIN = frozenset(
     {
         "scheme", "blob_storage_scheme", "dfs_storage_scheme", "blob_storage_authority",
@@ -36,10 +36,10 @@ def option_values(filesystem: Any) -> set[str]:
         return option_values(filesystem.base_fs)
     given: Any = ()
     if isinstance(filesystem, fs.PyFileSystem):
-        inner = getattr(filesystem.handler, "fs", None)  # of fsspec
+        inner = getattr(filesystem.handler, "fs", None)  # a file system of fsspec
         given = inner, getattr(inner, "storage_args", None)
     elif not isinstance(filesystem, fs.LocalFileSystem):
-        given = filesystem.__reduce__()[1]  # as pyarrow pickles it
+        given = filesystem.__reduce__()[1]  # the arguments that pyarrow pickles
     return {text for text in _texts(given) if text}
 
 
@@ -49,7 +49,7 @@ def without_values(message: str, values: Collection[str], shown: str = "") -> st
     Args:
         message: A text that may repeat some of them.
         values: Values that are not shown. A value of up to three characters stays.
-        shown: A text that people see in any case; values that are part of it stay.
+        shown: Text that is shown in any case; values that are part of it stay.
 
     >>> without_values("no key TOPSECRET in box", {"topsecret", "box"})
     'no key *** in box'
@@ -62,7 +62,7 @@ def without_values(message: str, values: Collection[str], shown: str = "") -> st
 
 
 def _texts(given: Any) -> Iterator[str]:
-    """Yield all texts in an option, those in its dicts and lists too."""
+    """Yield all texts in an option, including those in its dicts and lists."""
     if isinstance(given, str):
         yield given
     elif isinstance(given, bytes):

@@ -1,8 +1,8 @@
-"""Files that are read whole, such as manifests: never more of one than its kind may have.
+"""Files that are read whole, such as manifests, up to the largest size of their kind.
 
-A file may claim any size, a sparse one with no byte of its own. So the size is looked at before
-anything is read, and what is read is counted: a file that grows meanwhile, a pipe or a server that
-gives no size is read no further either.
+A file may claim any size, even a sparse file without any bytes of its own. So its size is checked
+before anything is read, and the bytes are counted as they are read: reading stops as early for a
+file that grows meanwhile, and for a pipe or a server that gives no size.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from lookupstore.errors import CorruptionError
 from lookupstore.quantities import number_text
 
-#: Most bytes of a file that is read whole, if its reader does not know better.
+#: Largest size in bytes of a file that is read whole, if its reader has no limit of its own.
 MOST_BYTES = 256 << 20
-# Asked for at once: a file that has no more comes in one piece.
+# Bytes to ask for at once: a smaller file comes in one piece.
 _PIECE = 2 << 20
 
 
@@ -24,12 +24,12 @@ def read_small_file(path: str, most: int = MOST_BYTES) -> bytes:
     """Return all bytes of a local file, or of a pipe.
 
     Args:
-        path: of the file.
-        most: how many bytes it may have.
+        path: Path of the file.
+        most: Largest size that the file may have, in bytes.
 
     Raises:
-        FileNotFoundError: there is none.
-        CorruptionError: it has more bytes.
+        FileNotFoundError: There is no such file.
+        CorruptionError: The file has more bytes.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -44,9 +44,9 @@ def read_descriptor(descriptor: int, path: str, most: int) -> bytes:
     """Return all bytes of an open file, and close it; see `read_small_file`.
 
     Args:
-        descriptor: of the file, at its beginning.
-        path: of it, for errors.
-        most: how many bytes it may have.
+        descriptor: Descriptor of the file, at its beginning.
+        path: Path of the file, for errors.
+        most: Largest size that the file may have, in bytes.
     """
     with open(descriptor, "rb", buffering=0) as file:
         found = os.fstat(descriptor)
@@ -55,16 +55,16 @@ def read_descriptor(descriptor: int, path: str, most: int) -> bytes:
 
 
 def whole(read: Callable[[int], bytes], path: str, most: int, size: int | None = None) -> bytes:
-    """Return all that a stream gives.
+    """Return all bytes of a stream.
 
     Args:
-        read: gives the next bytes, up to as many as are asked for; none at the end.
-        path: of the file, for errors.
-        most: how many bytes there may be.
-        size: that the file is said to have; None: nobody says it.
+        read: Function that returns the next bytes, at most as many as requested; empty at the end.
+        path: Path of the file, for errors.
+        most: Largest number of bytes that there may be.
+        size: Size that the file claims to have. Default: it claims none.
 
     Raises:
-        CorruptionError: there are more bytes.
+        CorruptionError: There are more bytes.
 
     >>> import io
     >>> whole(io.BytesIO(b"small").read, "a.json", 5)
@@ -72,7 +72,7 @@ def whole(read: Callable[[int], bytes], path: str, most: int, size: int | None =
     """
     check_small(path, most, size)
     found = []
-    left = most + 1  # one more than there may be shows that there are more
+    left = most + 1  # one more than the limit shows that there are more
     while left > 0 and (piece := bytes(read(min(left, _PIECE)))):
         found.append(piece)
         left -= len(piece)
@@ -82,10 +82,10 @@ def whole(read: Callable[[int], bytes], path: str, most: int, size: int | None =
 
 
 def check_small(path: str, most: int, size: int | None) -> None:
-    """Check the size that a file is said to have; None: nobody says it.
+    """Check the size that a file claims to have; None: it claims none.
 
     Raises:
-        CorruptionError: it has more bytes than it may have.
+        CorruptionError: The file has more bytes than it may have.
     """
     if size is not None and size > most:
         raise _too_large_error(path, most, number_text(size))

@@ -1,8 +1,8 @@
-"""Options of object stores by the names that pandas and deltalake have for them, as part of a URI.
+"""Options of object stores by the names of pandas and deltalake, as part of a URI.
 
-pandas passes on what s3fs, gcsfs and adlfs call their arguments; deltalake has names of its own,
-which are those of environment variables as well. Both are taken here, and become options of the
-URI: whatever has the URI has them too, another process among others, and nobody is shown them
+pandas uses the names of the arguments of s3fs, gcsfs and adlfs; deltalake has names of its own,
+which are also those of environment variables. Both kinds are accepted here, and become options of
+the URI: code that has the URI has them too, another process for example, and they are never shown
 (`lookupstore.storage.uris`).
 
 Sources: `storage_options` of pandas.read_parquet; S3FileSystem of s3fs, GCSFileSystem of gcsfs,
@@ -28,18 +28,18 @@ from lookupstore.storage.fsspec_files import arrow_filesystem
 
 @dataclass(frozen=True)
 class _Names:
-    """What options of one kind of object store are called.
+    """The names of the options of one kind of object store.
 
     Attributes:
-        prefixes: that names may have.
-        others: other names of each option, in lower case and without a prefix.
+        prefixes: Prefixes that names may have.
+        others: Other names of each option, in lower case and without a prefix.
     """
 
     prefixes: tuple[str, ...]
     others: Mapping[str, tuple[str, ...]]
 
     def name_of(self, given: str) -> str | None:
-        """Return the name of an option, if there is one that is called so."""
+        """Return the name of an option in a URI, or None if no option has the given name."""
         plain = self.plain(given)
         return next(
             (name for name, others in self.others.items() if plain == name or plain in others), None
@@ -93,16 +93,16 @@ _AZURE = _Names(
     },
 )
 _NAMES = {"s3": _S3, "gs": _GCS, "gcs": _GCS, "abfs": _AZURE, "abfss": _AZURE}
-# Of schemes that may be before a path in a file system of pyarrow's, its name.
+# Names of pyarrow's file systems, by the schemes that may come before a path in one of them.
 _TYPES = {"s3": "s3", "gs": "gcs", "gcs": "gcs"}
-# What is in a path of a URI as it is: other programs read paths that we write down.
+# Characters that are not quoted in a path of a URI, since other programs read such paths.
 _IN_PATHS = "/=:@!$&'()*+,;~"
-# Options that say who asks.
+# Options that identify the user of the store.
 _WHO = frozenset({"access_key", "secret_key", "session_token", "anonymous"})
 _BOOLEANS = frozenset({"anonymous", "force_virtual_addressing", "use_ssl", "allow_http"})
 _TRUE = ("true", "1")
 _SECONDS = frozenset({"request_timeout", "connect_timeout"})
-# What file systems of fsspec are made with that says nothing of where things are.
+# Arguments of fsspec's file systems that do not tell where files are.
 _OF_FSSPEC = frozenset(
     {
         "asynchronous", "loop", "skip_instance_cache", "use_listings_cache",
@@ -110,7 +110,7 @@ _OF_FSSPEC = frozenset(
         "default_cache_type", "cache_regions", "version_aware",
     }
 )  # fmt: skip
-# Options of others that are not taken, and whose names are no secret.
+# Options of other libraries that are not accepted; their names are no secret.
 _NOT_TAKEN = frozenset(
     {
         "session", "profile", "config_kwargs", "s3_additional_kwargs", "requester_pays",
@@ -118,21 +118,23 @@ _NOT_TAKEN = frozenset(
         "allow_invalid_certificates", "service_account", "application_credentials",
     }
 )  # fmt: skip
-# Options that pyarrow's file systems have, and its URIs do not.
+# Options of pyarrow's file systems that its URIs do not have.
 _ONLY_HERE = frozenset(_S3.others) - {"region", "endpoint_override"}
 _ONLY_HERE_AZURE = frozenset({"account_name", "account_key", "sas_token"})
 
 
 def with_options(path: str, options: Mapping[str, Any] | None) -> str:
-    """Return a URI with options, in place of those of that name that it has.
+    """Return a URI with options, which replace its own options of the same names.
 
     Args:
-        path: the URI. A path of this machine needs none, and is returned as it is.
-        options: by the names of pandas or deltalake; those that are None are left out.
+        path: URI to add the options to. A path of this machine needs none, and is returned
+            unchanged.
+        options: Options by the names of pandas or deltalake; options that are None are left out.
 
     Raises:
-        TypeError: `options` is no mapping.
-        ValueError: one is not known, or has no value of its kind; or those of this scheme are not.
+        TypeError: If `options` is not a mapping.
+        ValueError: If an option is not known, or its value is of the wrong kind; or the options of
+            this scheme are not known.
 
     >>> with_options("s3://box/users", {"key": "K", "secret": "S", "token": None})
     's3://box/users?access_key=K&secret_key=S'
@@ -155,7 +157,7 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
     wanted = _named(options, names)
     address, _, query = rest.partition("?")
     replaced = {*wanted}
-    if not replaced.isdisjoint(_WHO):  # whoever is told replaces all that the URI says of that
+    if not replaced.isdisjoint(_WHO):  # one of these options replaces all of them in the URI
         replaced |= _WHO
         if names is not _AZURE:
             host, slash, below = address.partition("/")
@@ -168,13 +170,13 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
 
 
 def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[Any]:
-    """Return arguments with options in their URIs: paths, and lists and generators of paths.
+    """Return arguments with options in their URIs, also in lists and generators.
 
     Args:
-        options: as of `with_options`.
-        given: the arguments, by name.
+        options: Options by the names of pandas or deltalake; options that are None are left out.
+        given: Arguments by name: paths, or lists and generators of paths.
 
-    Raises: what `with_options` raises; ValueError: there are options, and no URI.
+    Raises: what `with_options` raises, and ValueError if there are options but no URI.
     """
     if not options:
         return list(given.values())
@@ -186,7 +188,7 @@ def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[
 def _has_uri(given: Any) -> bool:
     if isinstance(given, (list, tuple)):
         return any(map(_has_uri, given))
-    if isinstance(given, GeneratorType):  # which nobody knows before it is read
+    if isinstance(given, GeneratorType):  # its paths are not known before it is read
         return True
     return isinstance(given, (str, os.PathLike)) and "://" in str(os.fspath(given))
 
@@ -202,13 +204,14 @@ def _path_with_options(given: Any, options: Mapping[str, Any]) -> Any:
 
 
 def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None]:
-    """Return a path in a file system of pyarrow or fsspec as one of pyarrow's has it, and that one.
+    """Return a path in a file system of pyarrow or fsspec, with pyarrow's for it.
 
-    None: the path is a URI, with the options that the file system was made with.
+    If the file system is None, the path is a URI with the options of the given file system.
 
     Raises:
-        TypeError: it is no file system.
-        ValueError: it is one of s3fs, gcsfs or adlfs, with an option that pyarrow's has not.
+        TypeError: If `filesystem` is not a file system.
+        ValueError: If a file system of s3fs, gcsfs or adlfs has an option that pyarrow's lacks, or
+            the path has a user.
 
     >>> import fsspec
     >>> in_filesystem("/data/users", fsspec.filesystem("file"))[0]
@@ -243,7 +246,7 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
 def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
     """Return options by their names in a URI.
 
-    No error has a value, or a name that is not known: it may be a secret that lost its name.
+    No error shows a value, or an unknown name: that may be a secret that lost its name.
     """
     found: dict[str, str] = {}
     for where, called, value in _given(options, names):
@@ -254,7 +257,7 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
         if found.setdefault(name, text) != text:
             raise ValueError(f"storage_options: {called!r} is {name} once more, with another value")
     use_ssl = found.pop("use_ssl", None)
-    found.pop("allow_http", None)  # it allows what the scheme of the endpoint asks for
+    found.pop("allow_http", None)  # the scheme of the endpoint decides about this
     scheme, _, host = found.pop("endpoint_override", "").rpartition("://")
     if use_ssl is not None and not scheme:
         scheme = "https" if use_ssl == "true" else "http"
@@ -264,11 +267,11 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
 
 
 def _given(options: Mapping[str, Any], names: _Names) -> Iterator[tuple[str, str, Any]]:
-    """Yield where each option is that has a value, what it is called, and the value."""
+    """Yield the place, name and value of each option that has a value."""
     for number, (called, value) in enumerate(options.items(), 1):
         if value is None:
             continue
-        if called == "client_kwargs":  # where s3fs has what its client is made with
+        if called == "client_kwargs":  # arguments of the client of s3fs
             if not isinstance(value, Mapping):
                 kind = type(value).__name__
                 raise ValueError(
@@ -313,7 +316,7 @@ def _text_of(called: str, name: str, value: Any) -> str:
     elif not isinstance(value, str):
         raise ValueError(f"storage_options: {called!r} is {type(value).__name__}; give a text")
     text = str(value)
-    # The error of the codec would have the value.
+    # The error of the codec would show the value.
     if any("\ud800" <= sign <= "\udfff" for sign in text):
         raise ValueError(f"storage_options: {called!r} has a lone surrogate; give a text of UTF-8")
     return text

@@ -1,7 +1,7 @@
-"""Folders below folders, as one looks for files in them: on a disk there are symbolic links.
+"""Listings of folder trees, which may contain symbolic links on a local disk.
 
-A link to a folder is not followed: it may go in circles, and what it leads to may be a table's.
-Elsewhere there are none, and each question is a request that waits for its answer.
+A link to a folder is not followed: it may lead in circles, or to files of a table. Elsewhere there
+are no links, and each question is a request that waits for its answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from lookupstore.storage.file_address import is_local
 
-# Questions of which some wait for their answers at one time.
+# Threads for requests: several wait for their answers at the same time.
 _THREADS = 16
 
 Q = TypeVar("Q")
@@ -28,16 +28,16 @@ def is_link(filesystem: fs.FileSystem, path: str) -> bool:
 
 
 def real_path(filesystem: fs.FileSystem, path: str) -> str:
-    """Return where the links in a path lead to."""
+    """Return a path with its symbolic links resolved."""
     return os.path.realpath(path) if is_local(filesystem) else path
 
 
 def all_below(filesystem: fs.FileSystem, folder: str) -> tuple[list[fs.FileInfo], list[str]]:
-    """Return what is below a folder, and the paths of links to folders, which are left out."""
+    """Return the entries below a folder, and the paths of links to folders, which are left out."""
     if not is_local(filesystem):
         return filesystem.get_file_info(fs.FileSelector(folder, recursive=True)), []
     folders, files, links = [folder], [], []
-    for one in folders:  # which grows meanwhile
+    for one in folders:  # grows in the loop
         with os.scandir(one) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):

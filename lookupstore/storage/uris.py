@@ -1,7 +1,7 @@
-"""URIs of file systems: what they open, and what people see of them.
+"""URIs of file systems: the file systems that they open, and their forms without secrets.
 
-A URI may carry credentials. They go where the URI goes, in a pickle too, but not into texts: what
-people see is without them, and so are errors.
+A URI may carry credentials. They go wherever the URI goes, also in a pickle, but not into texts:
+URIs that are shown are without them, and so are errors.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from lookupstore.storage.azure_credentials import has_credentials
 from lookupstore.storage.secrets import HIDDEN, option_values, without_values
 from lookupstore.storage.storage_options import open_with_options
 
-# Where a name before the host is no secret: a container, or a user.
+# Schemes with a name before the host that is no secret: a container, or a user.
 _NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
 _NAME = re.compile(r"(?:py::)?[a-z][a-z0-9+.-]*", re.IGNORECASE)
-# Of a file system elsewhere, but without the two slashes that make it a URI.
+# A URI of a remote file system without the two slashes that make it a URI.
 _ODD = re.compile(
     r"\s*(?P<scheme>s3[an]?|gc?s|abfss?|wasbs?|hdfs|viewfs|webhdfs|https?|nfs|s?ftp)(?::(?!//)|//|%(?:25)*3a)",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"(?:[^:@%\\;=+&]*|\[[0-9a-f:.]*\])(?::[0-9]+)?", re.IGNORECASE)
-# What may stand behind a URI in a sentence.
+# Characters that may follow a URI in a sentence.
 _ENDS = ":;,.)"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
-# Values of the option `scheme` of a URI, which alone has values that everybody may see.
+# Values of the option `scheme` of a URI, the only option with values that are shown.
 _SCHEMES = ("http", "https")
-# Options of a URI whose names are known to be no secret.
+# Options of a URI with names that are known to be no secret.
 _OPTIONS = frozenset(
     re.findall(
         r"\w+",
@@ -54,11 +54,11 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI, and the path in it.
 
     Raises:
-        ValueError: pyarrow does not know it, or would leave out a part of it; or it is of Azure,
-            and there are no credentials.
-        OSError: what had to be asked for it did not answer.
+        ValueError: If pyarrow does not know the URI, or would ignore a part of it; or it is of
+            Azure, and there are no credentials.
+        OSError: A server that was needed to open it did not answer.
 
-    Neither error has the credentials of the URI.
+    Neither error contains the credentials of the URI.
 
     >>> open_uri("file:///data/users")[1]
     '/data/users'
@@ -66,7 +66,7 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     _check_whole(uri)
     try:
         filesystem, path = arrow_opens(uri)
-    except Exception as error:  # of whatever kind, it may repeat an option
+    except Exception as error:  # an error of any kind may repeat an option
         reason = _without_secrets(str(error), uri)
         if isinstance(error, OSError):
             raise OSError(error.errno or errno.EIO, reason, shown_uri(uri)) from None
@@ -94,7 +94,7 @@ def _check_whole(uri: str) -> None:
     if scheme.lower() in ("abfs", "abfss"):
         names = {name for name, value in _options(rest.partition("?")[2]) if value}
         if not has_credentials(names):
-            # Its client ends the process where it finds none.
+            # Azure's client ends the process if it finds no credentials.
             raise ValueError(
                 f"path {shown!r}: no credentials for Azure; set AZURE_TENANT_ID, AZURE_CLIENT_ID "
                 "and AZURE_CLIENT_SECRET, run 'az login', or add the options of a signature "
@@ -106,7 +106,7 @@ def check_path(text: str) -> None:
     """Check that a path is not a URI that lacks its slashes.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If the path is such a URI.
 
     >>> check_path("s3://bucket/users"), check_path("data/users")
     (None, None)
@@ -117,7 +117,7 @@ def check_path(text: str) -> None:
 
 
 def shown_uri(text: str) -> str:
-    """Return a path or URI without its credentials, and without what may be some.
+    """Return a path or URI without its credentials, and without parts that may be credentials.
 
     >>> shown_uri("s3://KEY:SECRET@bucket/users?region=eu-west-1&session_token=T")
     's3://***@bucket/users?region=***&session_token=***'
@@ -132,7 +132,7 @@ def shown_uri(text: str) -> str:
     if not colon or not _NAME.fullmatch(scheme.strip()):
         return f"{HIDDEN}://{HIDDEN}"
     address, mark, query = rest.partition("?")
-    # An @ there is behind a secret with a ? or # in it.
+    # An @ in these follows a secret that contains a ? or #.
     is_cut = "@" in query + fragment
     address = HIDDEN if is_cut else _shown_address(scheme.strip().lower(), address)
     fragment = hash_mark and hash_mark + HIDDEN
@@ -140,11 +140,11 @@ def shown_uri(text: str) -> str:
 
 
 def _shown_address(scheme: str, address: str) -> str:
-    """Return host and path; what is before the host is hidden unless it is no secret."""
+    """Return host and path; the user before the host is hidden unless it is no secret."""
     host, slash, path = address.partition("/")
     before, at, after = host.rpartition("@")
     named = scheme in _NAMED_HOSTS
-    # A secret with a sign in it that ends the user, which must not be shown all the same.
+    # A secret may contain a character that ends the user; the rest of it must be hidden, too.
     user = ":" in before or "%" in before or (at and not named)
     cut = "@" in path and (user or (":" in host and not named) or _in_path(host, path, named))
     if cut or not _HOST.fullmatch(after):
@@ -158,7 +158,7 @@ def _shown_address(scheme: str, address: str) -> str:
 
 
 def _in_path(host: str, path: str, named: bool) -> bool:
-    """Return whether a user is in the path, behind a slash too many."""
+    """Return whether there is a user in the path, after a superfluous slash."""
     first = unquote(path.partition("/")[0])
     return not host and "@" in path and (not named or ":" in first.partition("@")[0])
 
@@ -190,18 +190,18 @@ def hide_urls(message: str) -> str:
 
 
 def _shown_url(found: re.Match[str]) -> str:
-    """Return a URI of a message as it is shown, with the sign that ends it there."""
+    """Return a URI of a message as it is shown, with the character that ends it there."""
     uri = found[0].rstrip(_ENDS)
     return shown_uri(uri) + found[0][len(uri) :]
 
 
 def told_by(filesystem: Any, message: str, shown: str) -> str:
-    """Return a message of a file system, or of a client of it, without the options that it has.
+    """Return a message of a file system or its client without its options.
 
     Args:
-        filesystem: of pyarrow.
-        message: that may repeat an option, or a URI.
-        shown: what people see of the file in any case.
+        filesystem: File system of pyarrow.
+        message: Message that may repeat an option, or a URI.
+        shown: Name of the file that people see in any case.
 
     >>> told_by(fs.S3FileSystem(access_key="AKEY", secret_key="S"), "AKEY is unknown", "s3://box")
     '*** is unknown'
@@ -212,13 +212,13 @@ def told_by(filesystem: Any, message: str, shown: str) -> str:
 def without_credentials_error(
     error: Exception, where: str, uri: str, filesystem: Any = None
 ) -> Exception:
-    """Return an error of a remote file system that says where, of the same kind.
+    """Return an error of a remote file system with its place, of the same kind.
 
     Args:
-        error: that may repeat a URI.
-        where: what people see of the file.
-        uri: as it was given, with its credentials.
-        filesystem: that the error is of, if it is open.
+        error: Error that may repeat a URI.
+        where: Name of the file that is shown.
+        uri: URI with its credentials.
+        filesystem: File system that raised the error, if it is open.
 
     >>> without_credentials_error(OSError(5, "no s3://K:SECRET@b"), "s3://***@b/f", "s3://K:SECRET@b")
     OSError(5, 'no s3://***@b')
@@ -236,20 +236,20 @@ def without_credentials_error(
 
 
 def tells_secrets(message: str, uri: str, filesystem: Any = None) -> bool:
-    """Return whether a message of another has what a URI or its file system keeps secret."""
+    """Return whether a message of other code has a secret of a URI or its file system."""
     said = _without_secrets(message, uri)
     return (said if filesystem is None else told_by(filesystem, said, shown_uri(uri))) != message
 
 
 def _without_secrets(message: str, uri: str) -> str:
-    """Return a message of another without what a URI keeps secret, quoted or not."""
+    """Return a message of other code without the secrets of a URI, quoted or not."""
     shown = shown_uri(uri)
     message = hide_urls(message.replace(uri, shown))
     return without_values(message, _secrets(uri), f"{shown} {unquote(shown)}")
 
 
 def _secrets(uri: str) -> set[str]:
-    """Return the parts of a URI that may be a secret, as they are and unquoted."""
+    """Return the parts of a URI that may be secret, in quoted and unquoted form."""
     forms = [uri]
     while (plain := unquote(forms[-1])) != forms[-1]:
         forms.append(plain)

@@ -1,4 +1,4 @@
-"""The bytes of values of runs: a kind, and the row behind it. `kinds` says what these are."""
+"""Values of runs as bytes: a kind, followed by the row. `kinds` describes them."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
@@ -15,16 +15,16 @@ def join_kinds(
     """Put kinds before rows.
 
     Args:
-        offsets: int64 array of n + 1 ascending places in `rows`, the first of which is 0.
-        rows: uint8 array of their bytes.
-        kinds: uint8 array of n.
-        without_row: the kind of those whose row is left out.
+        offsets: int64 array of n + 1 ascending offsets into `rows`, the first of which is 0.
+        rows: uint8 array with the bytes of the rows.
+        kinds: uint8 array with n kinds.
+        without_row: Kind of the values without a row.
 
     Returns:
-        int64 array of n + 1 offsets, and the uint8 array of values that they are of.
+        int64 array of n + 1 offsets, and the uint8 array with the bytes of the values.
 
     Raises:
-        ValueError: an offset is outside of the rows, or before the one before.
+        ValueError: If an offset is outside of the rows, or less than the previous one.
     """
     cdef Py_ssize_t count = kinds.shape[0], i
     cdef int64_t at = 0, size
@@ -51,18 +51,18 @@ def join_kinds(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def cut_kinds(const int64_t[::1] offsets not None, const uint8_t[::1] values not None):
-    """Take the kinds off values, each of which has one.
+    """Remove the kinds from values, each of which has one.
 
     Args:
-        offsets: int64 array of n + 1 ascending places in `values`, the first of which is 0.
-        values: uint8 array of their bytes.
+        offsets: int64 array of n + 1 ascending offsets into `values`, the first of which is 0.
+        values: uint8 array with the bytes of the values.
 
     Returns:
-        uint8 array of n kinds, int64 array of n + 1 offsets of the rows behind them, and the uint8
-        array of these.
+        uint8 array of n kinds, int64 array of n + 1 offsets of the rows, and the uint8 array with
+        the bytes of the rows.
 
     Raises:
-        ValueError: an offset is outside of the values, or a value has no bytes.
+        ValueError: If an offset is outside of the values, or a value has no bytes.
     """
     cdef Py_ssize_t count = offsets.shape[0] - 1, i
     cdef int64_t size

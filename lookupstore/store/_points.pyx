@@ -1,7 +1,7 @@
-"""One key to its row: key to bytes, bytes to a row, without Arrow and without Python between.
+"""Lookups of single keys: a key to bytes, and bytes to a row, without Arrow or Python calls.
 
-What is rare is left to Python: keys that only `KeySchema` knows, values that only `RowSchema`
-knows, files that may give way to others, and what is wrong.
+Rare cases are left to Python: keys that only `KeySchema` can encode, values that only `RowSchema`
+can decode, files that may be released for others, and errors.
 """
 
 cimport cython
@@ -26,23 +26,23 @@ cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil
 
 cdef enum:
-    ROW = 0              # the kind of a row of a run, as in `store.kinds`
-    ROOM = 512           # bytes of a key that is encoded without asking for memory
-    MOST_CHOICES = 32    # of columns, that are remembered
+    ROW = 0              # kind of a row of a run, as in `store.kinds`
+    ROOM = 512           # size in bytes of a key that is encoded without allocating memory
+    MOST_CHOICES = 32    # number of column selections whose decoders are kept
 
 
 @cython.auto_pickle(False)
 cdef class PointLookups:
     """Lookups of single keys in all buckets of one version.
 
-    It is what a store is for one key; `_begin` says what it looks in, and before and after `_end`
-    it is closed.
+    It is the part of a store that answers single keys. `_begin` sets the files to look in; before
+    `_begin` and after `_end`, the lookups are closed.
     """
 
     cdef KeyEncoder encoder    # None: closed
     cdef object keys, rows, buckets
     cdef uint32_t count
-    cdef list files        # of each bucket: lookups of its layers, () without any; None: not known
+    cdef list files        # by bucket: lookups of its layers, () without files; None: unknown
     cdef RowDecoder every
     cdef dict choices      # decoders, by columns
 
@@ -50,7 +50,7 @@ cdef class PointLookups:
         self.choices = {}
 
     def _begin(self, keys not None, rows not None, buckets not None, uint32_t count):
-        """Open the lookups of a version: its schemas, its `BucketReads` and how many these are."""
+        """Open the lookups of a version with its schemas, `BucketReads` and number of buckets."""
         self.keys, self.rows, self.buckets = keys, rows, buckets
         self.count = count
         self.files = [None] * count
@@ -58,7 +58,7 @@ cdef class PointLookups:
         self.encoder = keys.encoder
 
     def _end(self):
-        """Close the lookups, and let go of the files."""
+        """Close the lookups, and release the files."""
         self.encoder = None
         self.files = [None] * self.count
 
@@ -66,17 +66,18 @@ cdef class PointLookups:
         """Return the value columns at one key, or a default.
 
         Args:
-            key: the value of the key field; for several fields a tuple of values in the order of
-                the key, or a dict by field name.
-            default: what to return if the key is missing.
-            columns: value columns to read, in this order; None reads all. Fewer take less time.
+            key: Value of the key field. For several fields: a tuple of values in the order of the
+                key, or a dict by field name.
+            default: Result for a missing key.
+            columns: Names of the value columns to read, in this order. None: all. Fewer take less
+                time.
 
         Raises:
-            TypeError: a value of a wrong type, or a wrong number of values.
-            KeyError: a dict that lacks a key field or has another; or a value column that there is
-                not.
-            ClosedError: the store is closed.
-            CorruptionError: the stored bytes are wrong.
+            TypeError: If a value is of a wrong type, or the number of values is wrong.
+            KeyError: If a dict lacks a key field or has another one, or there is no such value
+                column.
+            ClosedError: If the store is closed.
+            CorruptionError: If the stored bytes are damaged.
         """
         cdef RowDecoder decoder
         cdef bytes value
@@ -91,7 +92,7 @@ cdef class PointLookups:
         return found
 
     def __contains__(self, key):
-        """Return whether one key is there; `contains` answers for many."""
+        """Return whether one key is stored; `contains` is for many keys."""
         self.check_open()
         return self.find(key, False) is not None
 
@@ -101,12 +102,12 @@ cdef class PointLookups:
         return 0
 
     cdef RowDecoder decoder_of(self, columns):
-        """Return the decoder of some columns, which mostly are those that were asked for before."""
+        """Return the decoder of some columns, which mostly are those of an earlier call."""
         cdef RowDecoder decoder
         names = tuple(columns) if type(columns) is list or type(columns) is tuple else None
         try:
             found = self.choices.get(names)
-        except TypeError:  # no names
+        except TypeError:  # not a sequence of names
             found = names = None
         if found is not None:
             return found
@@ -118,12 +119,12 @@ cdef class PointLookups:
         return decoder
 
     cdef object find(self, key, bint copied):
-        """Return the packed row at a key, True in its place if no copy is wanted, or None."""
+        """Return the packed row at a key, True if it is found and not to be copied, or None."""
         cdef uint8_t[ROOM] room
         cdef ls_slice slice
         cdef Outcome outcome
         cdef KeyEncoder encoder
-        self.check_open()  # others may have closed it since: while columns were looked up
+        self.check_open()  # another thread may have closed it while columns were looked up
         encoder = self.encoder
         slice.data = room
         slice.size = 0
@@ -143,7 +144,7 @@ cdef class PointLookups:
         return <uint32_t>(ls_hash(key) % self.count) if self.count > 1 else 0
 
     cdef tuple layers_of(self, uint32_t bucket):
-        """Return lookups of the layers of a bucket; None: files have to be asked for."""
+        """Return lookups of the layers of a bucket; None: the files may be replaced."""
         layers = <object>PyList_GET_ITEM(self.files, bucket)
         if layers is None:
             layers = self.buckets.lookups_in_place(bucket)
@@ -152,10 +153,10 @@ cdef class PointLookups:
         return layers
 
     def _lookup_each(self, keys not None, answers not None):
-        """Give what is at each of a few encoded keys to answers, one key after the other.
+        """Pass the row at each of a few encoded keys to answers, one key after the other.
 
-        Return whether that is done: not where files may give way, or where there are runs, since
-        what is found is not copied before all keys are.
+        Return False if it cannot be done: if files may be released for others, or if there are
+        runs. Rows are not copied before all keys were looked up.
         """
         cdef BinaryColumn column = BinaryColumn(keys, "keys")
         cdef Answers taker = answers
@@ -187,7 +188,7 @@ cdef class PointLookups:
             asked.append(lookup)
         while not taker.take(found, 0, length):
             taker.prepare(found, 0, length)
-        for lookup in asked:  # the bytes may have been cut while they were copied
+        for lookup in asked:  # the file may have been truncated during the copy
             lookup.check_file()
         return True
 
@@ -202,7 +203,7 @@ cdef class PointLookups:
         count = PyTuple_GET_SIZE(layers)
         if count == 0:
             return None
-        # The last one is the base, or None if there is none; the others are runs.
+        # The last lookup is that of the base, None without a base; the others are those of runs.
         for i in range(count - 1):
             value = (<Lookup>PyTuple_GET_ITEM(layers, i)).find_one(key, None, True, &where)
             if value is not None:
@@ -214,7 +215,7 @@ cdef class PointLookups:
         return None if base is None else (<Lookup>base).find_one(key, None, copied, &where)
 
     cdef object by_arrow(self, RowDecoder decoder, dict found, key, bytes value):
-        """Return what is found, with the columns that Arrow decodes; raise what is wrong."""
+        """Return a found row with the columns that Arrow decodes; raise errors of the row."""
         names = list(decoder.names) if found is None else decoder.others
         try:
             batch = self.rows.unpack(pa.array([value], pa.large_binary()), names)

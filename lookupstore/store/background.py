@@ -1,4 +1,4 @@
-"""Compact stores in threads of this process, out of the way of who changes them."""
+"""Compact stores in threads of this process, so that writers of changes do not wait."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ _log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _running: set[str] = set()  # stores that a thread compacts
-_wanted: dict[str, Callable[[], object]] = {}  # what is to be done next, by store
+_wanted: dict[str, Callable[[], object]] = {}  # next compaction to run, by store
 
 
 def compact_in_background(name: str, compact: Callable[[], object]) -> None:
-    """Call what compacts a store, in a thread of this process: one for each store.
+    """Compact a store in a thread of this process, one thread for each store.
 
-    While it runs, the last of further calls waits for it to end. What fails is logged. A process
-    that ends waits for its threads; only of a remote store it gives up, whose runs stay.
+    While the thread of a store runs, the last of further calls waits for it to end. Errors are
+    logged. A process that ends waits for its threads, but gives up the compaction of a remote
+    store, whose runs stay.
 
     Args:
-        name: of the store, for logs and to tell it from others.
-        compact: compacts the buckets that are due.
+        name: Name of the store, for logs and to tell it from others.
+        compact: Function that compacts the buckets that are due.
     """
     with _lock:
         _wanted[name] = compact
@@ -33,7 +34,7 @@ def compact_in_background(name: str, compact: Callable[[], object]) -> None:
         _running.add(name)
     try:
         threading.Thread(target=_work, args=(name,), name="lookupstore-compaction").start()
-    except RuntimeError as error:  # there are too many, or the process ends
+    except RuntimeError as error:  # too many threads, or the process is ending
         with _lock:
             _running.discard(name)
             _wanted.pop(name, None)
@@ -49,10 +50,10 @@ def _work(name: str) -> None:
                 return
         try:
             compact()
-        # RuntimeError: a process that ends starts no more threads, as those for requests.
+        # RuntimeError: a process that ends starts no more threads, such as those for requests.
         except (LookupStoreError, OSError, RuntimeError) as error:
             _log.warning("%s: not compacted, its runs stay: %s", name, error)
-        except Exception:  # who changes the store next tries again
+        except Exception:  # the next writer of the store tries again
             _log.exception("%s: not compacted, its runs stay", name)
 
 

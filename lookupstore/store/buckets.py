@@ -1,13 +1,14 @@
-"""What all buckets of a version answer: keys go to theirs, and answers come back in one.
+"""Lookups and scans over all buckets of a version: keys are split by bucket, answers are combined.
 
-A bucket with runs of changes answers as one file: the newest of its files that has a key has its
-row, or says that it is gone.
+A bucket with runs of changes answers like one file: the newest of its files that contains a key has
+its row, or a tombstone.
 
-Keys are encoded and rows packed here; `store` knows what people call them.
+Keys are encoded and rows packed here; `store` converts them from and to the values of users.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -29,6 +30,7 @@ from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import hashed_keys, lookup_of, scan_after
+from lookupstore.sst.shared import PlacesLostError
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.kinds import (
@@ -42,13 +44,15 @@ from lookupstore.store.kinds import (
 )
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 
-#: Where some keys are in a call, ascending.
+#: Positions of keys in the keys of a call, ascending.
 Positions: TypeAlias = "npt.NDArray[np.uint32]"
-#: What passes the values of some keys to answers, each where it lies.
+#: Function that passes the values of some keys to answers, without copying them first.
 LookupInto: TypeAlias = "Callable[[Answers], None]"
 
-#: Gives records of a reader, from behind a key or from the first one.
+#: Function that yields the records of a reader, after a key or from the first record.
 Records: TypeAlias = "Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]"
+
+_log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 
@@ -60,9 +64,9 @@ class BucketReads:
     """Lookups and scans in all buckets of one version.
 
     Args:
-        location: of the store.
-        manifest: of the version.
-        files: of its buckets, open.
+        location: Location of the store.
+        manifest: Manifest of the version.
+        files: Open files of the buckets of the version.
     """
 
     def __init__(self, location: Location, manifest: Manifest, files: BucketFiles) -> None:
@@ -71,10 +75,11 @@ class BucketReads:
         self._files = files
 
     def lookups_in_place(self, bucket: int) -> tuple[Lookup | None, ...] | None:
-        """Return what looks keys up in the files of a bucket, if they stay where they are.
+        """Return the lookups of the files of a bucket if these files cannot be replaced.
 
-        Those of its runs come first, the newest one first, and then that of its base, None if it
-        has none. Without files there is nothing; None: lookups have to ask for the files each time.
+        The lookups of its runs are first, the newest run first, followed by the lookup of its base,
+        which is None if the bucket has no base. A bucket without files has none. None: the files
+        may be replaced, and callers have to use `row` each time.
         """
         if bucket not in self._files:
             return ()
@@ -87,17 +92,17 @@ class BucketReads:
         return tuple(lookups)
 
     def refuse_row(self, key: bytes, error: FormatError) -> NoReturn:
-        """Raise the error of the row at an encoded key, which does not fit the schema."""
+        """Raise the error of the row at an encoded key if the row does not fit the schema."""
         names = self._manifest.row_schema.schema.names
         self._raise_for_bucket(pa.array([key], pa.large_binary()), names, error)
 
     def row(self, bucket: int, key: bytes) -> bytes | None:
         """Return the packed row at an encoded key of a bucket, or None.
 
-        It is of the newest of its files that has the key.
+        It is the row in the newest file of the bucket that has the key.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         for number in self._files.layers[bucket]:
             value = self._files.with_reader(number, lambda reader: reader.get(key))
@@ -114,10 +119,10 @@ class BucketReads:
         return None
 
     def contains(self, keys: pa.Array) -> pa.BooleanArray:
-        """Return for each of some encoded keys whether it is stored.
+        """Return whether each of some encoded keys is stored.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
 
         def found(lookup: LookupInto) -> pa.BooleanArray:
@@ -130,10 +135,10 @@ class BucketReads:
     def lookup(
         self, keys: pa.Array, names: Sequence[str]
     ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-        """Return which of some encoded keys there are, and columns of the row at each.
+        """Return which of some encoded keys are stored, and columns of their rows.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         rows = self._manifest.row_schema
         try:
@@ -144,10 +149,10 @@ class BucketReads:
     def lookup_few(self, keys: pa.Array, plan: SmallPlan) -> pa.RecordBatch | None:
         """Return columns of the row at each of a few encoded keys.
 
-        None: `lookup` has to look, and say what is wrong.
+        None: the caller has to use `lookup`, which raises the error if a row is damaged.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
 
         def rows(lookup: LookupInto) -> pa.RecordBatch | None:
@@ -161,10 +166,10 @@ class BucketReads:
             return None
 
     def stored_rows(self, bucket: int, keys: pa.Array) -> pa.Array:
-        """Return the rows at encoded keys of one bucket as they are stored, null where none is.
+        """Return the stored rows at encoded keys of one bucket, null if a key is missing.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         if bucket not in self._files:
             return pa.nulls(len(keys), pa.large_binary())
@@ -177,15 +182,15 @@ class BucketReads:
         return self._files.with_layers([bucket], rows)
 
     def unpacked(self, keys: pa.Array, rows: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of rows that `stored_rows` or `sorted_rows` gave.
+        """Return columns of rows that `stored_rows` or `sorted_rows` returned.
 
         Args:
-            keys: theirs.
-            rows: as many, without nulls.
-            names: value columns.
+            keys: Encoded keys of the rows.
+            rows: Stored rows without nulls, as many as keys.
+            names: Names of the value columns to return.
 
         Raises:
-            CorruptionError: they do not fit the schema.
+            CorruptionError: The rows do not fit the schema.
         """
         try:
             return self._manifest.row_schema.unpack(rows, names)
@@ -195,18 +200,19 @@ class BucketReads:
     def run_records(self, bucket: int) -> Iterator[pa.RecordBatch]:
         """Yield the newest record of each key of the runs of a bucket, in key order.
 
-        They have `key` and `value`, as the runs have them: `run_rows` makes rows of the values.
+        The columns are `key` and `value`, with values as the runs store them, which `run_rows`
+        turns into rows.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         return merge([self._files.scan(one, scan_after) for one in self._runs(bucket)], "first")
 
     def run_rows(self, bucket: int, values: pa.Array) -> pa.Array:
-        """Return the rows in values of `run_records`, null where one is a tombstone.
+        """Return the rows in values of `run_records`, null for tombstones.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         try:
             return rows_or_null(values)
@@ -229,16 +235,16 @@ class BucketReads:
         stop: bytes | None,
         reverse: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of all buckets in key order: the key columns, then value columns.
+        """Yield rows of all buckets in key order, as key columns, then value columns.
 
         Args:
-            names: value columns to read.
-            start: first encoded key wanted; None is the beginning.
-            stop: stop before this encoded key; None is the end.
-            reverse: from the greatest key to the least.
+            names: Names of the value columns to read.
+            start: First encoded key of the range. None: the first key.
+            stop: Encoded key that ends the range, and is not part of it. None: no end.
+            reverse: Whether to read from the greatest key to the least.
 
         Raises:
-            CorruptionError: the stored bytes are wrong, or a key is in two buckets.
+            CorruptionError: The stored bytes are damaged, or a key is in two buckets.
         """
         schema = self.schema(names)
         for batch in self._stored(start, stop, reverse):
@@ -247,9 +253,9 @@ class BucketReads:
     def python_rows(
         self, names: Sequence[str]
     ) -> Iterator[tuple[pa.RecordBatch, list[dict[str, Any]]]]:
-        """Yield key columns and, as dicts, value columns of all rows in key order, as `scan` does.
+        """Yield all rows in key order, as key columns and a dict of values for each row.
 
-        Raises: what `scan` does.
+        Raises: what `scan` raises.
         """
         keys, decoder = self.schema([]), self._manifest.row_schema.decoder(names)
         for batch in self._stored(None, None, False):
@@ -266,7 +272,7 @@ class BucketReads:
         """Yield a range of rows of all buckets in key order as they are stored.
 
         Raises:
-            CorruptionError: the stored bytes are wrong, or a key is in two buckets.
+            CorruptionError: The stored bytes are damaged, or a key is in two buckets.
         """
         records = partial(scan_after, start=start, stop=stop, reverse=reverse)
         buckets = [self._rows_of(bucket, records, reverse) for bucket in self._files]
@@ -284,14 +290,15 @@ class BucketReads:
             yield batch
 
     def sorted_rows(self, bucket: int, newest: Reader | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket in key order as they are stored: `key` and `value`.
+        """Yield the stored rows of one bucket in key order, as `key` and `value`.
 
         Args:
-            bucket: its number.
-            newest: of a run that is newer than all files of the bucket.
+            bucket: Number of the bucket.
+            newest: Reader of a run that is newer than all files of the bucket. Default: no such
+                run.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         numbers = self._files.layers.get(bucket, ())
         runs = [self._layer(number, scan_after) for number in numbers if number != bucket]
@@ -315,16 +322,16 @@ class BucketReads:
         ranges: Sequence[tuple[bytes | None, bytes | None]],
         names: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of one bucket: the key columns, then value columns.
+        """Yield rows of one bucket, as key columns, then value columns.
 
         Args:
-            bucket: its number.
-            ranges: of encoded keys: the first one, and the one to stop before; None is no
-                bound. Rows come range by range, in key order in each.
-            names: value columns to read.
+            bucket: Number of the bucket.
+            ranges: Ranges of encoded keys: the first key, and the key that ends the range and is
+                not part of it; None is no bound. Rows come range by range, in key order in each.
+            names: Names of the value columns to read.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         if bucket not in self._files:
             return
@@ -346,10 +353,18 @@ class BucketReads:
     def _answered(
         self, keys: pa.Array, take: Callable[[LookupInto], A], *, values: bool = True
     ) -> A:
-        """Return what `take` makes of the values at some keys, or of which there are.
+        """Return the result of `take` for the values at some keys, or for their presence.
 
-        It is given what passes them to `sst` answers, and called again if a copy was damaged.
+        `take` is called with the function that passes the values to answers. It is called again if
+        a local copy was damaged or a lookup table shared by processes was lost.
         """
+        while True:
+            try:
+                return self._answered_once(keys, take, values=values)
+            except PlacesLostError as error:
+                _log.warning("%s", error)
+
+    def _answered_once(self, keys: pa.Array, take: Callable[[LookupInto], A], *, values: bool) -> A:
         files = self._files
         together = files.layers_in_place()
         if together is not None:
@@ -361,8 +376,8 @@ class BucketReads:
         cold = files.cold(places)
         if not cold:
             return files.with_layers(places, lambda layers: take(partial(layers.lookup, hashed)))
-        # Local copies keep their room from others while they are used: those that have to come are
-        # asked one by one, those that are here before them.
+        # A local copy in use is not evicted. Files to be fetched are therefore looked up one by
+        # one, after the files that are on this host.
         spread = Spread(len(keys), values)
 
         def ask(buckets: Sequence[int]) -> None:
@@ -376,7 +391,7 @@ class BucketReads:
         return take(spread.answer)
 
     def _rows_of(self, bucket: int, records: Records, reverse: bool) -> Iterator[pa.RecordBatch]:
-        """Yield what `records` gives of the layers of a bucket, merged, in key order."""
+        """Yield the merged records of the layers of a bucket from `records`, in key order."""
         numbers = self._files.layers[bucket]
         if numbers == (bucket,):
             return self._files.scan(bucket, records)
@@ -399,8 +414,8 @@ class BucketReads:
         *,
         reverse: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        # Runs have few records between those of a block of the base: they are merged first, and
-        # then large pieces of both.
+        # Few records of runs lie between those of a block of the base: the runs are merged first,
+        # and then large pieces of the result and of the base.
         newer = merge(runs, "first", reverse=reverse)
         layers = [joined(newer, BATCH_BYTES), joined(base, BATCH_BYTES)]
         return self._without_tombstones(merge(layers, "first", reverse=reverse))
@@ -416,8 +431,8 @@ class BucketReads:
                 yield batch
 
     def _places(self, keys: BinaryColumn | pa.Array) -> dict[int, Positions]:
-        """Return where the keys of each bucket are that has a file."""
-        # A null key falls into some bucket, where no reader finds it.
+        """Return the positions of the keys of each bucket that has a file."""
+        # A null key is hashed to some bucket, in which no reader finds it.
         positions, starts = by_bucket(keys, self._manifest.buckets)
         return {
             bucket: positions[starts[bucket] : starts[bucket + 1]]
@@ -442,8 +457,8 @@ class BucketReads:
         """Unpack the rows at some keys of a bucket, file by file.
 
         Raises:
-            CorruptionError: those of a run do not fit the schema.
-            FormatError: those of the base do not.
+            CorruptionError: The rows of a run do not fit the schema.
+            FormatError: If the rows of the base do not fit the schema.
         """
         rows = self._manifest.row_schema
         for number in self._files.layers[bucket]:
@@ -474,7 +489,7 @@ class BucketReads:
         self._corrupt(int(held[0]), "keys and rows of the store's columns", bad)
 
     def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
-        """Raise the error for a bucket: of its base, or of its only file."""
+        """Raise the error for a bucket: for its base, or for its only file."""
         self._corrupt_file(self._files.layers[bucket][-1], expected, found)
 
     def _corrupt_file(self, number: int, expected: str, found: object) -> NoReturn:

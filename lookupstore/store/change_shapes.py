@@ -1,8 +1,8 @@
-"""What the rows of an upsert are: rows to store, or events of a changelog in one of its shapes.
+"""The shapes of changes: rows to upsert, or events of a changelog in one of its forms.
 
-A `ChangeReader` is planned from the columns alone, so that a column the store lacks is an error
-before anything is read, and is shipped to tasks. It splits each batch into rows to upsert and keys
-to delete.
+A `ChangeReader` is planned from the columns alone, so that a column that the store lacks raises an
+error before anything is read, and is sent to tasks. It splits each batch into rows to upsert and
+keys to delete.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed
 from lookupstore.source.source import in_types
 
-#: How changes say what became of a row: `rows` are all upserted; `changelog` is the shape of
-#: `LookupStore.changes`; `debezium` that of Debezium's events; `hudi` that of Apache Hudi.
+#: Shape of changes. `rows`: all rows are upserted. `changelog`: the shape of `LookupStore.changes`.
+#: `debezium`: events of Debezium. `hudi`: events of Apache Hudi.
 ChangesBy: TypeAlias = Literal["rows", "changelog", "debezium", "hudi"]
 SHAPES: tuple[ChangesBy, ...] = get_args(ChangesBy)
 
-#: What an event does to the row of a key: it is stored, it is deleted, or it is what the next event
-#: of the key replaces. If no event follows, the key is deleted, too: the row has another key now.
+#: Effects of an event on the row of a key. `ROW`: the row is stored. `DELETE`: the row is deleted.
+#: `BEFORE`: the row is replaced by the next event of the key; without such an event, the row has
+#: another key now, and this key is deleted, too.
 ROW, DELETE, BEFORE = 0, 1, 2
 
 _CHANGELOG = {
@@ -42,14 +43,14 @@ _CHANGELOG = {
 _DEBEZIUM = {"c": ROW, "r": ROW, "u": ROW, "d": DELETE}
 _HUDI = {"i": ROW, "u": ROW, "d": DELETE}
 _OP, _IMAGES = "op", ("before", "after")
-#: The column in which Kafka Connect has an event of Debezium, next to its schema.
+#: Name of the column in which Kafka Connect stores an event of Debezium, next to its schema.
 PAYLOAD = "payload"
 _ENVELOPE = ("schema", PAYLOAD)
-# How columns that Apache Hudi adds to rows begin, and the one that marks deletes.
+# Prefix of the columns that Apache Hudi adds to rows, and name of the column that marks deletes.
 _META = "_hoodie_"
 _IS_DELETED = "_hoodie_is_deleted"
-#: Columns whose types `plan_changes` looks at, for events of Debezium also at that of `PAYLOAD`; of
-#: the others it reads the names.
+#: Names of the columns whose types `plan_changes` reads, together with the type of `PAYLOAD` for
+#: events of Debezium; it reads only the names of other columns.
 SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
 
 _Kinds = npt.NDArray[np.uint8]
@@ -61,11 +62,11 @@ class Events:
     """The events of a batch.
 
     Attributes:
-        rows: columns of the store, of the rows to upsert.
-        row_places: places of these among the events, which ascend.
-        keys: key columns of the rows that are deleted or replaced.
-        key_places: places of these.
-        key_kinds: `DELETE` or `BEFORE` for each.
+        rows: Rows to upsert, with columns of the store.
+        row_places: Places of these rows among the events, ascending.
+        keys: Key columns of the rows that are deleted or replaced.
+        key_places: Places of these keys among the events.
+        key_kinds: Kind of each key, `DELETE` or `BEFORE`.
     """
 
     rows: pa.RecordBatch
@@ -77,19 +78,19 @@ class Events:
 
 @dataclass(frozen=True)
 class ChangeReader:
-    """What is read of changes; made by `plan_changes`.
+    """A plan for reading changes, made by `plan_changes`.
 
     Attributes:
-        shape: of the changes.
-        names: columns of the store that its rows have: those of the key, then values.
-        source_names: columns that are read.
-        keys: key columns of the store.
-        known: the columns of the store.
-        kinds: the column that says what becomes of a row, and what its values mean; None: all rows
-            are upserted.
-        has_images: whether rows are in columns `before` and `after`.
-        chosen: the value columns that are taken; None: all.
-        in_payload: whether the events are structs in a column `payload`.
+        shape: Shape of the changes, such as `"changelog"`.
+        names: Names of the store's columns that the rows have, key columns first.
+        source_names: Names of the columns to read from the source.
+        keys: Names of the key columns of the store.
+        known: Arrow schema of the store, key columns first.
+        kinds: Name of the column that says what becomes of a row, with the meaning of each of its
+            values. None: all rows are upserted.
+        has_images: Whether the rows are in columns `before` and `after`.
+        chosen: Names of the value columns to take. None: all.
+        in_payload: Whether the events are structs in a column `payload`.
     """
 
     shape: ChangesBy
@@ -104,11 +105,11 @@ class ChangeReader:
 
     @property
     def is_changelog(self) -> bool:
-        """Return whether the changes are events, which count in their order."""
+        """Return whether the changes are events whose order counts."""
         return self.shape != "rows"
 
     def types_in_text(self, given: pa.Schema) -> pa.Schema:
-        """Return the columns whose texts are read in types of the store, in a source of text."""
+        """Return the columns whose values are read in types of the store from a source of text."""
         if not self.has_images:
             return self.known
         if self.in_payload:
@@ -119,7 +120,8 @@ class ChangeReader:
             return pa.schema([payload.with_type(pa.struct(fields))])
         images = [given.field(name) for name in _images_in(given.names)]
         structs = [one for one in images if pa.types.is_struct(one.type)]
-        # In a snapshot, rows before their changes are all null: they are as those after.
+        # In a snapshot, all rows before the change are null; their types are those of rows after
+        # it.
         images = [
             structs[0].with_name(one.name) if structs and one not in structs else one
             for one in images
@@ -138,18 +140,19 @@ class ChangeReader:
         return [image.with_type(pa.struct(fields))]
 
     def events(self, batch: pa.RecordBatch, first_row: int | None = None) -> Events:
-        """Return the events of a batch of the columns that are read.
+        """Return the events of a batch of the columns to read.
 
         Args:
-            batch: n rows.
-            first_row: number of the first row, from 0, for errors; None: rows have no numbers.
+            batch: Batch of n rows with the columns `source_names`.
+            first_row: Number of the first row, from 0, for errors. Default: rows have no numbers.
 
         Returns:
-            Events whose places are those of rows, doubled; the row that replaces another in one
-            event has the odd one.
+            Events whose places are twice the numbers of their rows; rows in a column `after` have
+            one more, so that each follows the row that it replaces.
 
         Raises:
-            ValueError: a row does not say what becomes of it, or lacks the row that it should have.
+            ValueError: If a row does not say what becomes of it, or lacks the row before or after
+                that it should have.
         """
         if self.in_payload:
             payload = unwrap(batch.column(PAYLOAD))
@@ -168,7 +171,7 @@ class ChangeReader:
         )
 
     def _kinds(self, batch: pa.RecordBatch, first_row: int | None) -> _Kinds:
-        """Return what each row of a batch does; `DELETE` without a row if it is nothing."""
+        """Return the kind of each row; rows without effect are `DELETE` without a row."""
         assert self.kinds is not None
         name, meanings = self.kinds
         column = batch.column(name)
@@ -180,7 +183,7 @@ class ChangeReader:
             texts = texts.cast(pa.string())
         found = pc.index_in(texts, value_set=pa.array(list(meanings), texts.type))
         bad = found.is_null()
-        if self.has_images:  # after a delete, Kafka has a message without anything
+        if self.has_images:  # after a delete, Kafka sends an empty message
             empty = texts.is_null()
             for one in _images_in(batch.schema.names):
                 empty = pc.and_(empty, batch.column(one).is_null())
@@ -221,7 +224,7 @@ class ChangeReader:
                 )
         row_places = np.flatnonzero(is_row & ~nothing)
         rows = self._image(after, row_places, self.names, first_row)
-        # Of an update the row before is of interest only if it had another key.
+        # The row before an update is needed only if it had another key.
         key_places = np.flatnonzero(has_before & ~nothing)
         keys = self._image(before, key_places, self.keys, first_row)
         replaced = is_row[key_places]
@@ -232,7 +235,7 @@ class ChangeReader:
             were = keys.filter(pa.array(replaced))
             moved = np.zeros(len(were), bool)
             for one, other in zip(were.columns, own.columns, strict=True):
-                # An image may have no more than what changed.
+                # An image may contain only the columns that changed.
                 moved |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))
             wanted = ~replaced
             wanted[np.flatnonzero(replaced)[moved]] = True
@@ -249,7 +252,7 @@ class ChangeReader:
     def _image(
         self, column: pa.Array, places: _Places, names: Sequence[str], first_row: int | None
     ) -> pa.RecordBatch:
-        """Return columns of some rows that are structs, or JSON texts."""
+        """Return columns of some rows that are stored as structs or JSON texts."""
         column = unwrap(column.take(pa.array(places)))
         if not len(column):
             return pa.RecordBatch.from_pylist(
@@ -295,21 +298,21 @@ def plan_changes(
     columns: str | Sequence[str] | None = None,
     read: Collection[str] = (),
 ) -> ChangeReader:
-    """Plan what is read of changes with some columns.
+    """Plan how changes with the given columns are read.
 
     Args:
-        given: columns of the changes.
-        known: columns of the store, those of its key first.
-        keys: names of the key columns.
-        changes_by: shape of the changes. Default: `changelog` if there is a text column `change`
+        given: Arrow schema of the changes.
+        known: Arrow schema of the store, key columns first.
+        keys: Names of the key columns.
+        changes_by: Shape of the changes. Default: `changelog` if there is a text column `change`
             that the store lacks and nothing else reads, otherwise `rows`.
-        columns: names of the value columns that are taken. Default: all.
-        read: names of columns that something else reads, which the store may lack.
+        columns: Names of the value columns to take. Default: all.
+        read: Names of columns that something else reads, which the store may lack.
 
     Raises:
-        KeyError: the store lacks a column, or the changes lack a key column or one of `columns`.
-        ValueError: there is no such shape, or the changes lack its columns.
-        TypeError: a column of the shape is of another type.
+        KeyError: The store lacks a column, or the changes lack a key column or one of `columns`.
+        ValueError: There is no such shape, or the changes lack its columns.
+        TypeError: A column of the shape is of another type.
 
     >>> known = pa.schema({"id": pa.int64(), "name": pa.string()})
     >>> plan_changes(pa.schema({"id": pa.int64(), "nmae": pa.string()}), known, ["id"])
@@ -377,7 +380,7 @@ def _payload_of(given: pa.Schema) -> pa.Schema:
     """Return the columns of the events in an envelope.
 
     Raises:
-        TypeError: they are not structs.
+        TypeError: If the events are not structs.
     """
     kind = plain_type(given.field(PAYLOAD).type)
     if not pa.types.is_struct(kind):
@@ -403,7 +406,7 @@ def _check_known(
     chosen: Collection[str] | None,
     given: Sequence[str] = (),
 ) -> None:
-    """Check that the store has all columns, where nobody chose which are taken."""
+    """Check that the store has all columns, unless the caller chose columns."""
     for name in names if chosen is None else ():
         if name not in known:
             raise KeyError(f"changes: {_unknown(name, known)}; {_what_to_do(name, given)}")
@@ -442,7 +445,7 @@ def _text_column(given: pa.Schema, name: str, shape: str) -> str:
 
 
 def _hudi_kinds(given: pa.Schema) -> tuple[str, dict[str, int]] | None:
-    """Return what says which rows are deletes; None: nothing does."""
+    """Return the column that marks deletes and the meanings of its values. None: no column does."""
     if _IS_DELETED in given.names:
         kind = plain_type(given.field(_IS_DELETED).type)
         if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
@@ -474,7 +477,7 @@ def _check_images(given: pa.Schema, shape: str) -> None:
 
 
 def _image_names(given: pa.Schema, known: Sequence[str]) -> list[str]:
-    """Return the fields of rows that are in columns; of JSON texts nobody knows them."""
+    """Return the fields of rows in image columns; those of JSON texts are unknown."""
     kinds = [plain_type(given.field(name).type) for name in _images_in(given.names)]
     names = [one.name for kind in kinds if pa.types.is_struct(kind) for one in kind]
     if not names:

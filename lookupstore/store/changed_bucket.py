@@ -1,4 +1,4 @@
-"""What becomes of a bucket that is changed: one more run, or one base of all rows that it has.
+"""The new files of a changed bucket: one more run, or one base with all rows.
 
 The files of one bucket follow from the version that is changed and from the changes to that
 bucket, so that buckets may be changed by different processes. `changed_manifest` puts together what
@@ -25,25 +25,27 @@ from lookupstore.store.resolving import ResolvedRun
 from lookupstore.store.rules import MergeRules
 from lookupstore.store.version_files import time_text
 
-# Each key that is looked up passes the filters of all runs: a wrong answer costs a search.
+# False positive rate of the filters of runs. Each lookup of a key asks the filters of all runs, and
+# a false positive costs a search.
 RUN_FPP = 0.001
 
-# Batches of merged rows, of some megabytes, that wait for who writes them: he is not as even as who
-# merges.
+# Number of batches of merged rows, of some megabytes each, that wait for the writer, whose speed
+# varies more than that of the merge.
 _MADE_AHEAD = 4
 
-#: What rows are written to.
+#: Kinds of files to which rows are written.
 RUNS, BASES = "runs", "bases"
 
 
 @dataclass(frozen=True)
 class CompactionRule:
-    """When an upsert merges the runs of a bucket into its base.
+    """A rule for merging the runs of a bucket into its base.
 
     Attributes:
-        max_runs: most runs that a bucket has.
-        max_share: most bytes that its runs have, as a share of those of its base.
-        max_seconds: age at which its oldest run is merged; None: at no age.
+        max_runs: Largest number of runs of a bucket.
+        max_share: Largest size of the runs of a bucket, as a share of the size of its base.
+        max_seconds: Age of the oldest run, in seconds, at which the runs are merged. None: no
+            limit.
     """
 
     max_runs: int
@@ -71,13 +73,13 @@ class CompactionRule:
 
 @dataclass(frozen=True)
 class ChangedBucket:
-    """The files of a bucket in the version to be.
+    """The files of a bucket in a new version.
 
     Attributes:
-        base: its base; None if it has none.
-        runs: its runs, the newest first.
-        written: how many of these files are new.
-        applied: the run that was merged into the base at once; None: none was.
+        base: Base of the bucket. None: it has none.
+        runs: Runs of the bucket, the newest first.
+        written: Number of new files in `base` and `runs`.
+        applied: Run that was merged into the base at once. None: there was none.
     """
 
     base: DataFile | None
@@ -90,14 +92,15 @@ class BucketChanger:
     """A writer of the new files of buckets, each of which is changed once.
 
     Args:
-        manifest: of the version that is changed; of its files, only those of the buckets that are
-            changed are asked for.
-        reads: of that version.
-        location: where the store is.
-        folder: local folder whose data folder takes the files that are written.
-        version_id: identity of the version to be, which begins the names of its files.
-        attempt: ends their names, where others write files of the same bucket and version.
-        threads: how many read, compress and write, the caller's among them.
+        manifest: Manifest of the version that is changed; its files are used only for the buckets
+            that are changed.
+        reads: Lookups and scans of the version that is changed.
+        location: Location of the store.
+        folder: Local folder with the data folder in which the files are written.
+        version_id: Identity of the new version, which begins the names of its files.
+        attempt: Suffix of the file names, for when others write files of the same bucket and
+            version.
+        threads: Number of threads that read, compress and write, including the caller's.
     """
 
     def __init__(
@@ -117,7 +120,8 @@ class BucketChanger:
         self._folder = folder
         self._name = f"{version_id}-{{:05d}}{attempt}"
         self._threads = threads
-        #: Told how many changes were resolved, for `RUNS`, and how many rows written to `BASES`.
+        #: Function that is called with `RUNS` and the number of resolved changes, or with `BASES`
+        #: and the number of rows written.
         self.advance: Callable[[str, int], None] | None = None
         self._options = options_of(manifest)
         self._bases = {file.bucket: file for file in manifest.files}
@@ -127,12 +131,12 @@ class BucketChanger:
     def upsert(
         self, bucket: int, rules: MergeRules, incoming: IncomingChanges, compaction: CompactionRule
     ) -> ChangedBucket | None:
-        """Write the changes to a bucket as a run, and if that is due merge it into the base.
+        """Write the changes to a bucket as a run, and compact the bucket if that is due.
 
-        A run that is merged stays beside the base: it says what has changed.
+        A run that is merged is kept next to the base, because it records what has changed.
 
         Returns:
-            The files that it has then; None if nothing changes.
+            Files of the bucket in the new version. None: nothing changes.
 
         Raises: what `ResolvedRun.batches` raises.
         """
@@ -177,10 +181,10 @@ class BucketChanger:
     def compact(
         self, bucket: int, newest: Reader | None = None, new_rows: int = 0
     ) -> ChangedBucket:
-        """Write the rows of a bucket as one base, those of one more run among them.
+        """Write the rows of a bucket as one base, including those of one more run if given.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
+            CorruptionError: The stored bytes are damaged.
         """
         count = self.count(bucket) + new_rows
         rows = self._reads.sorted_rows(bucket, newest)
@@ -211,11 +215,12 @@ def changed_manifest(
     """Return the manifest of a version in which some buckets are changed.
 
     Args:
-        manifest: of the version before.
-        changed: what has become of buckets; the others stay as they are.
-        version_id: identity of the new version.
-        source: where the changes are from; None: the rows are those of the version before.
-        batches: of streams, see `Manifest`; None: those of the version before.
+        manifest: Manifest of the previous version.
+        changed: New files of the buckets that changed; the other buckets keep theirs.
+        version_id: Identity of the new version.
+        source: Description of the source of the changes. Default: the source in `manifest`.
+        batches: Number of the last batch of each stream, by the name of the stream. Default: those
+            in `manifest`.
     """
     bases = {file.bucket: file for file in manifest.files if file.bucket not in changed}
     runs = {b: own for b, own in manifest.runs_by_bucket().items() if b not in changed}

@@ -1,10 +1,11 @@
-"""What became of each row between two versions of a store: its changelog.
+"""The changelog of a store: the change of each row between two versions.
 
-Buckets are told one after the other. One with the same files in both versions has no change. Else
-the keys that may have changed are those of the runs that came in between, whether they still lie
-over the base or were merged into it by the upsert that wrote them: the runs have the rows as they
-are now, and the first version is asked for those before. Where the versions in between are gone,
-or one of them was built, all rows of the bucket are compared.
+Buckets are compared one after the other. A bucket with the same files in both versions has no
+change. Otherwise, the keys that may have changed are those of the runs that were written in
+between, both the runs that are still over the base and those that the upsert that wrote them merged
+into it. The runs contain the rows after the change, and the first version is asked for the rows
+before. If versions in between are gone, or one of them was built, all rows of the bucket are
+compared.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.steps import BucketLayers, steps_between
 from lookupstore.store.version_files import VersionName, gone_version_error, list_names
 
-# Keys that a thread asks for at one time, and about the bytes of their rows.
+# Number of keys that a thread looks up at a time, and approximate size of their rows in bytes.
 _KEYS = 1 << 15
 _BYTES = 8 << 20
 
@@ -62,7 +63,7 @@ class OpenVersion(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What is at some keys, as it is stored, in both versions; null where nothing is."""
+    """The stored rows at some keys in both versions; null if a version lacks the key."""
 
     keys: pa.Array
     before: pa.Array
@@ -70,23 +71,23 @@ class _Rows(NamedTuple):
 
 
 class _Between:
-    """The runs that came between two versions with as many buckets, whose files are open.
+    """The open runs between two versions with the same number of buckets.
 
     Args:
-        location: of the store.
-        before: the version at the beginning.
-        after: the version at the end.
+        location: Location of the store.
+        before: Version at the beginning, open.
+        after: Version at the end, open.
 
     Raises:
-        StaleStoreError: a version was removed right now.
-        CorruptionError: the files of one are not what it says.
+        StaleStoreError: A version was removed meanwhile.
+        CorruptionError: The files of a version differ from its manifest.
     """
 
     def __init__(self, location: Location, before: OpenVersion, after: OpenVersion) -> None:
         self._location = location
         self._ends = before.manifest, after.manifest
         self._layers = BucketLayers(before.manifest), BucketLayers(after.manifest)
-        #: By bucket, the runs with all keys that may have changed; None: nobody knows them.
+        #: By bucket, the runs with all keys that may have changed. None: these keys are unknown.
         self.runs: dict[int, tuple[ChangeRun, ...] | None] = {
             bucket: self._runs_of(bucket) for bucket in sorted({*before.files, *after.files})
         }
@@ -96,7 +97,7 @@ class _Between:
         except CorruptionError:
             self._check_steps()
             raise
-        #: Of the files of these runs.
+        #: Files of these runs.
         self.reads = BucketReads(location, after.manifest, self._files)
 
     def close(self) -> None:
@@ -104,9 +105,11 @@ class _Between:
         self._files.close()
 
     def records(self, bucket: int) -> Iterator[pa.RecordBatch]:
-        """Yield the newest record of each key of a bucket's runs, in key order, some at a time.
+        """Yield the newest record of each key of a bucket's runs, in key order.
 
-        Raises: as of the class.
+        The records are yielded in batches of limited size.
+
+        Raises: what the class raises.
         """
         runs = [run.file for run in self.runs[bucket] or ()]
         at_once = _keys_at_once(runs, *(layers.files(bucket) for layers in self._layers))
@@ -133,7 +136,7 @@ class _Between:
         return steps_between(self._location, *self._ends)
 
     def _check_steps(self) -> None:
-        """Check that the versions in between are still there, whose files are not without them."""
+        """Check that the versions in between still exist, without which their files are deleted."""
         names = list_names(self._location)
         for name, _ in self._steps or ():
             if name not in names:
@@ -141,19 +144,19 @@ class _Between:
 
 
 class Changelog:
-    """What became of each row between two versions of a store.
+    """The changes of each row between two versions of a store.
 
     Args:
-        location: of the store.
-        before: the version at the beginning; None: there was none, so that all rows are inserts.
-        after: the version at the end, with the same columns.
-        columns: names of the value columns that are wanted.
-        ignored: names of those in which a change does not count.
+        location: Location of the store.
+        before: Version at the beginning, open. None: there was none, so that all rows are inserts.
+        after: Version at the end, open, with the same columns.
+        columns: Names of the value columns to return.
+        ignored: Names of the value columns in which a change does not count.
 
     Raises:
-        ValueError: the versions have other columns, or one is called as that which says the change.
-        StaleStoreError: a version in between was removed right now.
-        CorruptionError: a file of one is not what it says.
+        ValueError: If the versions have different columns, or a returned column is called `change`.
+        StaleStoreError: A version in between was removed meanwhile.
+        CorruptionError: A file of a version differs from its manifest.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class Changelog:
             _check_same_columns(location, before.manifest, manifest)
         names = manifest.row_schema.schema.names
         self._compared = [name for name in names if name not in ignored]
-        #: The column that says the change, the key columns, and the wanted value columns.
+        #: Schema of the column of kinds of changes, the key columns, and the wanted value columns.
         self.schema: pa.Schema = changelog_schema(after.reads.schema(columns))
         if self.schema.names.count(CHANGE) > 1:
             raise ValueError(
@@ -185,18 +188,19 @@ class Changelog:
             self._between = _Between(location, before, after)
 
     def close(self) -> None:
-        """Close the files of what came in between."""
+        """Close the files of the runs in between."""
         if self._between is not None:
             self._between.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what changed, bucket by bucket and by ascending key.
+        """Yield the changes, by ascending key in each bucket.
 
-        In memory are some rows for each thread, and a block of each file of a bucket.
+        If the versions have different numbers of buckets, the changes are ordered by key over all
+        buckets. Memory holds some rows for each thread, and a block of each file of a bucket.
 
         Raises:
-            CorruptionError: the stored bytes are wrong.
-            StaleStoreError: a file of a remote version is gone, and so is the version.
+            CorruptionError: The stored bytes are damaged.
+            StaleStoreError: A file of a remote version was removed, and so was the version.
         """
         before, after = self._before, self._after
         if before is None:
@@ -216,7 +220,7 @@ class Changelog:
                 yield from self._compared_rows(*sides)
 
     def _looked_up_rows(self, between: _Between) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of the buckets whose keys are known; some keys in each thread."""
+        """Yield the changes of the buckets whose runs are known; each thread looks up some keys."""
         changed = (
             (bucket, records)
             for bucket, runs in between.runs.items()
@@ -228,7 +232,7 @@ class Changelog:
     def _changed(
         self, runs: BucketReads, bucket: int, records: pa.RecordBatch
     ) -> list[pa.RecordBatch]:
-        """Return the changes of a bucket that some records of its runs made."""
+        """Return the changes of a bucket that result from some records of its runs."""
         assert self._before is not None
         keys, values = records.columns
         before = self._before.reads.stored_rows(bucket, keys)
@@ -243,13 +247,14 @@ class Changelog:
                 yield from self._told(_side_by_side(old, new), self._after.reads)
 
     def _told(self, rows: _Rows, newer: BucketReads) -> Iterator[pa.RecordBatch]:
-        """Yield what became of rows; those with equal values are left out.
+        """Yield the changes of rows, without rows that have equal values.
 
         Args:
-            rows: of one bucket, or of several.
-            newer: of the files whose rows are those after.
+            rows: Keys with the stored rows in both versions, of one bucket or of several.
+            newer: Lookups of the files that have the rows after the change.
         """
-        # Equal bytes are equal values; others may be, too: 0.0 and -0.0, and NaNs.
+        # Equal bytes are equal values. Different bytes may be equal values, too: 0.0 and -0.0, and
+        # NaNs.
         unequal = pc.fill_null(pc.not_equal(rows.before, rows.after), True)
         unequal = pc.and_(unequal, pc.or_(rows.before.is_valid(), rows.after.is_valid()))
         rows = _Rows(*(column.filter(unequal) for column in rows))
@@ -261,7 +266,7 @@ class Changelog:
         old_keys, new_keys = (rows.keys.filter(pa.array(one)) for one in (was, is_there))
         old = older.unpacked(old_keys, rows.before.drop_null(), names)
         new = newer.unpacked(new_keys, rows.after.drop_null(), names)
-        # Where each row is among the old ones, and among the new ones.
+        # Index of each row among the old rows, and among the new rows.
         old_places, new_places = np.cumsum(was) - 1, np.cumsum(is_there) - 1
         both = was & is_there
         changed = ~both
@@ -269,7 +274,7 @@ class Changelog:
         kept = np.flatnonzero(changed)
         if not len(kept):
             return
-        # Each changed row comes as what it was, as what it is, or as both.
+        # A changed row is emitted as its old row, its new row, or both.
         turns = np.repeat(kept, both[kept] + 1)
         is_old = was[turns]
         is_old[1:] &= turns[1:] != turns[:-1]
@@ -290,7 +295,7 @@ class Changelog:
     def _differing(
         self, old: pa.RecordBatch, old_places: _Places, new: pa.RecordBatch, new_places: _Places
     ) -> _Flags:
-        """Return which pairs of rows have other values in a column that counts."""
+        """Return which pairs of rows differ in a column whose changes count."""
         found: _Flags = np.zeros(len(old_places), np.bool_)
         for name in self._compared:
             one = take(old.column(name), pa.array(old_places))
@@ -313,13 +318,13 @@ def _check_same_columns(location: Location, before: Manifest, after: Manifest) -
 
 
 def _keys_at_once(*files: Sequence[DataFile]) -> int:
-    """Return how many keys have rows of about `_BYTES` in each of some files."""
+    """Return the number of keys with rows of about `_BYTES` in each of some files."""
     largest = max(file.bytes // file.num_records for file in chain.from_iterable(files))
     return min(_KEYS, max(1, _BYTES // max(1, largest)))
 
 
 def _gathered(records: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """Yield records in batches of about some number of them."""
+    """Yield records in batches of about a number of records."""
     held: list[pa.RecordBatch] = []
     for some in records:
         for start in range(0, some.num_rows, count):
@@ -337,7 +342,7 @@ def _all_rows(version: OpenVersion) -> Iterator[pa.RecordBatch]:
 
 
 def _side_by_side(old: pa.RecordBatch, new: pa.RecordBatch) -> _Rows:
-    """Return all keys of two batches, whose keys ascend, with the rows of each."""
+    """Return all keys of two batches with ascending keys, with the rows of both."""
     keys = pa.concat_arrays([old.column("key"), new.column("key")])
     order, same = sort_keys(keys)
     first = np.ones(len(keys), np.bool_) if same is None else ~same

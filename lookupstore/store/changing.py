@@ -1,8 +1,8 @@
-"""Change a store by what changed: publish a version with a run of changes to each touched bucket.
+"""Change a store at the cost of the changes: publish a version with a run for each changed bucket.
 
-A version that is changed stays as it is, and so do its files: the next one names them and its own
-runs. Compaction writes the rows of a bucket with runs as one base, with the bytes that a build of
-the same rows writes. Runs that others publish meanwhile stay above that base.
+A version that is changed stays as it is, and so do its files: the next version names them and its
+own runs. Compaction writes the rows of a bucket with runs as one base, with the bytes that a build
+of the same rows writes. Runs that others publish meanwhile are kept above that base.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.rules import Rule, merge_rules
 from lookupstore.store.version_files import VersionName, name_of, read_newest
 
-#: Buckets that change, and what becomes of each.
+#: Numbers of the buckets that change, and their new files.
 Changed: TypeAlias = "Iterator[tuple[int, ChangedBucket]]"
 
-#: How often changes are made to the version that another writer has published meanwhile.
+#: Number of times that changes are made to a version that another writer published meanwhile.
 ATTEMPTS = 8
 _PAUSE = 0.05
 _TITLES = {RUNS: "Writing changes", BASES: "Compacting"}
@@ -73,12 +73,12 @@ def upsert_version(
     progress: bool | None,
     max_text: Size,
 ) -> VersionName | None:
-    """Publish the current version with changes, as the next one; without changes nothing.
+    """Publish the current version with changes, unless nothing changes.
 
-    If another writer was faster, the same is done to the version that is current then.
+    If another writer publishes first, the changes are made to the version that is current then.
 
     Returns:
-        The version that was published; None: none was.
+        Name of the version that was published. None: no version was published.
 
     Raises: what `lookupstore.upsert` raises.
     """
@@ -153,22 +153,24 @@ def compact_version(
     progress: bool | None,
     rule: CompactionRule | None = None,
 ) -> VersionName | None:
-    """Publish the current version with compacted buckets, as the next one; if none is due, nothing.
+    """Publish the current version with compacted buckets, unless none is due.
 
     Upserts that publish meanwhile keep their runs, above the new bases. A bucket that others have
-    compacted or built meanwhile stays as they made it.
+    compacted or built meanwhile keeps their files.
 
     Args:
-        location: of the store.
-        threads: how many read, compress and write, the caller's among them; None: one for each
-            processor.
-        retain: how long replaced versions stay.
-        temp_dir: where files of a remote store are written first.
-        progress: as of `LookupStore.compact`.
-        rule: which buckets are due; None: all that have runs.
+        location: Location of the store.
+        threads: Number of threads that read, compress and write, including the caller's. None: one
+            for each processor, at most 64.
+        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+        temp_dir: Folder for the files of a remote store before they are uploaded. None: the
+            system's temporary folder.
+        progress: Whether to show a progress bar. None: after one second, on a terminal or in a
+            notebook.
+        rule: Rule that decides which buckets are due. Default: all buckets that have runs.
 
     Returns:
-        The version that was published; None: none was.
+        Name of the version that was published. None: no version was published.
 
     Raises: what `LookupStore.compact` raises.
     """
@@ -220,9 +222,9 @@ def _due_buckets(manifest: Manifest, rule: CompactionRule | None) -> list[int]:
 def _under_newer_runs(
     compacted: Mapping[int, ChangedBucket], merged: Manifest, current: Manifest
 ) -> dict[int, ChangedBucket]:
-    """Return what becomes of buckets of the current version that were compacted in an earlier one.
+    """Return the new files of buckets of the current version that were compacted in an older one.
 
-    Those are left out whose files the current version does not have any more.
+    Buckets whose compacted files the current version no longer has are left out.
     """
     old, new = merged.layers(), current.layers()
     runs = current.runs_by_bucket()
@@ -236,12 +238,12 @@ def _under_newer_runs(
 
 
 def retried(publish: Callable[[], A]) -> A:
-    """Publish a change of the current version, again if another writer was faster.
+    """Publish a change of the current version, again if another writer was first.
 
-    Returns: what `publish` returns.
+    Returns: the result of `publish`.
 
     Raises:
-        CommitConflictError: others were faster again and again.
+        CommitConflictError: Another writer published first on every retry.
     """
     attempt = 0
     while True:
@@ -252,7 +254,7 @@ def retried(publish: Callable[[], A]) -> A:
             if attempt == ATTEMPTS:
                 raise
             _log.info("another writer was faster: %s", error)
-            # Two that met once are not to meet again.
+            # Two writers that collided once are unlikely to collide again.
             time.sleep(random.uniform(0, _PAUSE * 2 ** (attempt - 1)))
 
 
@@ -266,7 +268,7 @@ def _publish(
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
 ) -> VersionName | None:
-    # A version without rows is what was asked for, where all of them are deleted.
+    # A version without rows is intended if all rows are deleted.
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
     ) as new:
@@ -284,7 +286,7 @@ def _publish(
 
 
 def _advance(bars: Bars, totals: Mapping[str, int]) -> Callable[[str, int], None]:
-    """Return what tells bars of rows that are written, each of which opens with its first ones."""
+    """Return a function that advances bars by written rows; the first rows open their bar."""
     opened: dict[str, Advance] = {}
 
     def advance(kind: str, rows: int) -> None:
@@ -299,8 +301,8 @@ def _advance(bars: Bars, totals: Mapping[str, int]) -> Callable[[str, int], None
 def _changing(
     location: Location, new: NewVersion, threads: int | None
 ) -> Iterator[tuple[Manifest, BucketChanger]]:
-    """Open the current version and what changes its buckets, for a new one."""
-    # With the mark there, its files stay.
+    """Open the current version and the changer of its buckets, for a new version."""
+    # While the mark exists, the files of the current version are kept.
     manifest = read_newest(location)
     files = BucketFiles(location, manifest, None, Residency())
     with closing(files):
@@ -310,10 +312,10 @@ def _changing(
 
 
 def check_same_store(location: Location, planned: Manifest, current: Manifest) -> None:
-    """Check that changes that were read for one version of a store can be made to another.
+    """Check that changes read for one version of a store fit another version.
 
     Raises:
-        ValueError: its key, value columns or buckets are not the same.
+        ValueError: If the key, the value columns or the number of buckets differ.
     """
     for what, before, now in (
         ("key", planned.key_schema, current.key_schema),

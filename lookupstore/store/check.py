@@ -1,4 +1,4 @@
-"""Check every byte of a version: hashes, blocks, order, keys, rows, and what lies beside it."""
+"""Check every byte of a version: hashes, blocks, order, keys and rows; find stray files."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ Records: TypeAlias = "Iterator[pa.RecordBatch]"
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """What `LookupStore.verify` has read and found valid.
+    """The result of `LookupStore.verify`, for a store without damage.
 
     Attributes:
-        files: number of files, all runs of changes among them.
-        num_rows: number of rows.
-        bytes: size of all files.
-        stray: files of the store that no version names: left by a build that was killed, or being
-            written by one that runs now. No reader looks at them; `lookupstore.expire` removes
-            them.
+        files: Number of data files, including all runs of changes.
+        num_rows: Number of rows.
+        bytes: Size of all data files.
+        stray: Names of the files of the store that no version names: a killed build left them, or a
+            running one is writing them. No reader uses them; `lookupstore.expire` removes them.
     """
 
     files: int
@@ -59,17 +58,17 @@ class StoreCheck:
 def check_store(
     location: Location, manifest: Manifest, files: BucketFiles, advance: Advance | None = None
 ) -> StoreCheck:
-    """Read every byte of a version and check it; of a remote one at its place and here.
+    """Check every byte of a version; for a remote store, also of the local copies.
 
     Args:
-        location: of the store.
-        manifest: of the version.
-        files: of its buckets, open.
-        advance: told the number of records after each batch of them.
+        location: Location of the store.
+        manifest: Manifest of the version.
+        files: Open files of the buckets of the version.
+        advance: Function that is called with the number of records after each batch.
 
     Raises:
-        CorruptionError: the first thing that is wrong.
-        StaleStoreError: the version is not there any more.
+        CorruptionError: The version is damaged; the error names the first damage that was found.
+        StaleStoreError: The version was removed.
     """
     _check_is_there(location, manifest)
     for file in manifest.files:
@@ -132,7 +131,7 @@ def _check_records(
     path = location.show(file.name)
     found = location.hash(file.name)
     with files.original(number, whole=found == file.xxh64) as reader:
-        # Asked first: an error of the file itself knows the offset, the hash does not.
+        # The file is checked first: its errors contain the offset, an error of the hash does not.
         reader.verify()
         if found != file.xxh64:
             raise wrong_hash_error(path, file, found)
@@ -145,7 +144,7 @@ def _check_records(
 def _checked_records(
     path: str, manifest: Manifest, file: DataFile, reader: Reader, advance: Advance | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file, whose keys are those of its bucket and its statistics true."""
+    """Yield the records of a file, and check the buckets of its keys and its statistics."""
     statistics = RowStatistics()
     for batch in reader.scan():
         keys = batch.column("key")
@@ -183,7 +182,7 @@ def _check_run(manifest: Manifest, run: ChangeRun, records: Records) -> None:
 
 
 def _check_counts(location: Location, manifest: Manifest, files: BucketFiles) -> None:
-    """Count the rows of buckets with runs again: what is in their base, and what runs change."""
+    """Count the rows of buckets with runs again, from their bases and the changes of the runs."""
     reads = BucketReads(location, manifest, files)
     rows = {file.bucket: file.num_records for file in manifest.files}
     for bucket, runs in manifest.runs_by_bucket().items():

@@ -1,4 +1,4 @@
-"""Write the data file of a bucket, a base or a run, and say what the manifest has of it."""
+"""Write the data file of a bucket, a base or a run, and describe it for the manifest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sst import Writer
-from lookupstore.sst.codec import PLAIN_BLOCK
+from lookupstore.sst.codec import FALSE_POSITIVES, PLAIN_BLOCK
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
 
 
 class Schemas(Protocol):
-    """What has the schemas of a store, such as a manifest or the plan of a build."""
+    """An object with the schemas of a store, such as a manifest or the plan of a build."""
 
     @property
     def key_schema(self) -> KeySchema:
@@ -31,16 +31,16 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How the data files of a store are written; see `lookupstore.sst.Writer`."""
+    """Options with which the data files of a store are written; see `lookupstore.sst.Writer`."""
 
     compression: str = "none"
     level: int | None = None
     block_size: int = PLAIN_BLOCK
-    bloom_fpp: float = 0.05
+    bloom_fpp: float = FALSE_POSITIVES
 
 
 def options_of(manifest: Manifest) -> FileOptions:
-    """Return how the data files of a version were written."""
+    """Return the options with which the data files of a version were written."""
     names = {field.name for field in fields(FileOptions)}
     return FileOptions(**{name: one for name, one in manifest.options.items() if name in names})
 
@@ -57,28 +57,29 @@ def write_bucket(
     advance: Callable[[int], object] | None = None,
     threads: int = 1,
 ) -> DataFile | None:
-    """Stream the sorted rows of one bucket into a data file and describe it for the manifest.
+    """Write the sorted rows of one bucket to a data file, and describe the file.
 
-    The bytes follow from rows, schemas and options alone, so that equal buckets are equal files:
-    what the store is built from, and when, is in the manifest.
+    The bytes depend only on rows, schemas and options, so that equal buckets are equal files; the
+    source and the time of a build are recorded in the manifest.
 
     Args:
-        folder: local folder; its data folder exists.
-        name: file name without extension; it has to be new.
-        bucket: number of the bucket.
-        batches: `key` and `value` columns, keys strictly ascending over all batches.
-        schemas: those that the file records.
-        options: how the file is written.
-        rows_at_most: makes the filter for that many; without it, it takes memory by the row.
-        advance: told the number of rows after each batch.
-        threads: how many compress and write, the caller's among them.
+        folder: Local folder, which has a data folder.
+        name: New name of the file, without extension.
+        bucket: Number of the bucket.
+        batches: Batches with columns `key` and `value`; keys ascend strictly over all batches.
+        schemas: Manifest or plan with the schemas that the file records.
+        options: Compression, level, block size and filter rate of the file.
+        rows_at_most: Number of keys that the filter is made for. Default: the number of rows, which
+            takes memory for each row.
+        advance: Function that is called with the number of rows after each batch.
+        threads: Number of threads that compress and write, including the caller's.
 
     Returns:
-        The manifest's entry, or None if there are no rows: an empty bucket has no file.
+        Manifest entry of the file. None: there are no rows, and an empty bucket has no file.
 
     Raises:
-        FileExistsError: the file is there already.
-        ValueError: keys out of order.
+        FileExistsError: The file exists already.
+        ValueError: If keys are out of order.
     """
     rows = (batch for batch in batches if batch.num_rows)
     batch = next(rows, None)

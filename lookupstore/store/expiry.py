@@ -1,13 +1,14 @@
-"""Remove versions of a store that nobody can be reading, and files that no version names.
+"""Remove versions of a store that no reader can be using, and files that no version names.
 
-The rule for readers: who has opened a version may go on for `retain` after the next one was
-published. After that its files may be gone; those that a reader has open locally stay readable.
+The rule for readers: a reader that opened a version may use it for `retain` after the next version
+was published. After that, its files may be deleted; files that a reader has open locally stay
+readable.
 
 The order makes a killed removal harmless: first the files of versions, the oldest first, then data
-files that no remaining version names. It also keeps out of the way of publishers, who mark that
-they run before they look at the newest version, and remove the mark when they know whether theirs
-stays: a version whose mark is there replaces nothing yet, and while any mark is there, no data file
-goes. docs/decisions/0020-publishing.md says why that is enough.
+files that no remaining version names. The order also avoids conflicts with publishers. They write a
+mark before they read the newest version, and remove it once they know whether their own version
+stays. A version that has a mark replaces no other version yet, and while any mark exists, no data
+file is deleted. docs/decisions/0020-publishing.md explains why that is enough.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Expired:
-    """What `expire` has removed.
+    """The versions and files that `expire` has removed.
 
     Attributes:
-        versions: numbers of the versions.
-        files: number of data files and leftovers.
-        bytes: their size.
+        versions: Numbers of the removed versions.
+        files: Number of removed data files and leftovers.
+        bytes: Size of the removed data files and leftovers.
     """
 
     versions: tuple[int, ...]
@@ -69,22 +70,25 @@ def expire(
 ) -> Expired:
     """Remove old versions of a store, and files of builds that were killed.
 
-    A version is removed if another replaced it at least `retain` ago, and the build of that one has
-    ended; a reader of the old one must be done by then, or have its files open locally. Then data
-    files are removed that no remaining version names and that are older than `retain`; they stay
-    while a build runs, or up to a day after one was killed. Temporary files stay for a day.
+    A version is removed if another version replaced it at least `retain` ago, and the build of that
+    other version has ended. A reader of the removed version must be done by then, or have its files
+    open locally. Data files are then removed if no remaining version names them and they are older
+    than `retain`; they are kept while a build runs, and up to a day after a build was killed.
+    Temporary files are kept for a day.
 
     Args:
-        path: the store's folder, URI or location, or the store itself.
-        retain: how long a replaced version stays: a timedelta, seconds, or a text such as `"1h"`.
-        keep: how many of the newest versions stay in any case, at least 1.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        path: Folder, URI or location of the store, or an open store.
+        retain: Time for which a replaced version is kept: a timedelta, seconds, or a text such as
+            `"1h"`.
+        keep: Number of the newest versions that are kept in any case, at least 1.
+        storage_options: Credentials, region, endpoint and similar options of a URI, by the names
+            that pandas or deltalake have for them; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder is not a store.
-        CorruptionError: a manifest contradicts itself; nothing is removed.
-        ValueError: an argument out of range.
+        FileNotFoundError: There is no such folder.
+        FormatError: The folder is not a store.
+        CorruptionError: A manifest contradicts itself; nothing is removed.
+        ValueError: If an argument is out of range.
 
     >>> import tempfile, lookupstore, pyarrow as pa
     >>> folder = tempfile.mkdtemp()
@@ -108,7 +112,7 @@ def expire(
     removed: list[Manifest] = []
     for old in gone:
         if not delete_unneeded(location, name_of(old).file):
-            break  # the newer ones stay, too: the oldest goes first
+            break  # newer versions are kept, too: the oldest is removed first
         removed.append(old)
     remaining = [manifest for manifest in manifests if manifest not in removed]
     files = [
@@ -127,15 +131,16 @@ def names_all_in_use(
     """Return whether some versions name all data files that are, or will be, in use.
 
     Args:
-        location: where the store is.
-        manifests: all versions that there were before the caller looked for files.
-        own_mark: of a build of the caller.
+        location: Location of the store.
+        manifests: Manifests of all versions that existed before the caller looked for files.
+        own_mark: Name of the mark of the caller's own build. Default: the caller has none.
     """
     if running_builds(location, own_mark):
         _log.info("%s: a build is running, so data files are kept", location.uri)
         return False
-    # A build that has begun since the marks were read may use a version that came, and even went,
-    # after ours were read. As long as the newest of ours is there, none that came has gone.
+    # A build that began after the marks were read may use a version that was published, and even
+    # removed, after `manifests` were read. While the newest of `manifests` exists, none of the
+    # later versions was removed.
     names = list_names(location)
     if not set(names) <= {name_of(manifest) for manifest in manifests} or (
         manifests and location.size(name_of(manifests[-1]).file) is None
@@ -148,10 +153,10 @@ def names_all_in_use(
 def replaced_versions(
     location: Location, now: float, seconds: float, keep: int
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the versions of a store, and those of them that are to go, the oldest first.
+    """Return the versions of a store, and those of them to be removed, the oldest first.
 
-    A version that was there before the marks were read, and is there after that, without a mark of
-    its own, is one that its publisher does not take back any more.
+    A version that existed before the marks were read, and still exists after that, without a mark
+    of its own, is one that its publisher no longer withdraws.
     """
     before = {file.name: file.modified for file in location.files(VERSIONS_FOLDER)}
     made = running_builds(location) if len(before) >= keep else {}
@@ -164,7 +169,8 @@ def replaced_versions(
         file = name_of(manifest).file
         if file in before and manifest.id not in made.values():
             newer += 1
-            # Whoever stood still after that time was stated replaced others when it wrote.
+            # A publisher that paused after it chose `created` replaced others when it wrote the
+            # file.
             written = math.floor(before[file] or 0)
             replaced = min(replaced, max(manifest.created_at.timestamp(), written))
     return manifests, gone
@@ -173,7 +179,7 @@ def replaced_versions(
 def unnamed_files(
     location: Location, manifests: Sequence[Manifest], now: float, seconds: float
 ) -> list[FoundFile]:
-    """Return the files that no version names, if nobody runs who may be about to name them."""
+    """Return the files that no version names, if no running build may be about to name them."""
     known = files_of(manifests)
     held = [
         file
@@ -184,7 +190,7 @@ def unnamed_files(
     old = [file for file in held if file.name not in known and _is_older(file, now - seconds)]
     if not old:
         return []
-    # After the look for files: whoever made one of them had its mark before.
+    # This is checked after the files were listed: a build that wrote one had its mark before.
     return old if names_all_in_use(location, manifests) else []
 
 
@@ -193,7 +199,7 @@ def _is_older(file: FoundFile, moment: float) -> bool:
 
 
 def delete_unneeded(location: Location, name: str) -> bool:
-    """Delete a file that does no harm if it stays, which is logged; return whether it is gone."""
+    """Delete a file that is harmless if it stays; log a failure; return whether it is gone."""
     try:
         location.delete(name)
     except OSError as error:

@@ -1,20 +1,22 @@
 """The data files of one version of a store, by bucket, and their readers.
 
-A bucket has layers: its runs of changes, the newest first, and its base. Each file has a number: a
-base that of its bucket, and runs those that follow.
+A bucket has layers: its runs of changes, the newest first, and its base. Each file has a number.
+The number of a base is that of its bucket; runs have the numbers that follow.
 
-Readers need a local file. For a local store the file is there already; of a remote one the host's
-`Residency` pins a local copy, which answers while it is still coming. Files of a local store are
-all opened at once, so that it goes on answering when it is replaced; files of a remote one when the
-first key falls into their bucket, several at once if a batch needs several.
+Readers need a local file. The files of a local store are local already; for a file of a remote
+store, the host's `Residency` pins a local copy, which answers while it is still being fetched. The
+files of a local store are all opened at once, so that the store keeps answering when it is
+replaced. A file of a remote store is opened at the first lookup in its bucket, several at once if a
+batch needs several.
 
-Lookups in compressed files are slow. Of a remote one a plain copy is made as soon as all of it has
-come; of a local one when lookups have paid for it (`recode.Rent`). From then on the plain copy
-answers, and the file itself again if the copy is damaged.
+Lookups in compressed files are slow. For a remote file, a plain copy is made as soon as the file is
+fetched completely; for a local file, it is made once lookups have done as much work as making it
+costs (`recode.BreakEven`). From then on, lookups read the plain copy, or the file itself again if
+the copy is damaged.
 
-An open copy is in use, and keeps its room from others. So copies are released when there is no
-room for one that is needed, or when this process has too many files open; who is in a call with one
-keeps it until the call returns.
+An open copy is in use and cannot be evicted. Copies are therefore released if there is no room for
+a copy that is needed, or if this process has too many files open. A call that uses a copy keeps it
+until the call returns.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from lookupstore.hostcache.cache import Residency, warn_slow
 from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
 from lookupstore.hostcache.pinned_copy import PinnedCopy
-from lookupstore.hostcache.recode import Rent, plain_size
+from lookupstore.hostcache.recode import BreakEven, plain_size
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.layers import Layers
@@ -55,9 +57,9 @@ from lookupstore.store.local_files import LocalFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.version_files import gone_version_error, list_names, name_of
 
-#: Buckets that are asked at one time, where the answer waits for an object store.
+#: Maximum number of buckets that are read at a time if the files are in an object store.
 AT_ONCE = 8
-# How long a fetch in the background waits until it looks whether it is to stop.
+# Seconds between two checks of a background fetch whether it is to stop.
 _LOOK_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ A = TypeVar("A")
 
 @dataclass(eq=False)
 class _Open(descriptors.Holder):
-    """The reader of a file, the local copy that it reads, and what it had read before that."""
+    """The reader of a file, its local copy, and the counts of what it had read before that."""
 
     reader: Reader
     copy: PinnedCopy | None
@@ -89,17 +91,18 @@ class _Open(descriptors.Holder):
 
 
 class BucketFiles(LocalFiles):
-    """The data files of a version, which are opened where needed.
+    """The data files of a version, which are opened on demand.
 
     Args:
-        location: where the store is.
-        manifest: the version.
-        cache: for decoded blocks; None takes the one of the process.
-        residency: pins the local copies of files of a remote store, and of compressed files.
+        location: Location of the store.
+        manifest: Manifest of the version.
+        cache: Cache of decoded blocks. None: the cache that all stores of the process share.
+        residency: Manager of the local copies of remote files, and of the plain copies of
+            compressed ones.
 
     Raises:
-        StaleStoreError: a file is gone, and so is the version.
-        CorruptionError: a file is gone, or contradicts the manifest.
+        StaleStoreError: A file was removed, and so was the version.
+        CorruptionError: A file is missing, or contradicts the manifest.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class BucketFiles(LocalFiles):
         self._manifest = manifest
         self._cache = cache
         self._residency = residency
+        self._tables = residency.shared_tables
         self._entries = {file.bucket: file for file in manifest.files}
         layers: dict[int, list[int]] = {}
         for number, run in enumerate(manifest.runs, manifest.buckets):
@@ -120,23 +124,23 @@ class BucketFiles(LocalFiles):
             layers.setdefault(run.file.bucket, []).append(number)
         for file in manifest.files:
             layers.setdefault(file.bucket, []).append(file.bucket)
-        #: The numbers of the files of each bucket that has some: runs, the newest first, then the
-        #: base, which is less than the number of buckets.
+        #: Numbers of the files of each bucket that has files: runs, the newest first, then the
+        #: base, the only one that is less than the number of buckets.
         self.layers: dict[int, tuple[int, ...]] = {
             bucket: tuple(layers[bucket]) for bucket in sorted(layers)
         }
         self._locks = {number: threading.Lock() for number in self._entries}
-        self._counting = threading.Lock()  # over both of these
-        #: What is open of each file, by its number.
+        self._counting = threading.Lock()  # guards both of these
+        #: Open reader and local copy of each file, by its number.
         self.opened: dict[int, _Open] = {}
-        self._past = Counts()  # of the copies that were released
+        self._past = Counts()  # counts of the copies that were released
         self._copied: set[int] = set()  # files whose local copies were needed
         self._closed = False
-        #: Readers of the files of a local store.
+        #: Readers of the files of a local store, by number.
         self.in_place: dict[int, Reader] = {}
-        self._all_in_place: Layers | None = None  # once they have been asked
-        # What lookups have paid for those of them that are compressed.
-        self._rents: dict[int, Rent] = {}
+        self._all_in_place: Layers | None = None  # set at the first call
+        # Work of lookups in the compressed ones of these files.
+        self._break_evens: dict[int, BreakEven] = {}
         if location.in_place:
             try:
                 for number, file in self._entries.items():
@@ -153,7 +157,7 @@ class BucketFiles(LocalFiles):
         return bucket in self.layers
 
     def of_runs(self, runs: Sequence[ChangeRun]) -> BucketFiles:
-        """Return the files of some runs alone, by ascending bucket, opened as these are."""
+        """Return the files of some runs alone, by ascending bucket, opened like these files."""
         alone = replace(self._manifest, files=(), runs=tuple(runs))
         return BucketFiles(self._location, alone, self._cache, self._residency)
 
@@ -162,15 +166,15 @@ class BucketFiles(LocalFiles):
         return self._entries[number].name
 
     def with_reader(self, number: int, use: Callable[[Reader], A]) -> A:
-        """Return what `use` returns of the reader of the file with a number.
+        """Call `use` with the reader of the file of a number, and return its result.
 
-        It is called again, with another reader, if a local copy turns out to be damaged.
+        `use` is called again, with another reader, if a local copy turns out to be damaged.
 
         Raises:
-            StaleStoreError: the file is gone, and so is the version.
-            CorruptionError: the file is gone, or not what the manifest says.
-            DiskQuotaError: there is no room for its local copy.
-            OSError: the object store does not give it.
+            StaleStoreError: The file was removed, and so was the version.
+            CorruptionError: The file is missing, or differs from the manifest.
+            DiskQuotaError: There is no room for the local copy of the file.
+            OSError: The object store does not return the file.
         """
         try:
             opened = self.ready(number)
@@ -183,20 +187,20 @@ class BucketFiles(LocalFiles):
             raise self._missing_error(number) from None
 
     def readers_in_place(self, bucket: int) -> list[Reader] | None:
-        """Return the readers of the layers of a bucket; None: others may take their place.
+        """Return the readers of a bucket's files, or None if they may be replaced.
 
         Raises:
-            ClosedError: the store is closed.
+            ClosedError: The store is closed.
         """
         numbers = self.layers[bucket]
-        if any(number not in self.in_place or number in self._rents for number in numbers):
+        if any(number not in self.in_place or number in self._break_evens for number in numbers):
             return None
         return [self.ready(number).reader for number in numbers]
 
     def with_layers(self, buckets: Iterable[int], use: Callable[[Layers], A]) -> A:
-        """Return what `use` returns of the files of some buckets that have some, open together.
+        """Call `use` with the open files of some buckets, and return its result.
 
-        It is called again, with other readers, if local copies turn out to be damaged.
+        `use` is called again, with other readers, if local copies turn out to be damaged.
 
         Raises: what `with_reader` raises.
         """
@@ -222,10 +226,10 @@ class BucketFiles(LocalFiles):
                 raise self._missing_error(numbers[-1] if found is None else found) from None
 
     def layers_in_place(self) -> Layers | None:
-        """Return all files, open together; None: others may take the place of some.
+        """Return all files, open together, or None if some may be replaced.
 
         Raises:
-            ClosedError: the store is closed.
+            ClosedError: The store is closed.
         """
         self._check_not_closed()
         if self._all_in_place is None:
@@ -243,7 +247,7 @@ class BucketFiles(LocalFiles):
         return Layers(self._manifest.buckets, readers, without_base)
 
     def cold(self, buckets: Iterable[int]) -> list[int]:
-        """Return those of some buckets a file of which may have to wait for an object store."""
+        """Return the buckets with a file that may have to wait for an object store."""
         is_here = self._is_here
         return [
             bucket
@@ -252,7 +256,7 @@ class BucketFiles(LocalFiles):
         ]
 
     def wait_for(self, buckets: Sequence[int], ask: Callable[[int], None]) -> None:
-        """Call what asks a bucket for each of some, several at once: each waits for its files."""
+        """Call `ask` for each of some buckets, several at once; each call waits for its files."""
         if len(buckets) <= 1:
             for bucket in buckets:
                 ask(bucket)
@@ -270,9 +274,10 @@ class BucketFiles(LocalFiles):
         """Yield records of a file batch by batch; raises what `with_reader` raises.
 
         Args:
-            number: of the file.
-            records: gives those of a reader, keys first, from behind a key, or from the first one;
-                it is called again where another reader goes on.
+            number: Number of the file.
+            records: Function that yields the records of a reader, with keys in the first column,
+                after a given key, or from the first record if that is None. It is called again when
+                another reader continues.
         """
         last: bytes | None = None
         try:
@@ -291,14 +296,14 @@ class BucketFiles(LocalFiles):
                     # The other copy has the same records in the same order.
                     self._leave_damaged(number, opened, error)
                     continue
-                opened = None  # while others are asked, it may give way
+                opened = None  # it may be released while the caller continues
                 yield piece
         except FileNotFoundError:
             raise self._missing_error(number) from None
 
     @property
     def _are_many(self) -> bool:
-        """Return whether this process may not have the local copies of all files open at once."""
+        """Return whether this process cannot have the local copies of all files open at once."""
         return not self.in_place and 3 * len(self._entries) > descriptors.most()
 
     @contextmanager
@@ -306,13 +311,13 @@ class BucketFiles(LocalFiles):
         """Return a reader of a data file as stored; lookups may read a decompressed copy.
 
         Args:
-            number: of the file.
-            whole: whether all of a remote file is to be here before.
+            number: Number of the file.
+            whole: Whether to wait until all of a remote file is on this host.
 
         Raises:
-            CorruptionError: the file is gone, or not what the manifest says.
-            DiskQuotaError: there is no room for its local copy.
-            OSError: the object store does not give it.
+            CorruptionError: The file is missing, or differs from the manifest.
+            DiskQuotaError: There is no room for the local copy of the file.
+            OSError: The object store does not return the file.
         """
         if number in self.in_place:
             self._check_not_closed()
@@ -331,12 +336,12 @@ class BucketFiles(LocalFiles):
 
     @property
     def asked(self) -> set[int]:
-        """Return the buckets of which a file is open."""
+        """Return the buckets with an open file."""
         opened = [*self.in_place, *self.opened]
         return {self._entries[number].bucket for number in opened}
 
     def fetch(self, buckets: set[int], stop: threading.Event) -> None:
-        """Bring all files of some buckets to this host, unless told to stop.
+        """Fetch all files of some buckets to this host, unless told to stop.
 
         Raises: what `with_reader` raises.
         """
@@ -352,7 +357,7 @@ class BucketFiles(LocalFiles):
 
     @property
     def are_here(self) -> bool:
-        """Return whether this host has all of all files."""
+        """Return whether this host has all bytes of all files."""
         return bool(self.in_place) or self.has_copies(self._entries.values())
 
     def has_copies(self, files: Iterable[DataFile]) -> bool:
@@ -362,17 +367,17 @@ class BucketFiles(LocalFiles):
 
     @property
     def has_any_copy(self) -> bool:
-        """Return whether this host has a local copy of anything."""
+        """Return whether this host has any local copy."""
         return self._residency.used > 0
 
     @property
     def is_room_short(self) -> bool:
-        """Return whether local copies of this host take more than half of what they may."""
+        """Return whether the local copies of this host fill more than half of the quota."""
         return self._residency.is_getting_full
 
     @property
     def bytes_here(self) -> int:
-        """Return how many bytes of the files this host has."""
+        """Return the number of bytes of the files that this host has."""
         if self.in_place:
             return sum(file.bytes for file in self._entries.values())
         return sum(
@@ -381,13 +386,13 @@ class BucketFiles(LocalFiles):
         )
 
     def counts(self) -> Counts:
-        """Return what this process has read of the files, and fetched for them."""
+        """Return the counts of what this process has read of the files, and fetched for them."""
         with self._counting:
             return sum((opened.counts() for opened in self.opened.values()), self._past)
 
     def share_room(self) -> None:
         """Release local copies if all copies of the host take more than half of the quota."""
-        may_have_copies = self.opened and (not self.in_place or self._rents)
+        may_have_copies = self.opened and (not self.in_place or self._break_evens)
         if may_have_copies and self.is_room_short:
             self.release()
 
@@ -399,7 +404,7 @@ class BucketFiles(LocalFiles):
                 self.release_file(number, opened)
 
     def release_file(self, number: int, opened: _Open) -> None:
-        """Release one local copy unless somebody is opening that file, who needs it."""
+        """Release one local copy, unless a thread is opening that file."""
         lock = self._locks[number]
         if lock.acquire(blocking=False):
             try:
@@ -425,30 +430,30 @@ class BucketFiles(LocalFiles):
             raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
 
     def _is_here(self, number: int) -> bool:
-        """Return whether a file answers without an object store."""
+        """Return whether a file can be read without an object store."""
         opened = self.opened.get(number)
         if opened is None or opened.copy is None:
             return number in self.in_place
         try:
             return opened.copy.complete
-        except ClosedError:  # released in this moment
+        except ClosedError:  # released by another thread at this moment
             return False
 
     def ready(self, number: int) -> _Open:
-        """Return what is open of a file, or open it."""
+        """Return the open reader of a file, and open it if needed."""
         opened = self.opened.get(number)
         if opened is None:
             return self._open(number)
         copy = opened.copy
         if copy is None:
-            better = self._rents and self._has_better(number, opened)
+            better = self._break_evens and self._has_better(number, opened)
             return self._open(number) if better else opened
         try:
             error, outdated = copy.error, copy.outdated
-        except ClosedError:  # released in this moment
+        except ClosedError:  # released by another thread at this moment
             return self._open(number)
         if isinstance(error, CorruptionError):
-            # What was answered before may have been of another file: it must not go on.
+            # Earlier answers may have been read from another file: the call must not continue.
             raise CorruptionError(*error.args)
         descriptors.used(opened)
         return self._open(number) if outdated else opened
@@ -482,25 +487,25 @@ class BucketFiles(LocalFiles):
             size = os.stat(path).st_size
             if size != file.bytes:
                 raise wrong_size_error(path, file, size)
-            reader = _checked(Reader(path, cache=self._cache), file)
+            reader = _checked(Reader(path, cache=self._cache, tables=self._tables), file)
         except FileNotFoundError:
             raise self._missing_error(number) from None
         self.in_place[number] = reader
         if plain_size(reader.info()) is not None:
-            self._rents[number] = Rent(reader.info().data_blocks)
+            self._break_evens[number] = BreakEven(reader.info().data_blocks)
 
     def _has_better(self, number: int, opened: _Open) -> bool:
-        """Return whether there is a plain copy in place of what is open; begin one that pays."""
+        """Return whether a plain copy can replace an open file; begin to make one that pays off."""
         if opened.copy is not None:
             return opened.copy.outdated
-        rent = self._rents.get(number)
-        if rent is None or not rent.is_paid(paid := reads_of(opened.reader).blocks_read):
+        point = self._break_evens.get(number)
+        if point is None or not point.is_paid(paid := reads_of(opened.reader).blocks_read):
             return False
         file = self._entries[number]
         try:
             if self._residency.has_plain(nbytes=file.bytes, xxh64=file.xxh64):
                 return True
-            if rent.try_now(paid):
+            if point.try_now(paid):
                 self._residency.recode(
                     self._location.show(file.name),
                     nbytes=file.bytes,
@@ -508,14 +513,14 @@ class BucketFiles(LocalFiles):
                     store=self._location.uri,
                 )
         except OSError as error:
-            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            # An error of the folder of copies is not an error of the store.
             _log.warning("%s: no plain copies are made: %s", self._location.uri, error)
-            self._rents.clear()
+            self._break_evens.clear()
         return False
 
     def _open_file(self, number: int, file: DataFile) -> _Open:
         if number in self.in_place:
-            opened = self._open_plain(number, file) if number in self._rents else None
+            opened = self._open_plain(number, file) if number in self._break_evens else None
             if opened is None:
                 reader = self.in_place[number]
                 before = read_with(reader)
@@ -533,7 +538,7 @@ class BucketFiles(LocalFiles):
         return self._open_copy(number, file, self._pin(file, recode=recode))
 
     def _check_room(self, number: int) -> None:
-        """Say it, once, if the local copies that lookups need cannot be there at one time."""
+        """Log, once, that the local copies that lookups need exceed the quota."""
         with self._counting:
             self._copied.add(number)
             needed = sum(self._entries[each].bytes for each in self._copied)
@@ -546,7 +551,7 @@ class BucketFiles(LocalFiles):
             )
 
     def _open_plain(self, number: int, file: DataFile) -> _Open | None:
-        """Open the plain copy of a compressed file of a local store, if there is a good one."""
+        """Open the plain copy of a compressed file of a local store if it exists and is valid."""
         filesystem, path = self._location.resolve(file.name)
         shown = self._location.show(file.name)
         try:
@@ -554,17 +559,20 @@ class BucketFiles(LocalFiles):
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=shown
             )
             return None if copy is None else self._open_copy(number, file, copy)
-        except (CorruptionError, FormatError) as error:  # it is removed now
+        except (CorruptionError, FormatError) as error:  # `_open_copy` has removed it
             _log.warning("%s: its plain copy is damaged: %s", shown, error)
         except OSError as error:
-            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            # An error of the folder of copies is not an error of the store.
             _log.warning("%s: its plain copy cannot be used: %s", shown, error)
-            del self._rents[number]
+            del self._break_evens[number]
         return None
 
     def _open_copy(self, number: int, file: DataFile, copy: PinnedCopy) -> _Open:
         try:
-            reader = _checked_copy(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
+            reader = _checked_copy(
+                Reader(copy.path, cache=self._cache, fill=copy.fill, tables=self._tables),
+                file,
+            )
         except BaseException as error:
             if copy.recoded and isinstance(error, (CorruptionError, FormatError)):
                 copy.discard()
@@ -573,7 +581,7 @@ class BucketFiles(LocalFiles):
         return _Open(reader, copy, copy.recoded, number, weakref.ref(self))
 
     def _pin(self, file: DataFile, *, recode: bool) -> PinnedCopy:
-        """Pin the local copy of a file; others are released where they use its room."""
+        """Pin the local copy of a file, and release other copies if there is no room for it."""
         filesystem, path = self._location.resolve(file.name)
         return with_room(
             lambda: self._residency.pin(
@@ -599,7 +607,7 @@ class BucketFiles(LocalFiles):
                 self._drop(number)
 
     def _drop(self, number: int) -> _Open | None:
-        """Forget a file if it is open, and return it; its lock is held."""
+        """Forget a file if it is open, and return it; the caller holds its lock."""
         with self._counting:
             opened = self.opened.pop(number, None)
             if opened is not None:
@@ -614,7 +622,7 @@ class BucketFiles(LocalFiles):
 
 
 def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:
-    """Return the error for a data file that is not there: its version may be gone, too."""
+    """Return the error for a missing data file: its version may be gone, too."""
     if name_of(manifest) not in list_names(location):
         return gone_version_error(location, manifest.version, manifest.id)
     return CorruptionError(
@@ -623,17 +631,17 @@ def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -
 
 
 def wrong_size_error(path: str, file: DataFile, size: int) -> CorruptionError:
-    """Return the error for a file that is longer or shorter than the manifest says."""
+    """Return the error for a file whose size differs from the manifest."""
     return CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
 
 
 def wrong_hash_error(path: str, file: DataFile, found: str) -> CorruptionError:
-    """Return the error for a file whose bytes are not those that the manifest says."""
+    """Return the error for a file whose hash differs from the manifest."""
     return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
 
 
 def _number_of(opened: Mapping[int, _Open], path: str | None) -> int | None:
-    """Return the number of the file that errors call so."""
+    """Return the number of the file with a path, as named in errors."""
     for number, one in opened.items():
         if one.reader.path == path:
             return number
@@ -641,7 +649,7 @@ def _number_of(opened: Mapping[int, _Open], path: str | None) -> int | None:
 
 
 def _tail_of(file: DataFile, manifest: Manifest) -> int:
-    """Return about how many bytes a file has behind its blocks; 0: nobody knows."""
+    """Return the approximate size of a file after its blocks, in bytes; 0: unknown."""
     options = options_of(manifest)
     try:
         return tail_size(
@@ -651,7 +659,7 @@ def _tail_of(file: DataFile, manifest: Manifest) -> int:
             bloom_fpp=options.bloom_fpp,
             key_bytes=len(file.max_key) // 2,
         )
-    except (ArithmeticError, TypeError):  # options that no build writes
+    except (ArithmeticError, TypeError):  # options that builds do not write
         return 0
 
 
@@ -661,7 +669,7 @@ def _checked(reader: Reader, file: DataFile) -> Reader:
 
 
 def _checked_copy(reader: Reader, file: DataFile) -> Reader:
-    """Return the reader of a copy whose hash is not known yet, if it is of the file otherwise."""
+    """Return the reader of a copy that fits its manifest entry; its hash is not checked."""
     info = reader.info()
     _check(reader, "as its least key", file.min_key, (info.min_key or b"").hex())
     _check(reader, "as its greatest key", file.max_key, (info.max_key or b"").hex())

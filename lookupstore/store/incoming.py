@@ -1,9 +1,8 @@
-"""Changes on their way into a store: sorted by bucket and key within a memory budget.
+"""The changes of an upsert, sorted by bucket and key within a memory budget.
 
-Rows of one key come one after the other, the oldest first, and keys to delete among them. For that
-they are sorted by a key of four fields, which differ in each: the key, whether it is to be deleted,
-the sequence, and the number of the row in order of arrival. The events of a changelog are sorted by
-key and arrival.
+Rows of one key are in sequence, the oldest first, including deletes. To achieve this, changes are
+sorted by a key of four fields: the key, whether it is to be deleted, the sequence, and the number
+of the row in order of arrival. The events of a changelog are sorted by key and arrival.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ class ChangedKeys:
     """Some keys with all changes to them, in key order.
 
     Attributes:
-        keys: the n keys, encoded.
-        starts: where the changes of each begin, ascending from 0.
-        deleted: which of the n keys are to be deleted.
-        sequence: the sequence of each change, null where a key is deleted; None: there is none.
-        rows: the row of each change as bytes, without any where a key is deleted.
-        restarted: which of the n keys were deleted before their first change here, so that a stored
-            row does not count; None: none was.
+        keys: Encoded keys, n of them.
+        starts: Index of the first change of each key, ascending from 0.
+        deleted: Whether each of the n keys is to be deleted.
+        sequence: Sequence of each change, null where a key is deleted. None: there is no sequence.
+        rows: Row of each change as bytes, empty where a key is deleted.
+        restarted: Whether each of the n keys was deleted before its first change here, so that a
+            stored row does not count. None: no key was.
     """
 
     keys: pa.Array
@@ -57,15 +56,15 @@ class ChangedKeys:
 
 
 class ChangeEncoding:
-    """Bytes of changes to a store, whose order says which row of a key is the newer.
+    """An encoding of changes whose order decides which row of a key is newer.
 
     Args:
-        manifest: of the store: its keys, rows and buckets.
-        rules: of the upsert.
-        in_order: whether deletes count in the order of the rows, as in a changelog; otherwise a key
-            that is deleted may have no row.
-        numbered: whether arrivals are the numbers of rows, from 0, for errors; in a changelog
-            their doubles, or one more.
+        manifest: Manifest of the store, with its keys, rows and buckets.
+        rules: Merge rules of the upsert.
+        in_order: Whether deletes count in the order of the rows, as in a changelog; otherwise a key
+            that is deleted must not have rows.
+        numbered: Whether arrivals are the numbers of rows, from 0, for errors; in a changelog they
+            are twice these numbers, or one more.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class ChangeEncoding:
         #: Whether deletes count in the order of the rows.
         self.in_order: bool = in_order
         self._numbered = numbered
-        #: What the rows of changes are packed by: under rules by column any value may be null.
+        #: Schema that packs the rows of changes: with rules by column, any value may be null.
         self.row_schema: RowSchema = manifest.row_schema
         if rules.whole is None:
             fields = [field.with_nullable(True) for field in self._schema]
             self.row_schema = RowSchema(pa.schema(fields))
-        #: The column that orders rows; None: their arrival does.
+        #: Name of the column that orders rows. None: they are ordered by arrival.
         self.sequence: str | None = rules.sequence
         #: Whether the arrival of rows with one key, and one sequence, decides a value.
         self.needs_order: bool = in_order or rules.needs_order
@@ -110,12 +109,12 @@ class ChangeEncoding:
         """Return rows to upsert as `key`, which orders them, and `value`, large_binary.
 
         Args:
-            batch: n rows of key and value columns of the store.
-            arrivals: uint64, n numbers of which the greater is that of the newer row.
+            batch: Batch of n rows with key and value columns of the store.
+            arrivals: Array of uint64 with n numbers; the greater number is that of the newer row.
 
         Raises:
-            TypeError: a column whose type does not mean what that of the store does.
-            ValueError: a null, or a value that the column of the store cannot hold.
+            TypeError: If the type of a column means something else in the store.
+            ValueError: If a key is null, or a column of the store cannot hold a value.
         """
         keys = self._keys(batch, arrivals)
         columns = [self._fitted(batch, field, arrivals) for field in self._schema]
@@ -139,10 +138,10 @@ class ChangeEncoding:
         """Yield events of a changelog in the form of `rows`.
 
         Args:
-            events: of n rows.
-            arrivals: uint64, n numbers of which the greater is that of the newer row.
+            events: Events of n rows.
+            arrivals: Array of uint64 with n numbers; the greater number is that of the newer row.
 
-        Raises: as `rows`.
+        Raises: what `rows` raises.
         """
         if len(events.row_places):
             yield self.rows(events.rows, _of_events(arrivals, events.row_places))
@@ -169,16 +168,16 @@ class ChangeEncoding:
         return pa.RecordBatch.from_pydict({"key": order, "value": rows})
 
     def decode(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what `rows` and `deletes` have put together: key, kind, sequence, row."""
+        """Return the key, kind, sequence and row of changes that `rows` and `deletes` encoded."""
         order = self._order.decode(changes.column("key"))
         return order.append_column("row", changes.column("value"))
 
     def buckets_of(self, changes: pa.Array) -> npt.NDArray[Any]:
-        """Return the bucket of each change, by its `key`."""
+        """Return the bucket of each change from its `key`."""
         return bucket_of(self._order.decode(changes).column("key"), self._buckets)
 
     def _keys(self, batch: pa.RecordBatch, arrivals: Numbers) -> pa.Array:
-        """Return the encoded keys of rows, each of which has to have one."""
+        """Return the encoded keys of rows; each row must have one."""
         columns = [batch.column(name) for name in self.keys.names]
         try:
             return self.keys.encode(columns)
@@ -197,7 +196,7 @@ class ChangeEncoding:
             raise ValueError(f"changes: {self._where(batch, row, arrivals)}{what}") from None
 
     def _fitted(self, batch: pa.RecordBatch, field: pa.Field, arrivals: Numbers) -> pa.Array:
-        """Return a value column in the type of the store, or nulls if it is not given."""
+        """Return a value column in the type of the store, or nulls if the changes lack it."""
         if field.name not in batch.schema.names:
             return pa.nulls(batch.num_rows, field.type)
         column = batch.column(field.name)
@@ -216,13 +215,13 @@ class ChangeEncoding:
             ) from None
 
     def _where(self, batch: pa.RecordBatch, row: int, arrivals: Numbers) -> str:
-        """Return where a row is, by its number, or else by its key."""
+        """Return the position of a row for errors: its number, or else its key."""
         if self._numbered:
             return f"row {(int(arrivals[row]) >> int(self.in_order)) + 1}: "
         return f"the row with {self._shown(batch, row)}: "
 
     def _shown(self, batch: pa.RecordBatch, row: int) -> str:
-        """Return the key of a row for people."""
+        """Return the key of a row as text for errors."""
         keys = ((name, shown_value(batch.column(name)[row])) for name in self.keys.names)
         return ", ".join(f"{name}={shown}" for name, shown in keys)
 
@@ -231,11 +230,11 @@ class IncomingChanges:
     """Rows to upsert and keys to delete, by bucket and in key order.
 
     Args:
-        encoding: of the changes.
-        memory: budget in bytes.
-        folder: where to spill.
-        buckets: of the store.
-        unordered: description of a source whose rows have no order; None: their order counts.
+        encoding: Encoding of the changes.
+        memory: Memory for changes, in bytes.
+        folder: Folder for changes that do not fit into memory.
+        buckets: Number of buckets of the store.
+        unordered: Description of the source if its rows have no order. Default: their order counts.
     """
 
     def __init__(
@@ -249,9 +248,9 @@ class IncomingChanges:
     ) -> None:
         self._encoding = encoding
         self._unordered = unordered if encoding.needs_order else None
-        #: What the rows are packed by.
+        #: Schema that packs the rows.
         self.row_schema: RowSchema = encoding.row_schema
-        #: How many changes there are, deletes among them.
+        #: Number of changes, including deletes.
         self.num_rows: int = 0
         self._sorter = RunSorter(
             "error",
@@ -262,15 +261,15 @@ class IncomingChanges:
         )
 
     def add(self, source: Source, reader: ChangeReader, advance: Advance | None = None) -> None:
-        """Add changes, in the order in which they come.
+        """Add the changes of a source, in their order.
 
         Args:
-            source: of the changes.
-            reader: of its rows.
-            advance: told the number of rows after each batch.
+            source: Source of the changes.
+            reader: Plan for reading the rows of the source.
+            advance: Function that is called with the number of rows after each batch.
 
         Raises:
-            TypeError, ValueError: as `ChangeReader.events` and `ChangeEncoding.rows`.
+            TypeError, ValueError: If `ChangeReader.events` or `ChangeEncoding.rows` raises it.
         """
         first = 0
         for batch in source.batches(reader.source_names):
@@ -295,7 +294,7 @@ class IncomingChanges:
             self.put(self._encoding.deletes(encoded, self._arrivals(len(encoded))))
 
     def put(self, changes: pa.RecordBatch) -> None:
-        """Add changes that are encoded."""
+        """Add encoded changes."""
         self.num_rows += changes.num_rows
         self._sorter.add(changes)
 
@@ -306,8 +305,8 @@ class IncomingChanges:
         """Yield the changes of a bucket in key order; may be called again.
 
         Raises:
-            ValueError: a key is to be upserted and deleted, or has several rows that differ, and
-                nothing says which of them is the newer one.
+            ValueError: If a key is to be upserted and deleted, or has several rows that differ, and
+                nothing decides which of them is newer.
         """
         changed = self._in_order if self._encoding.in_order else self._changed
         held: list[pa.RecordBatch] = []
@@ -315,7 +314,7 @@ class IncomingChanges:
             held.append(self._encoding.decode(batch))
             together = one_batch(held)
             starts = _starts(together.column("key"))
-            # The last key may go on in the next batch.
+            # The next batch may contain more changes of the last key.
             last = int(starts[-1])
             if last:
                 yield changed(together.slice(0, last), starts[:-1])
@@ -339,14 +338,14 @@ class IncomingChanges:
         return ChangedKeys(keys, starts, deleted[starts], sequence, changes.column("row"))
 
     def _in_order(self, changes: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> ChangedKeys:
-        """Return the changes that the events of a changelog come to."""
+        """Return the changes that result from the events of a changelog."""
         kinds = np.asarray(changes.column("kind"))
         keys = changes.column("key").take(pa.array(starts))
         self._check_order(changes, keys, starts)
         places = np.arange(len(kinds))
         ends = np.append(starts[1:], len(kinds)) - 1
         groups = np.repeat(np.arange(len(starts)), ends - starts + 1)
-        # What was there before the last delete counts no more.
+        # Rows before the last delete do not count.
         last = np.maximum.reduceat(np.where(kinds == DELETE, places, -1), starts)
         deleted = kinds[ends] != ROW
         kept = (kinds == ROW) & (places > last[groups])
@@ -361,7 +360,7 @@ class IncomingChanges:
         """Check that no two changes of a key differ in what arrival alone would decide.
 
         Raises:
-            ValueError: they do, and the source has no order.
+            ValueError: If two changes differ so, and the source has no order.
         """
         if self._unordered is None or len(starts) == changes.num_rows:
             return
@@ -395,7 +394,7 @@ class IncomingChanges:
         )
 
     def _shown(self, keys: pa.Array, at: int) -> str:
-        """Return an encoded key for people."""
+        """Return an encoded key as text for errors."""
         key = self._encoding.keys.decode(keys.slice(at, 1)).to_pylist()[0]
         return ", ".join(f"{name}={value!r}" for name, value in key.items())
 
@@ -405,7 +404,7 @@ class IncomingChanges:
 
 
 def _starts(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where equal keys begin among sorted ones."""
+    """Return the index of the first of each group of equal keys in sorted keys."""
     _, same = sort_keys(keys)
     count = len(keys)
     return np.arange(count) if same is None else np.flatnonzero(~same)
@@ -416,7 +415,7 @@ def _no_rows(count: int) -> pa.Array:
 
 
 def _of_events(arrivals: Numbers, places: npt.NDArray[np.int64]) -> Numbers:
-    """Return the arrivals of events, whose places are those of rows, doubled."""
+    """Return the arrivals of events, whose places are twice those of rows."""
     numbers: Numbers = np.take(arrivals, places >> 1) * np.uint64(2)
     return np.add(numbers, (places & 1).astype(np.uint64))
 

@@ -1,7 +1,7 @@
 """Values of runs of changes: each begins with its kind, that of a row or of a tombstone.
 
-All rows of a batch are turned at once: the kinds are put before them, or taken off. csrc/ls_batch.h
-has the same numbers for lookups.
+All rows of a batch are converted at once: the kinds are prepended or removed. csrc/ls_batch.h has
+the same numbers for lookups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from lookupstore.store._kinds import cut_kinds, join_kinds
 ROW = 0
 TOMBSTONE = 1
 
-#: Records of layers while they are merged: `kind` is a row's where the value has none of its own.
+#: Schema of the records of layers during a merge. `kind` is the kind of a row if the values of the
+#: layer have no kind of their own.
 LAYER_SCHEMA = pa.schema(
     [("key", pa.large_binary()), ("kind", pa.binary(1)), ("value", pa.large_binary())]
 )
@@ -25,15 +26,15 @@ _Offsets = npt.NDArray[np.int64]
 
 
 def with_kinds(rows: pa.Array, is_tombstone: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return values of a run: each row behind its kind.
+    """Return values of a run, each with its kind in front of the row.
 
     Args:
-        rows: binary array of n rows, fixed_size_binary or large_binary; those of tombstones are
-            left out.
-        is_tombstone: which of the n are tombstones.
+        rows: Array of n rows, fixed_size_binary or large_binary; the rows of tombstones are left
+            out.
+        is_tombstone: Whether each of the n values is a tombstone.
 
     Returns:
-        large_binary array of n values.
+        Array of large_binary with n values.
 
     >>> with_kinds(pa.array([b"ab", b""], pa.large_binary()), np.array([False, True])).to_pylist()
     [b'\\x00ab', b'\\x01']
@@ -43,16 +44,16 @@ def with_kinds(rows: pa.Array, is_tombstone: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the kinds and the rows of values of a run, those of tombstones without bytes.
+    """Return the kinds and rows of values of a run; rows of tombstones are empty.
 
     Args:
-        values: large_binary array of n values.
+        values: Array of large_binary with n values.
 
     Returns:
-        fixed_size_binary(1) and large_binary arrays of length n.
+        Arrays of fixed_size_binary(1) and large_binary with n values each.
 
     Raises:
-        FormatError: a value without a kind, or a tombstone with a row.
+        FormatError: If a value has no kind or an unknown one, or a tombstone has a row.
 
     >>> kinds, rows = split_kinds(pa.array([b"\\x00ab", b"\\x01"], pa.large_binary()))
     >>> kinds.to_pylist(), rows.to_pylist()
@@ -72,16 +73,16 @@ def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def rows_or_null(values: pa.Array) -> pa.Array:
-    """Return the rows of values of a run, null where one is a tombstone.
+    """Return the rows of values of a run, null for tombstones.
 
     Args:
-        values: large_binary array of n values.
+        values: Array of large_binary with n values.
 
     Returns:
-        large_binary array of length n.
+        Array of large_binary with n values.
 
     Raises:
-        FormatError: what `split_kinds` raises.
+        FormatError: If `split_kinds` raises it.
 
     >>> rows_or_null(pa.array([b"\\x00ab", b"\\x01"], pa.large_binary())).to_pylist()
     [b'ab', None]
@@ -105,7 +106,7 @@ def run_as_layer(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return records of a run, `key` and `value`, as those of a layer.
 
     Raises:
-        FormatError: what `split_kinds` raises.
+        FormatError: If `split_kinds` raises it.
     """
     kind, rows = split_kinds(batch.column("value"))
     return pa.RecordBatch.from_arrays([batch.column("key"), kind, rows], schema=LAYER_SCHEMA)
@@ -120,7 +121,7 @@ def tombstones_of(layer: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def _plain(values: pa.Array) -> tuple[_Offsets, npt.NDArray[np.uint8]]:
-    """Return where the values of a binary array begin and end, from 0, and their bytes."""
+    """Return the offsets of the values of a binary array, from 0, and their bytes."""
     count = len(values)
     if pa.types.is_fixed_size_binary(values.type):
         width = values.type.byte_width

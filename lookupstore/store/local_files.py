@@ -1,7 +1,7 @@
-"""What is below lookups: files of this host, of which the package counts what they read.
+"""The interface of files that answer lookups on this host, and the counts of what they read.
 
-Users see lookups only. Who runs them for others, such as tasks of Spark, also wants to know what
-they cost, and gives up room on the disk that others need.
+Users see only lookups. Callers that run lookups for others, such as Spark tasks, also need to know
+what the lookups cost, and release disk space that others need.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class LocalFiles(ABC):
 
     @abstractmethod
     def share_room(self) -> None:
-        """Release local copies if room for others is getting short; the next lookup pins them.
+        """Release local copies if the host cache is getting full; the next lookup pins them.
 
-        Call it where lookups are seldom.
+        Call it where lookups are rare.
         """
 
     @abstractmethod

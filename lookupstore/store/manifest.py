@@ -1,7 +1,7 @@
-"""The manifest of one version of a store: which files hold which keys, and how to read them.
+"""The manifest of one version of a store: its schemas, and the files that hold its keys.
 
-Everything in it is checked when it is read: a manifest that contradicts itself is an error that
-names the field, never a guess.
+Everything in it is checked when it is read: a manifest that contradicts itself raises an error that
+names the field.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.storage.json_text import parse_json
 
 DATA_FOLDER = "data"
-#: 3 did not keep the runs that an upsert merged at once, without which a changelog would lack rows.
+#: Format version of manifests. Version 3 lacked the runs that an upsert merged at once, without
+#: which a changelog would miss rows.
 FORMAT_VERSION = 4
-#: The format version of a manifest without runs and parent, which older releases read, too.
+#: Format version of a manifest without runs and parent; older releases can read it.
 PLAIN_FORMAT_VERSION = 2
-#: Runs of changes that one bucket may have: a lookup may ask each of them.
+#: Maximum number of runs of changes of one bucket: a lookup may read each of them.
 MAX_RUNS = 64
-#: Streams whose last batches a version knows; of more, the one that came last longest ago goes.
+#: Maximum number of streams whose last batches a version records; beyond it, the stream whose last
+#: batch is oldest is dropped.
 MAX_STREAMS = 256
-#: Buckets of a store, at most: a batch of lookups takes some bytes for each.
+#: Maximum number of buckets of a store: a batch of lookups needs some bytes for each.
 MAX_BUCKETS = 1 << 16
 BUCKET_FUNCTION = "xxh64"
 WRITER = f"lookupstore {__version__}"
 
-# Of a manifest: that of all buckets, with keys of a kilobyte.
+# Maximum size of a manifest in bytes: enough for all buckets, with keys of a kilobyte.
 MOST_MANIFEST_BYTES = 256 << 20
 _MOST_NUMBER = (1 << 63) - 1
 
@@ -51,13 +53,13 @@ class DataFile:
     """One data file of a store: the base of a bucket, or a run of changes to it.
 
     Attributes:
-        name: path inside the store's folder, with `/`.
-        bucket: the bucket of its keys.
-        num_records: number of keys, at least 1; those of tombstones are among them.
-        bytes: size of the file.
-        xxh64: hash of the whole file, 16 hexadecimal digits.
-        min_key: smallest encoded key, hexadecimal.
-        max_key: greatest encoded key, hexadecimal.
+        name: Path inside the folder of the store, with `/`.
+        bucket: Number of the bucket of its keys.
+        num_records: Number of keys, at least 1, including those of tombstones.
+        bytes: Size of the file.
+        xxh64: Hash of the whole file, 16 hexadecimal digits.
+        min_key: Smallest encoded key, hexadecimal.
+        max_key: Greatest encoded key, hexadecimal.
     """
 
     name: str
@@ -71,12 +73,13 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ChangeRun:
-    """One sorted run of changes to a bucket: whole rows that take the place of older ones.
+    """One sorted run of changes to a bucket, with rows that replace older ones.
 
     Attributes:
-        file: its data file, in which each value begins with its kind: a row, or a tombstone.
-        tombstones: number of its records that say that a key is gone.
-        new_rows: keys that it has added to the bucket, less those that it has taken away.
+        file: Data file, in which each value begins with its kind, that of a row or of a tombstone.
+        tombstones: Number of its records that delete a key.
+        new_rows: Number of keys that the run has added to the bucket, less those that it has
+            deleted.
         created: UTC time at which it was written, ISO 8601 with milliseconds.
     """
 
@@ -88,30 +91,33 @@ class ChangeRun:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A version of a store: its schemas, its buckets and its data files.
+    """A version of a store, with its schemas, its buckets and its data files.
 
     Attributes:
-        version: number of the version, from 1; 0 until it is published.
-        id: identity of this content, 32 hexadecimal digits; every build makes a new one.
+        version: Number of the version, from 1; 0 until it is published.
+        id: Identity of this content, 32 hexadecimal digits; each build, upsert and compaction makes
+            a new one.
         created: UTC time right before the version was published, ISO 8601 with milliseconds.
-        writer: program and version that built it.
-        key_schema: the key columns.
-        row_schema: the value columns.
-        buckets: number of buckets; a key is in bucket XXH64(encoded key) mod buckets.
-        num_rows: number of keys.
-        source: what the store was built from, as text.
-        source_fingerprint: hash of the names, sizes and times of the files that it was built from;
-            None if the source was not files, or one of them had just been written.
-        options: how it was built: plain JSON values by option name.
-        rewritten_buckets: number of data files that are new in this version; the others are those
-            of the version before.
-        files: the bases of the buckets, by ascending bucket; an empty bucket has none.
-        runs: the runs of changes, by ascending bucket, and the newest of a bucket first.
-        parent: identity of the version that this one is a change of; None if it was built.
-        applied: runs of changes that this version merged into their buckets at once, by ascending
-            bucket, one of each. Its bases have their rows; the runs say which those are.
-        batches: the last batch of each stream whose changes are in it, by the name of the stream;
-            the one that came last is the last.
+        writer: Program, with its release, that wrote this version of the store.
+        key_schema: Key columns and their encoding.
+        row_schema: Value columns and their encoding.
+        buckets: Number of buckets; a key is in bucket XXH64(encoded key) mod buckets.
+        num_rows: Number of keys.
+        source: Description of the source of the rows; after an upsert, of the changes.
+        source_fingerprint: Hash of the names, sizes and times of the source files. None: the source
+            was not files, one of them had just been written, or this version is a change of
+            another.
+        options: Build options of the store, as plain JSON values by name.
+        rewritten_buckets: Number of data files that are new in this version; the other files are
+            those of the previous version.
+        files: Bases of the buckets, by ascending bucket; an empty bucket has none.
+        runs: Runs of changes, by ascending bucket, and the newest of a bucket first.
+        parent: Identity of the version that this one is a change of. None: it was built.
+        applied: Runs of changes that this version merged into their buckets at once, by ascending
+            bucket, one for each. The bases have the rows of these runs; the runs record which rows
+            changed.
+        batches: Number of the last batch of each stream whose changes are in this version, by the
+            name of the stream; the stream that added a batch last is the last.
     """
 
     version: int
@@ -134,12 +140,12 @@ class Manifest:
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
-        """Return the data files that have its rows: the bases, then those of runs."""
+        """Return the data files with the rows of the version: the bases, then those of runs."""
         return (*self.files, *(run.file for run in self.runs))
 
     @property
     def named_files(self) -> tuple[DataFile, ...]:
-        """Return all files that it names: the data files, then those of applied runs."""
+        """Return all files that the version names: the data files, then those of applied runs."""
         return (*self.data_files, *(run.file for run in self.applied))
 
     @property
@@ -153,14 +159,14 @@ class Manifest:
         return sum(run.file.bytes for run in self.applied)
 
     def runs_by_bucket(self) -> dict[int, tuple[ChangeRun, ...]]:
-        """Return the runs of each bucket that has some, the newest first."""
+        """Return the runs of each bucket that has runs, the newest first."""
         held: dict[int, tuple[ChangeRun, ...]] = {}
         for run in self.runs:
             held[run.file.bucket] = (*held.get(run.file.bucket, ()), run)
         return held
 
     def layers(self) -> dict[int, tuple[DataFile, ...]]:
-        """Return the files of each bucket that has some: runs, the newest first, then the base."""
+        """Return the files of each bucket that has files: runs, the newest first, then the base."""
         layers = {
             bucket: tuple(run.file for run in runs)
             for bucket, runs in self.runs_by_bucket().items()
@@ -180,10 +186,10 @@ class Manifest:
         return sum(file.bytes for file in self.data_files)
 
     def decode(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
-        """Turn stored keys and rows into columns: those of the key, then the named values.
+        """Return stored keys and rows as columns, key columns first.
 
         Raises:
-            FormatError: the bytes do not fit the schemas.
+            FormatError: If the bytes do not fit the schemas.
         """
         columns: list[pa.Array] = self.key_schema.decode(batch.column("key")).columns
         if names:
@@ -219,27 +225,38 @@ class Manifest:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the manifest as it is stored."""
-    return json.dumps(manifest.to_json(), indent=1).encode() + b"\n"
+    """Return the manifest as it is stored.
+
+    Raises:
+        ValueError: If it has more bytes than `parse_manifest` takes.
+    """
+    content = json.dumps(manifest.to_json(), indent=1).encode() + b"\n"
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise ValueError(
+            f"the manifest would be {len(content)} bytes long, and the limit is "
+            f"{MOST_MANIFEST_BYTES}: it contains the first and last key of each data file, so use "
+            "shorter keys or fewer buckets"
+        )
+    return content
 
 
 def parse_manifest(path: str, content: bytes) -> Manifest:
     """Read and check a stored manifest.
 
     Args:
-        path: where it is, for errors.
-        content: the stored bytes.
+        path: Path of the manifest, for errors.
+        content: Stored bytes of the manifest.
 
     Raises:
-        FormatError: it is of an unknown format version.
-        CorruptionError: it contradicts itself; `expected` names the field.
+        FormatError: The format version of the manifest is unknown.
+        CorruptionError: The manifest contradicts itself; `expected` names the field.
     """
     fields = parse_json(content, path, "a manifest", most_bytes=MOST_MANIFEST_BYTES)
     return _parse(_Fields(path, "", fields))
 
 
 def fields_hash(fields: Mapping[str, Any]) -> str:
-    """Return the XXH64 of the other fields of a manifest, which is one of them."""
+    """Return the XXH64 of the fields of a manifest other than the hash itself."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return xxhash.xxh64_hexdigest(text.encode())
 
@@ -410,7 +427,7 @@ def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:
     value = fields.take(name, dict, "an object")
     try:
         return kind.from_json(value)
-    # Whatever the stored text makes Arrow or base64 say, it is the manifest that is wrong.
+    # If Arrow or base64 cannot read the stored text, the manifest is damaged, whatever their error.
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
         raise fields.wrong_error(name, f"a {kind.__name__}", found) from error

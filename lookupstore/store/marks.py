@@ -1,6 +1,6 @@
-"""Marks of versions that are being made: hidden files, there until a publisher knows what stays.
+"""Marks of versions that are being made: hidden files that exist until the version is settled.
 
-docs/decisions/0020-publishing.md says what they are for.
+docs/decisions/0020-publishing.md explains their purpose.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DATA_FOLDER
 
-# A mark, or a temporary file, older than that was left by a process that was killed.
+# Age from which a mark, or a temporary file, is considered left by a process that was killed.
 MARK_AGE = timedelta(days=1)
 
-# Of a build, of the version that it makes if that has another identity, and of a change.
+# Identity of the build, identity of its version if that differs, and the suffix of a change.
 _MARK = re.compile(
     rf"{DATA_FOLDER}/\.([0-9a-f]{{32}})(?:-([0-9a-f]{{32}}))?(-change)?-runs"
 )  # fmt: skip
@@ -27,10 +27,11 @@ class Mark(NamedTuple):
     """A mark of a version that is being made.
 
     Attributes:
-        name: of the file.
-        version: identity of the version.
-        is_change: whether that may replace one version only, because it is a change of that one.
-        modified: when it was made, in seconds since 1970; None if the place does not say.
+        name: Name of the file.
+        version: Identity of the version.
+        is_change: Whether the version may replace one version only, because it is a change of that
+            version.
+        modified: Time at which it was made, in seconds since 1970. None: unknown.
     """
 
     name: str
@@ -57,16 +58,16 @@ def running_builds(location: Location, own_mark: str | None = None) -> dict[str,
 
 
 def running_marks(location: Location) -> list[Mark]:
-    """Return the marks that are no dead build's."""
+    """Return the marks that were not left by dead builds."""
     dead = time.time() - MARK_AGE.total_seconds()
     return [one for one in marks(location) if one.modified is None or one.modified > dead]
 
 
 def marks(location: Location) -> Iterator[Mark]:
-    """Yield all marks, of whatever age.
+    """Yield all marks, regardless of their age.
 
-    A version that was there before this look, and still is after it, is settled if it has none: its
-    publisher has decided that it stays.
+    A version that existed before this listing, and still exists after it, is settled if it has no
+    mark: its publisher has decided to keep it.
     """
     for file in location.files(DATA_FOLDER):
         match = _MARK.fullmatch(file.name)

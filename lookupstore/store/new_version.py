@@ -1,8 +1,9 @@
-"""Make a new version of a store: where its files are written, which are new, and what fails.
+"""Make a new version of a store: the place of its files, the set of new files, and the cleanup.
 
 A `NewVersion` is open while its data files are made. Those of a local store are written in its
-folder; those of a remote one in a temporary folder here, and uploaded one by one. A bucket whose
-new file has the bytes of the file that the current version has is not written again: `settle`.
+folder; those of a remote store are written in a local temporary folder and uploaded one by one. A
+bucket whose new file has the same bytes as the file in the current version is not written again;
+see `settle`.
 """
 
 from __future__ import annotations
@@ -37,17 +38,19 @@ _log = logging.getLogger(__name__)
 class NewVersion:
     """The files of a build, until they are published or removed.
 
-    Use it in a ``with`` block: an exception removes what was written, unless it was published.
-    Where one process begins and another ends, `begin` comes first, and a pickle goes between them.
+    Use it in a ``with`` block: an exception removes what was written, unless it was published. If
+    one process begins and another ends, call `begin` first, and pass a pickle from one to the
+    other.
 
     Args:
-        location: where the store is, or will be.
-        overwrite: whether there may be a version already.
-        allow_empty: whether a version without rows may replace one that has some.
-        retain: how long the replaced version stays; see `lookupstore.expire`.
-        temp_dir: where the files of a remote store are written first.
-        version_id: identity of the version, if that was given to it elsewhere.
-        change: whether it is a change of the only version that it may replace.
+        location: Location of the store, which may not exist yet.
+        overwrite: Whether there may be a version already.
+        allow_empty: Whether a version without rows may replace one that has some.
+        retain: Time for which the replaced version is kept; see `lookupstore.expire`.
+        temp_dir: Folder for the files of a remote store before they are uploaded. Default: the
+            system's temporary folder.
+        version_id: Identity of the version, if it was chosen elsewhere. Default: a new one.
+        change: Whether the version is a change of the only version that it may replace.
     """
 
     def __init__(
@@ -72,26 +75,26 @@ class NewVersion:
         self._made: list[str] = []
         self._stack = ExitStack()
         self.location = location
-        #: Identity of the build, which begins the names of its files.
+        #: Identity of the build, with which the names of its files begin.
         self.id: str = uuid.uuid4().hex
-        #: Identity of its version.
+        #: Identity of the version of the build.
         self.version_id: str = self.id if version_id is None else version_id
-        #: Name of the file that says that this build runs.
+        #: Name of the mark, the file that shows that this build runs.
         self.mark: str = mark_name(self.id, version_id, change=change)
-        #: Names of files that were written and do not begin with the id.
+        #: Names of the files that were written and do not begin with `id`.
         self.written: list[str] = []
-        #: Local folder whose data folder takes the files that are written.
+        #: Local folder; the files are written to the data folder in it.
         self.folder: str = ""
 
     def begin(self) -> None:
-        """Check the place, make its folders, and mark that a build runs.
+        """Check the location, make its folders, and mark that a build runs.
 
-        From here on the version has to be published or abandoned.
+        After this call the version has to be published or abandoned.
 
         Raises:
-            FileExistsError: a store is there and `overwrite` is False, or the folder is something
+            FileExistsError: There is a store and `overwrite` is False, or the folder is something
                 else.
-            CommitConflictError: others remove the folders again and again.
+            CommitConflictError: Others removed the folders on every attempt.
         """
         location = self.location
         if list_names(location) and not self._overwrite:
@@ -99,9 +102,9 @@ class NewVersion:
         _check_is_ours(location)
         try:
             for _ in range(LOOKS):
-                with suppress(FileNotFoundError):  # a build that fails removes what it made
+                with suppress(FileNotFoundError):  # a failed build removes what it made
                     for path in location.make_missing(DATA_FOLDER):
-                        self._made.insert(0, path)  # the innermost first
+                        self._made.insert(0, path)  # innermost folder first
                     location.write(self.mark, [])
                     self._begun = True
                     return
@@ -129,7 +132,7 @@ class NewVersion:
     ) -> None:
         self._stack.close()
         if isinstance(error, CommitUnknownError):
-            return  # the mark stays, too: no file of a version that may be there goes
+            return  # the mark stays, too: files of a version that may be published are kept
         if self._published:
             self._leave()
         else:
@@ -138,19 +141,19 @@ class NewVersion:
     def begin_again(self) -> None:
         """Give the version another identity, after it was withdrawn.
 
-        Who saw it meanwhile may remember the one that it had, with what was in it then.
+        Readers that saw it may remember its former identity together with its former content.
         """
         old = self.mark
         self.version_id = uuid.uuid4().hex
         mark = mark_name(self.id, self.version_id, change=self._is_change)
         self.location.write(mark, [])
         self.mark = mark
-        with suppress(OSError):  # a mark that stays holds back others for a day
+        with suppress(OSError):  # a mark that stays delays others for a day
             self.location.delete(old)
 
     def abandon(self) -> None:
         """Remove what was written; leaving the `with` block does it if nothing was published."""
-        # The mark goes first: who still writes a file looks for it afterwards, and takes it back.
+        # The mark is removed first: writers check it after writing a file, and remove their file.
         with suppress(OSError):
             self.location.delete(self.mark)
         try:
@@ -162,17 +165,17 @@ class NewVersion:
         self._leave()
 
     def _leave(self) -> None:
-        with suppress(OSError):  # a mark that stays holds back others for a day
+        with suppress(OSError):  # a mark that stays delays others for a day
             self.location.delete(self.mark)
         if not self._published:
             for folder in self._made:
-                with suppress(OSError):  # another build's files are in it
+                with suppress(OSError):  # it contains files of another build
                     os.rmdir(folder)
 
     def current(self) -> Manifest | None:
-        """Return the version that this one will replace; None if there is none, or a damaged one.
+        """Return the version that this one will replace. None: there is none, or it is damaged.
 
-        The mark is there already, so that its files stay until this version is published.
+        The mark exists already, so its files are kept until this version is published.
         """
         if not self._overwrite or not list_names(self.location):
             return None
@@ -183,21 +186,22 @@ class NewVersion:
             return None
 
     def publish(self, manifest: Manifest, *, replaces: VersionName | None = None) -> Manifest:
-        """Publish the version, and remove those that it has made too old.
+        """Publish the version, and remove versions that are too old now.
 
         Args:
-            manifest: the version.
-            replaces: the only version that it may replace; None: any, or none.
+            manifest: Manifest of the version.
+            replaces: Name of the only version that it may replace. Default: any version, or none.
 
         Returns:
-            The manifest as it was published.
+            Manifest as it was published.
 
         Raises:
-            ValueError: it has no rows, the version before has some, and `allow_empty` is False.
-            FileExistsError: there is a version already and `overwrite` is False.
-            CommitConflictError: another publisher was faster, or the current version is not the
+            ValueError: If the new version has no rows, the current one has some, and `allow_empty`
+                is False.
+            FileExistsError: There is a version already and `overwrite` is False.
+            CommitConflictError: Another publisher was faster, or the current version is not the
                 one that it may replace.
-            CommitUnknownError: nobody knows whether it is published; its files stay.
+            CommitUnknownError: It is unknown whether the version is published; its files stay.
         """
         if manifest.num_rows == 0 and not self._allow_empty:
             self._check_empty()
@@ -216,7 +220,7 @@ class NewVersion:
         return published
 
     def _check_empty(self) -> None:
-        """Refuse to replace rows by none, which a wrong filter or an empty source would do."""
+        """Refuse to replace rows by no rows, the result of a wrong filter or an empty source."""
         current = self.current()
         if current is not None and current.num_rows > 0:
             raise ValueError(
@@ -226,10 +230,10 @@ class NewVersion:
             )
 
     def _remove(self) -> None:
-        """Delete the files of a version that is not to be.
+        """Delete the files of a version that is given up.
 
-        Once others may have seen it, or files of other names, they may go on using these: the rule
-        is then that of `expire`.
+        If others may have seen the version, or its files have other names than those of this build,
+        others may use the files. In this case the rule of `expire` applies.
         """
         location = self.location
         may_be_used = self._tried or bool(self.written)
@@ -238,7 +242,7 @@ class NewVersion:
         files = [
             file.name
             for file in location.files(DATA_FOLDER)
-            # A writer's temporary file has its final name inside its own.
+            # The name of a temporary file contains the final name of the file.
             if (f"{self.id}-" in file.name or file.name in self.written)
             and file.name not in named
             and file.name != self.mark
@@ -251,17 +255,17 @@ class NewVersion:
 def settle(
     location: Location, folder: str, file: DataFile, current: Mapping[int, DataFile]
 ) -> DataFile:
-    """Bring a data file that was written in a local folder to where it belongs.
+    """Put a data file into the store, or use an equal one of the old version.
 
     Args:
-        location: where the store is.
-        folder: the local folder; `location` itself if that is local.
-        file: the file, in the local folder.
-        current: by bucket, the files of the version that will be replaced, of the same schemas and
-            options; one with the same bytes is taken instead, and `file` deleted.
+        location: Location of the store.
+        folder: Local folder that has the file; the folder of `location` itself if that is local.
+        file: Description of the file in the local folder.
+        current: Files of the version that will be replaced, by bucket, with the same schemas and
+            options; one with the same bytes is used instead, and `file` is deleted.
 
     Returns:
-        The manifest's entry of the file to name.
+        Manifest entry of the file that is used.
     """
     old = current.get(file.bucket)
     if (
@@ -276,16 +280,16 @@ def settle(
 
 
 def is_whole(location: Location, file: DataFile) -> bool:
-    """Return whether a data file is there and, where that is cheap, as it was written.
+    """Return whether a data file exists and, if that is cheap to check, is undamaged.
 
-    The bytes of a local file are read, so that a build replaces one that was damaged; of a remote
-    one the size is compared.
+    A local file is read and its bytes are compared, so that a build replaces a damaged file. Of a
+    remote file, only the size is compared.
     """
     try:
         if location.size(file.name) != file.bytes:
             return False
         return not location.is_cheap_to_read or location.hash(file.name) == file.xxh64
-    except OSError:  # a disk that does not give it back
+    except OSError:  # the disk cannot read it
         return False
 
 

@@ -1,4 +1,4 @@
-"""What a path stands for that may be of any kind: the one place where that is decided."""
+"""The kind of a path that may name any kind of object; no other module decides it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lookupstore.store.version_files import list_names
 
 
 class PathKind(Enum):
-    """The kinds of what answers what is at a key."""
+    """The kinds of objects that answer lookups."""
 
     STORE = "store"
     HUDI_TABLE = "Hudi table"
@@ -21,10 +21,10 @@ class PathKind(Enum):
 
 
 def kind_of(path: str | os.PathLike[str] | Location) -> PathKind:
-    """Return what a path, URI or location stands for; `STORE` if it is of no kind, or not there.
+    """Return the kind of a path, URI or location; `STORE` if no kind is found.
 
     Raises:
-        FormatError: it stands for files of a table that is not read as one, or only for some files
+        FormatError: If the path names files of a table that is not read as one, or only some files
             of a table; the error names the line to write instead.
 
     >>> kind_of("s3://bucket/users/*.parquet")

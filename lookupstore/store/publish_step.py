@@ -1,6 +1,6 @@
-"""The step that publishes a version: its file is written, and whoever wrote it looks for rivals.
+"""The step that publishes a version: writing its file, and then looking for rival versions.
 
-docs/decisions/0020-publishing.md says who gives way to whom, and why that is enough.
+docs/decisions/0020-publishing.md explains which of two rivals is withdrawn, and why that is enough.
 """
 
 from __future__ import annotations
@@ -47,29 +47,31 @@ def publish_version(
     overwrite: bool,
     replaces: VersionName | None = None,
 ) -> Manifest:
-    """Make a new version the current one, in one step and to last when this returns.
+    """Make a new version the current one, durably and in one step.
 
-    The data files must be complete and synced, and the mark of the build must be there: until it is
-    gone, `expire` removes nothing in favour of this version, which may be withdrawn. The version
-    gets the number after the newest, and the present time. Who is told that it is published was
-    current at that moment; who finds a greater number, or an equal one with a greater id, is not.
+    The data files must be complete and synced, and the mark of the build must exist: until it is
+    removed, `expire` removes nothing because of this version, which may be withdrawn. The version
+    gets the number after the newest, and the present time. If the call returns, the version was
+    current at that moment. A version is not current if there is one with a greater number, or with
+    the same number and a greater id.
 
     An error before or after the step leaves the location as it was.
 
     Args:
-        location: where the store is.
-        manifest: the version.
-        overwrite: whether it may replace any version.
-        replaces: the only version that it may replace, because it is a change of that one.
+        location: Location of the store.
+        manifest: Manifest of the version.
+        overwrite: Whether the version may replace any version.
+        replaces: Name of the only version that it may replace, because it is a change of that one.
+            Default: `overwrite` alone decides.
 
     Returns:
-        The manifest as it was published.
+        Manifest as it was published.
 
     Raises:
-        FileExistsError: there is a version already and `overwrite` is False.
-        CommitConflictError: another publisher was faster, and its version is the current one.
-        CommitUnknownError: the step failed, and so did taking it back: it may have happened.
-        OSError: the manifest could not be written, or not be put on disk.
+        FileExistsError: There is a version already and `overwrite` is False.
+        CommitConflictError: Another publisher was faster, and its version is the current one.
+        CommitUnknownError: The step failed, and so did undoing it: the version may be published.
+        OSError: The manifest could not be written, or not be synced to disk.
     """
     location.sync(DATA_FOLDER)
     held = remove_void(location, list_names(location))
@@ -89,7 +91,7 @@ def publish_version(
     new = numbered(manifest, held[-1].number + 1 if held else 1)
     _step(location, new, held, overwrite=overwrite, replaces=replaces)
     if location.one_request() is not None:
-        with suppress(OSError):  # it is published, and read without the copy
+        with suppress(OSError):  # the version is published, and readers do not need the copy
             location.replace(NEWEST_COPY, manifest_bytes(new))
     return new
 
@@ -102,7 +104,7 @@ def store_exists_error(location: Location) -> FileExistsError:
 
 
 def changed_meanwhile_error(location: Location, replaces: VersionName) -> CommitConflictError:
-    """Return the error for a change of a version that others have replaced."""
+    """Return the error for a change of a version that other writers have replaced."""
     return CommitConflictError(
         f"{location.uri}: version {replaces.number} (id {replaces.id}) was replaced while changes "
         "to it were being written; nothing was published: retry, which takes the current version"
@@ -126,7 +128,7 @@ def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
 
 
 def numbered(manifest: Manifest, number: int) -> Manifest:
-    """Return a manifest as that of a version that is published now."""
+    """Return a manifest with the number of the version and the present time."""
     return replace(manifest, version=number, created=time_text(_now()))
 
 
@@ -156,18 +158,18 @@ def _step(
     overwrite: bool,
     replaces: VersionName | None,
 ) -> None:
-    """Write the file of a version that comes after others, and look for rivals."""
+    """Write the file of a version that follows other versions, and look for rivals."""
     ours = name_of(manifest)
     try:
         _write(location, ours.file, manifest_bytes(manifest))
     except FileExistsError:
-        # Only who publishes the same content twice at once meets its own name.
+        # This happens only if two publishers publish the same content at once.
         raise _conflict_error(location, ours, ours) from None
     except BaseException:
         withdraw(location, manifest, held)
         raise
     try:
-        # Who stood still since `created` has replaced others now, and not before.
+        # A publisher that paused since `created` replaces others now, not at that time.
         location.date(ours.file, _now())
         if replaces is not None:
             rival = find_sibling(location, ours, replaces)
@@ -183,7 +185,7 @@ def _step(
 
 def _write(location: Location, name: str, content: bytes) -> None:
     for _ in range(LOOKS):
-        with suppress(FileNotFoundError):  # whoever withdraws a version removes an empty folder
+        with suppress(FileNotFoundError):  # other publishers remove empty folders
             location.write(name, [content])
             return
     raise cleaned_up_error(location, name)
@@ -192,29 +194,36 @@ def _write(location: Location, name: str, content: bytes) -> None:
 def find_rival(
     location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
 ) -> VersionName | None:
-    """Return the version to which ours gives way; None if ours was the current one.
+    """Return the version that wins over the new one. None: the new version wins.
 
-    As long as the newest of the others is there, none that came between it and ours has gone: the
-    oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
+    The newest of the other versions must be the same in two listings. While it exists, no version
+    between it and the new one has been removed: the oldest are removed first, and none is removed
+    because of a version that its publisher may withdraw, as the new one is. A single listing can
+    miss a greater version that was published meanwhile, because the version before that was
+    withdrawn meanwhile.
 
     Raises:
-        CommitConflictError: others come and go too fast to tell, or have removed ours.
+        CommitConflictError: Other versions appear and disappear too fast to tell, or others have
+            removed the new one.
     """
     alone = 0
+    newest = None
     for _ in range(LOOKS):
         names = list_names(location)
         others = [name for name in names if name != ours]
         if others and (others[-1] > ours or not overwrite):
             return None if _is_changed(location, ours, others) else others[-1]
         if ours not in names:
+            newest = None
             continue
         if others:
-            if location.size(others[-1].file) is not None:
+            if others[-1] == newest:
                 return None
+            newest = others[-1]
         else:
             alone += 1
             if not held or alone == EMPTY_LOOKS:
-                return None  # those that there were had been withdrawn
+                return None  # the other versions had been withdrawn
     raise CommitConflictError(
         f"{location.uri}: another version was published at the same time as version {ours.number} "
         f"(id {ours.id}), which was withdrawn; refresh and retry"
@@ -224,17 +233,17 @@ def find_rival(
 def find_sibling(
     location: Location, ours: VersionName, replaces: VersionName
 ) -> VersionName | None:
-    """Return another version that replaces the one of which ours is a change; None: there is none.
+    """Return another version that replaces the same parent. None: there is none.
 
-    Two that see each other both give way: neither can know whether the other has looked already.
-    The version that ours replaces may not have looked yet itself, and may have to give way; then
-    ours does at once. It stays as long as ours has its mark, unless its own publisher has withdrawn
-    it, or there are newer ones; and as long as it is there after a listing, that has missed none
-    that is newer.
+    Two versions that see each other are both withdrawn, because neither publisher can know whether
+    the other has looked already. The publisher of the parent may not have looked yet itself, and
+    may have to withdraw the parent; then the new version is withdrawn at once. The parent is kept
+    as long as the new version has its mark, unless its own publisher has withdrawn it, or there are
+    newer versions. If it still exists after a listing, that listing has missed no newer version.
 
     Raises:
-        CommitConflictError: the replaced version was withdrawn, or may be, and so is ours.
-        CommitUnknownError: others have removed ours: newer versions may have it in them.
+        CommitConflictError: The parent was withdrawn, or may be, and so is the new version.
+        CommitUnknownError: Others have removed the new version; newer versions may contain it.
     """
     for _ in range(LOOKS):
         names = list_names(location)
@@ -254,9 +263,9 @@ def find_sibling(
 
 
 def _is_changed(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
-    """Return whether one of some versions is a change of ours, and stays.
+    """Return whether one of some versions is a change of this publisher's version, and stays.
 
-    Ours was current when it came.
+    In this case this publisher's version was current when the change was made.
     """
     made = {mark.version for mark in marks(location)}
     return any(
@@ -267,10 +276,10 @@ def _is_changed(location: Location, ours: VersionName, others: list[VersionName]
 
 
 def _may_give_way(location: Location, names: list[VersionName], one: VersionName) -> bool:
-    """Return whether a version is a change with a mark, and has something to give way to.
+    """Return whether a version is a change with a mark, and may have to be withdrawn.
 
-    That is another one of its number, or that the version of which it is a change is gone, or has
-    a mark itself.
+    That is the case if there is another version of its number, or if the version that it changes is
+    gone or has a mark itself.
     """
     running = running_marks(location)
     made = {mark.version for mark in running}
@@ -278,7 +287,7 @@ def _may_give_way(location: Location, names: list[VersionName], one: VersionName
         return False
     try:
         parent = read_version(location, one).parent
-    except FileNotFoundError:  # it has given way
+    except FileNotFoundError:  # it has been withdrawn
         return True
     stays = parent is None or (parent not in made and any(name.id == parent for name in names))
     return not stays or bool(siblings(names, one))
@@ -296,15 +305,17 @@ def _conflict_error(
 def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
     """Withdraw a version that was, or may have been, written.
 
-    Whoever changes it meanwhile looks whether it is there after they wrote theirs: either they find
-    that it has gone, or theirs is found here.
+    A publisher that changes the version meanwhile checks that it exists after writing its own
+    version. Either that publisher finds that it is gone, or this call finds the version of that
+    publisher.
 
     Raises:
-        CommitUnknownError: nobody knows whether it is there, or in a newer one; or no other one is.
+        CommitUnknownError: It is unknown whether the version is there, or in a newer one; or there
+            is no other version.
     """
     name = name_of(manifest)
     try:
-        # The last version of a store is never taken away, whoever removed the others.
+        # The last version of a store is never withdrawn, even if others removed all other versions.
         is_last = bool(held) and all(other == name for other in list_names(location))
         if not is_last and _is_there(location, manifest):
             location.delete(name.file)
@@ -320,10 +331,10 @@ def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) ->
 
 
 def _may_be_changed(location: Location, ours: VersionName) -> bool:
-    """Return whether a newer version is, or may be, made of ours, which is gone."""
+    """Return whether a newer version is, or may be, a change of the version, which is gone."""
     for _ in range(LOOKS):
         names = list_names(location)
-        # As long as the newest one is there, the listing has missed none that is newer.
+        # While the newest version exists, the listing has missed no newer version.
         if not names or location.size(names[-1].file) is not None:
             break
     else:
@@ -336,19 +347,19 @@ def _may_be_changed(location: Location, ours: VersionName) -> bool:
                 parents[name.id] = read_version(location, name).parent
             except FileNotFoundError:
                 continue
-            except LookupStoreError:  # it does not say what it is made of
+            except LookupStoreError:  # its parent cannot be read
                 return True
     known.update(parents)
     return any(parent is not None and parent not in known for parent in parents.values())
 
 
 def _is_there(location: Location, manifest: Manifest) -> bool:
-    """Return whether the file of a version is the one that we wrote.
+    """Return whether the file of a version has the content that this publisher wrote.
 
-    Another process that publishes the same content may have the same name, and be published.
+    Another process that publishes the same content may use the same name, and be published.
     """
     try:
         content = location.read(name_of(manifest).file, MOST_MANIFEST_BYTES)
         return content == manifest_bytes(manifest)
-    except (FileNotFoundError, CorruptionError):  # ours is not larger than a manifest may be
+    except (FileNotFoundError, CorruptionError):  # too large is not ours, either
         return False

@@ -45,32 +45,36 @@ def publish(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
-    """Copy a version of a store to another place, as the next version there, and open that.
+    """Publish a version of a store at another location, and open it there.
 
-    Files are copied as they are: hosts look up in local copies of plain ones, and make plain copies
-    of compressed ones. Files that are already there are not copied again; if the version is the
-    current one there, nothing is copied.
+    It becomes the next version there. Files are copied as they are: hosts look keys up in local
+    copies of plain files, and make plain copies of compressed ones. Files that are already there
+    are not copied again. If the version is the current one there, nothing is copied.
 
     Args:
-        store: an open store, whose version is published; or a path, URI or location of a store,
-            whose current version is published.
-        path: folder, URI or location of the copy; made if missing, else empty or a store.
-        overwrite: publish even if another version is there.
-        allow_empty: let a version without rows replace one that has some.
-        retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
-        progress: show a progress bar; None shows it after a second, on a terminal or in a notebook.
-        storage_options: of `store` and `path`, where they are URIs, as of `lookupstore.Location`.
+        store: Open store, whose version is published; or a path, URI or location of a store, whose
+            current version is published.
+        path: Folder, URI or location of the copy. It is made if missing; otherwise it must be empty
+            or a store.
+        overwrite: Whether to publish even if another version is there.
+        allow_empty: Whether a version without rows may replace one that has some.
+        retain: Time for which the replaced versions of the copy are kept; see `lookupstore.expire`.
+        progress: Whether to show a progress bar. Default: after one second, on a terminal or in a
+            notebook.
+        storage_options: Credentials, region, endpoint and similar options of the URIs in `store`
+            and `path`, by the names that pandas or deltalake have for them; see
+            `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no such store.
-        ValueError: the version has no rows, the one it would replace has some, and `allow_empty`
+        FileNotFoundError: There is no such store.
+        ValueError: If the version has no rows, the one it would replace has some, and `allow_empty`
             is False.
-        FileExistsError: another version is there and `overwrite` is False, or the folder has other
+        FileExistsError: Another version is there and `overwrite` is False, or the folder has other
             files.
-        StaleStoreError: the version that `store` is open at is gone.
-        CorruptionError: a file of the store is damaged.
-        CommitConflictError: another publisher was faster.
-        CommitUnknownError: the version may or may not be published; nothing was deleted.
+        StaleStoreError: The version of the open `store` was removed.
+        CorruptionError: A file of the store is damaged.
+        CommitConflictError: Another publisher was faster.
+        CommitUnknownError: The version may or may not be published; nothing was deleted.
 
     >>> import tempfile, lookupstore, pyarrow as pa
     >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
@@ -99,11 +103,11 @@ def publish(
         ) as new,
     ):
         advance = _megabytes(bars, manifest) if bars else None
-        # With the mark there, files that versions name stay; any other may be about to go.
+        # While the mark exists, files that versions name are kept; any other file may be deleted.
         there = _named_by_content(target)
         files = []
         for i, file in enumerate(manifest.named_files):
-            # Runs have the numbers behind those of buckets, and applied ones those behind these.
+            # Runs are numbered after the buckets, and applied runs after these.
             after = i - len(manifest.files)
             number = file.bucket if after < 0 else manifest.buckets + after
             name = f"{DATA_FOLDER}/{new.id}-{number:05d}.sst"
@@ -111,8 +115,8 @@ def publish(
             if copy.name == name or not is_whole(target, copy):
                 if copy.name != name:
                     for _ in _checked(source, manifest, file):
-                        continue  # it may be the same file: only a whole one replaces it
-                    target.delete(copy.name)  # a local file is not written over
+                        continue  # it may be the same file: replace it only by a whole one
+                    target.delete(copy.name)  # a local file is not overwritten
                 new.written.append(copy.name)
                 target.write(copy.name, _checked(source, manifest, file, advance))
                 target.check_size(copy.name, copy.bytes)
@@ -130,7 +134,7 @@ def publish(
 
 
 def _megabytes(bars: Bars, manifest: Manifest) -> Callable[[int], None]:
-    """Return what tells a bar of bytes that are copied, or there already."""
+    """Return a function that advances a bar by bytes that are copied or already there."""
     total = sum(file.bytes for file in manifest.named_files)
     advance = bars("Copying", total / 1e6, "MB")
     return lambda nbytes: advance(nbytes / 1e6)
@@ -167,13 +171,13 @@ def _checked(
     file: DataFile,
     advance: Callable[[int], None] | None = None,
 ) -> Iterator[bytes]:
-    """Read a data file, and raise after its last byte if it is not the one of the manifest.
+    """Read a data file, and raise after its last byte if it is not the right one.
 
     Args:
-        location: of the store.
-        manifest: of the version.
-        file: which one.
-        advance: told how many bytes were taken, after each piece.
+        location: Location of the store.
+        manifest: Manifest of the version.
+        file: Manifest entry of the file.
+        advance: Function that is called with the number of bytes of each piece after it was used.
     """
     digest = xxhash.xxh64()
     size = 0

@@ -1,7 +1,8 @@
-"""Fetch the files of a newer version in the background, while the open one answers.
+"""Fetch the files of a newer version in the background, while the open version answers.
 
-Of a compacted bucket all bytes are new, and the first lookups in it would wait for them. So a
-thread fetches what the host does not have, and the newer version is handed over when all is here.
+All bytes of a compacted bucket are new, and the first lookups in it would wait for them. Therefore
+a thread fetches the files that the host lacks, and the newer version is returned once all of them
+are on the host.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ _log = logging.getLogger(__name__)
 
 
 class Refresh(Generic[S]):
-    """One newer version on its way to this host.
+    """A newer version whose files are being fetched to this host.
 
     Args:
-        newer: the version, open.
-        name: of it, for logs.
-        fetch: brings its files; it returns soon after its argument says that it is to stop.
+        newer: Newer version, open.
+        name: Name of the version, for logs.
+        fetch: Function that fetches its files, and returns soon after the event that is passed to
+            it is set.
     """
 
     def __init__(self, newer: S, name: str, fetch: Callable[[threading.Event], None]) -> None:
@@ -48,7 +50,7 @@ class Refresh(Generic[S]):
 
     @property
     def is_here(self) -> bool:
-        """Return whether all that was to be fetched is on this host."""
+        """Return whether all files to be fetched are on this host."""
         return self._is_here
 
     def cancel(self) -> None:

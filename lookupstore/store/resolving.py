@@ -1,7 +1,7 @@
-"""What changes come to, beside what is stored: the records of a run.
+"""The records of a run: the result of changes and stored rows.
 
-Whether a key is there is looked up for the count of rows. The stored row is read only where a rule
-needs it, and of whole rows with a sequence that column alone.
+Each key is looked up so that rows can be counted. The stored row is read only if a rule needs it;
+if whole rows have a sequence, only the sequence column is read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class ResolvedRun:
     """The records of a run for one bucket, and what they change.
 
     Args:
-        manifest: of the version that is changed.
-        reads: of that version.
-        rules: of the upsert.
-        incoming: the changes.
-        bucket: number of the bucket.
-        advance: told how many of the changes are resolved, batch by batch.
+        manifest: Manifest of the version that is changed.
+        reads: Lookups and scans of the version that is changed.
+        rules: Merge rules of the upsert.
+        incoming: Changes to resolve.
+        bucket: Number of the bucket.
+        advance: Function that is called with the number of changes that are resolved, batch by
+            batch.
     """
 
     def __init__(
@@ -53,18 +54,18 @@ class ResolvedRun:
         self._rules = rules
         self._incoming = incoming
         self._bucket = bucket
-        #: Keys of the records so far that were not stored.
+        #: Number of keys of the records so far that were not stored.
         self.inserted: int = 0
-        #: Keys of the records so far that were, and are gone now.
+        #: Number of keys of the records so far that were stored and are now deleted.
         self.deleted: int = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records: `key` and `value`, which begins with its kind; keys ascend.
+        """Yield the records as `key`, ascending, and `value`, which begins with the kind.
 
         Raises:
-            ValueError: a null where the store has none, a sum that does not fit, or a key that is
-                to be upserted and deleted.
-            CorruptionError: the stored bytes are wrong.
+            ValueError: If a value is null where the store allows no null, a column cannot hold a
+                sum, or a key is to be upserted and deleted.
+            CorruptionError: The stored bytes are damaged.
         """
         for changed in self._incoming.of_bucket(self._bucket):
             if self._advance is not None:
@@ -133,7 +134,7 @@ class ResolvedRun:
         starts = (np.cumsum(counts) - counts).astype(np.int64)
         keys = changed.keys.filter(changed_only)
         folded = self._packed(self._rules.fold(rows, starts) if len(starts) else rows, keys)
-        # Those that are deleted have none.
+        # Deleted keys have no row.
         places = np.cumsum(~changed.deleted) - 1
         spread = pa.array(places, mask=changed.deleted)
         return found, np.where(changed.deleted, found, True), folded.take(spread).fill_null(b"")
@@ -153,7 +154,7 @@ class ResolvedRun:
         return packed.cast(pa.large_binary())
 
     def _ranks(self, old: pa.Array, new: pa.Array) -> tuple[_Places, _Places]:
-        """Return numbers of sequences that are in their order, and equal where these are."""
+        """Return numbers in the order of sequences; equal sequences have equal numbers."""
         assert self._rules.sequence is not None
         field = self._manifest.row_schema.schema.field(self._rules.sequence)
         encoded = sequence_key(field).encode([pa.chunked_array([old, new], field.type)])

@@ -1,7 +1,7 @@
-"""What becomes of a key that is stored already, or comes more than once: a rule per value column.
+"""Rules per value column for keys that are already stored or occur more than once in the changes.
 
-Rules are folded over rows in order, the oldest first: the stored row, then changes by sequence and
-arrival. All groups of a batch are folded at once, a column after the other.
+Rules are folded over rows from the oldest to the newest: the stored row, then changes by sequence
+and arrival. All groups of a batch are folded at once, column by column.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lookupstore.arrow.types import unwrap
 from lookupstore.errors import listed
 from lookupstore.keys.schema import KeySchema
 
-#: The rule of a column: of the values of one key, `replace` takes the newest, `first` the oldest,
+#: The rule of a column. Of the values of one key, `replace` takes the newest, `first` the oldest,
 #: `partial` the newest that is not null; `sum`, `min` and `max` leave nulls out.
 ColumnRule: TypeAlias = Literal["replace", "first", "partial", "sum", "min", "max"]
-#: One rule for all value columns, or by column; columns that are not named have `replace`.
+#: One rule for all value columns, or rules by column; columns without a rule have `replace`.
 Rule: TypeAlias = "ColumnRule | Mapping[str, ColumnRule]"
 
 RULES: tuple[ColumnRule, ...] = ("replace", "first", "partial", "sum", "min", "max")
-# They leave nulls out, so that changes need not have their columns.
+# Rules that leave nulls out, so that changes need not have their columns.
 _NULL_MEANS_NOTHING = ("partial", "sum", "min", "max")
 _OF_ANY_ORDER = ("sum", "min", "max")
 
@@ -40,9 +40,9 @@ class MergeRules:
     """The rules of an upsert; made by `merge_rules`.
 
     Attributes:
-        columns: the rule of each value column, in the order of the store.
-        sequence: the column whose value says which of two rows is the newer one; None: the one that
-            came later is.
+        columns: Rule of each value column, in the order of the store.
+        sequence: Name of the column that decides which of two rows is newer, the one with the
+            greater value. None: the later row is newer.
     """
 
     columns: Mapping[str, ColumnRule]
@@ -50,7 +50,7 @@ class MergeRules:
 
     @property
     def whole(self) -> Literal["replace", "first"] | None:
-        """Return the rule if it is that of whole rows, so that rows need not be taken apart."""
+        """Return the rule if it applies to whole rows, so that rows need not be unpacked."""
         rules = {rule for name, rule in self.columns.items() if name != self.sequence}
         if not rules or rules == {"replace"}:
             return "replace"
@@ -66,11 +66,11 @@ class MergeRules:
         """Return one row for each group of rows.
 
         Args:
-            rows: all value columns of n rows, group by group, the oldest row of each first.
-            starts: where the groups begin, ascending from 0.
+            rows: All value columns of n rows, group by group, the oldest row of each first.
+            starts: Index of the first row of each group, ascending from 0.
 
         Raises:
-            ValueError: a sum that its column cannot hold; the error names the column.
+            ValueError: If a column cannot hold its sum; the error names the column.
         """
         ends = np.append(starts[1:], rows.num_rows)
         columns = []
@@ -101,16 +101,18 @@ def merge_rules(
     """Check the rules of an upsert against a store.
 
     Args:
-        rule: one for all value columns, or by column.
-        schema: the value columns of the store.
-        given: the names of the columns of the changes.
-        sequence: the value column that orders rows, if there is one.
-        is_changelog: whether the changes are a changelog, which has an order and no amounts to add.
+        rule: Rule for all value columns, or rules by column.
+        schema: Arrow schema of the value columns of the store.
+        given: Names of the columns of the changes.
+        sequence: Name of the value column that orders rows. None: there is none.
+        is_changelog: Whether the changes are a changelog, which has an order and no amounts to add.
 
     Raises:
-        ValueError: a rule that there is not, or that a changelog cannot have.
-        KeyError: a column that the store, or that the changes do not have.
-        TypeError: a rule for a column whose type has no sum or no order.
+        ValueError: If a rule does not exist, or a changelog cannot have it; or if a changelog has a
+            sequence.
+        KeyError: If the store or the changes lack a column.
+        TypeError: If the type of a column has no sum or no order that its rule or the sequence
+            needs.
 
     >>> rules = merge_rules({"hits": "sum"}, pa.schema({"hits": "int64", "at": "int64"}),
     ...                     ["hits", "at"], None)
@@ -148,10 +150,10 @@ def merge_rules(
 
 
 def sequence_key(field: pa.Field) -> KeySchema:
-    """Return the encoding of a sequence column, whose order says which row is newer.
+    """Return the encoding of a sequence column, in which greater means newer.
 
     Raises:
-        TypeError: the type has no order.
+        TypeError: The type has no order.
     """
     return KeySchema(pa.schema([pa.field(field.name, field.type)]), nullable=[field.name])
 
@@ -187,7 +189,7 @@ def _check_column(field: pa.Field, rule: ColumnRule, given: Sequence[str]) -> No
 
 
 def _newest_valid(column: pa.Array, starts: _Places) -> _Places:
-    """Return for each group where its last value is, or its first row if all are null."""
+    """Return for each group the index of its last valid value, or its first row if all are null."""
     valid = np.asarray(column.is_valid())
     places = np.where(valid, np.arange(len(column)), -1)
     newest = np.maximum.reduceat(places, starts)
@@ -195,7 +197,7 @@ def _newest_valid(column: pa.Array, starts: _Places) -> _Places:
 
 
 def _extremes(column: pa.Array, starts: _Places, *, least: bool) -> _Places:
-    """Return for each group where its least or greatest value is; NaN is greatest."""
+    """Return for each group the index of its least or greatest value; NaN is greatest."""
     order = np.asarray(pc.sort_indices(unwrap(column))).astype(np.int64)
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
@@ -206,7 +208,7 @@ def _extremes(column: pa.Array, starts: _Places, *, least: bool) -> _Places:
 
 
 def _sums(column: pa.Array, starts: _Places, name: str) -> pa.Array:
-    """Return the sum of each group, null where all of it is."""
+    """Return the sum of each group, null if all its values are null."""
     valid = np.asarray(column.is_valid())
     some = np.logical_or.reduceat(valid, starts)
     kind = column.type
@@ -227,7 +229,7 @@ def _sums(column: pa.Array, starts: _Places, name: str) -> pa.Array:
 
 
 def _integer_sums(values: npt.NDArray[Any], starts: _Places) -> npt.NDArray[Any]:
-    # In two halves, which cannot overflow: numpy's sums would, silently.
+    # Both halves are summed separately and cannot overflow; sums of numpy would overflow silently.
     wide = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
     high = np.add.reduceat((wide >> wide.dtype.type(32)).astype(np.int64), starts)
     low = np.add.reduceat((wide & wide.dtype.type(0xFFFFFFFF)).astype(np.int64), starts)

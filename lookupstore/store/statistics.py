@@ -1,4 +1,4 @@
-"""What a manifest says of the rows of one data file, as it is found in them."""
+"""The statistics of one data file that a manifest records."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pyarrow as pa
 
 
 class RowStatistics:
-    """Statistics of the rows of one data file, which go by in key order.
+    """Statistics of the rows of one data file, which are added in key order.
 
-    Who writes a file counts so for its entry in the manifest, and who verifies it counts again. A
+    Writers of a file compute its manifest entry with this class, and `verify` computes it again. A
     new statistic is counted here and is a field of `lookupstore.store.manifest.DataFile`.
 
     >>> found = RowStatistics()

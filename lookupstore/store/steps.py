@@ -1,7 +1,8 @@
-"""What became of the files of each bucket from one version of a store to later ones.
+"""The changes of the files of each bucket from one version of a store to later ones.
 
-A version that was changed names the one that it is a change of, and its files say how: runs over
-those that were there, or others in place of them, with the run whose rows are in them now.
+A version that is a change names the version that it changes. Its files show how: either runs were
+added over the existing files, or the files were replaced, and the run that was merged into them is
+named.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lookupstore.storage.location import Location
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.version_files import VersionName, list_names, read_version
 
-#: What a data file has in it: its size and hash. Copies have other names.
+#: Content of a data file: its size and hash. Copies of the file have other names.
 _Content: TypeAlias = "tuple[int, str]"
 
 
@@ -35,7 +36,7 @@ class BucketLayers:
         return self._files.get(bucket, ())
 
     def newer_runs(self, before: BucketLayers, bucket: int) -> tuple[ChangeRun, ...] | None:
-        """Return the runs that were added over a bucket's files; None: those files are gone."""
+        """Return the runs that were added over a bucket's files. None: those files are gone."""
         old, new = (list(map(_content, one.files(bucket))) for one in (before, self))
         count = len(new) - len(old)
         runs = self._runs.get(bucket, ())
@@ -44,9 +45,9 @@ class BucketLayers:
         return runs[:count]
 
     def step_runs(self, before: BucketLayers, bucket: int) -> tuple[ChangeRun, ...]:
-        """Return the runs by which this version changed a bucket of the one that it is a change of.
+        """Return the runs by which this version changed a bucket of the version before it.
 
-        If its files were merged, no row changed but by the run that was applied.
+        If the files of the bucket were merged, only the run that was applied changed rows.
         """
         newer = self.newer_runs(before, bucket)
         if newer is not None:
@@ -73,7 +74,8 @@ def steps_between(
 def has_same_rows(location: Location, older: Manifest, newer: Manifest) -> bool:
     """Return whether a newer version is known to have the rows of an older one, in other files.
 
-    So it is if only compactions came in between. Where a version in between is gone, nobody knows.
+    That is the case if only compactions were published in between. If a version in between is gone,
+    the answer is unknown and therefore False.
     """
     if newer.version <= older.version or newer.num_rows != older.num_rows:
         return False
@@ -91,7 +93,7 @@ def has_same_rows(location: Location, older: Manifest, newer: Manifest) -> bool:
 def _back_from(
     location: Location, last: Manifest, first: Manifest
 ) -> Iterator[tuple[VersionName, Manifest] | None]:
-    """Yield the versions before one, back to the first; None in place of one that is not there."""
+    """Yield the versions before one, back to the first; None for a version that is gone."""
     names = {name.id: name for name in list_names(location)}
     one = last
     while one.id != first.id:

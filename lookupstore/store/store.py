@@ -63,10 +63,10 @@ from lookupstore.store.warming import Limits, warm_files
 
 B = TypeVar("B")
 
-#: Keys of a call up to which the columns of its answer are made in one piece.
+#: Number of keys of a call up to which the columns of its answer are made in one piece.
 FEW = 4096
-#: Those up to which keys are looked up one after the other: to look up many together takes two
-#: microseconds before the first one, and then hides that memory is slow.
+#: Number of keys of a call up to which they are looked up one after the other: a lookup of many
+#: keys takes two microseconds before the first one, and then hides the latency of memory.
 EACH = 4
 
 _log = logging.getLogger(__name__)
@@ -77,28 +77,28 @@ class StoreInfo:
     """A description of a version of a store, for people and programs.
 
     Attributes:
-        path: its folder, or URI without credentials.
-        version: number of the version.
-        id: identity of this content; every build makes a new one.
+        path: Folder of the store, or its URI without credentials.
+        version: Number of the version.
+        id: Identity of this content; each build, upsert and compaction makes a new one.
         created: UTC time at which the version was published, ISO 8601.
-        writer: program and version that built it.
-        source: what it was built from.
+        writer: Program, with its release, that wrote this version of the store.
+        source: Description of the source of the rows; after an upsert, of the changes.
         key: Arrow type of each key column, by name, in the order that sorts the store.
         values: Arrow type of each value column, by name.
-        num_rows: number of keys.
-        buckets: number of buckets.
-        files: number of data files, runs of changes among them.
-        bytes: size of all data files.
-        runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
-        run_bytes: size of these.
-        bytes_here: how many of its bytes this host has, in the folder of the store or as local
-            copies; what is missing, lookups or `LookupStore.refresh` have to fetch.
-        bytes_fetched: bytes that this process has fetched for the open store.
-        applied_bytes: size of the runs that the version merged at once, and keeps for
+        num_rows: Number of keys.
+        buckets: Number of buckets.
+        files: Number of data files, runs of changes among them.
+        bytes: Size of all data files.
+        runs: Number of runs of changes, which `LookupStore.compact` merges into their buckets.
+        run_bytes: Size of the runs of changes.
+        bytes_here: Number of bytes of the data files that this host has, in the folder of the store
+            or as local copies; lookups or `LookupStore.refresh` fetch the missing ones.
+        bytes_fetched: Number of bytes that this process has fetched for the open store.
+        applied_bytes: Size of the runs that the upsert merged at once, which are kept for
             `LookupStore.changes`; no lookup reads them.
-        rewritten_buckets: number of data files that are new in this version; the others are those
-            of the version before.
-        options: how it was built.
+        rewritten_buckets: Number of data files that are new in this version; the other files are
+            those of the previous version.
+        options: Build options of the store, by name.
     """
 
     path: str
@@ -136,17 +136,18 @@ def open(
     """Open a version of a store.
 
     Args:
-        path: its folder, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
+        path: Folder of the store, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
             `hdfs://`), or a `lookupstore.Location`.
-        version: number of the version; None opens the current one.
-        cache_bytes: size of a cache of decoded blocks for this store alone, in bytes or as a text
-            such as `"1GB"`; None shares the cache of the process.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        version: Number of the version. Default: the current version.
+        cache_bytes: Size of a cache of decoded blocks for this store alone, in bytes or as a text
+            such as `"1GB"`. Default: the cache that all stores of the process share.
+        storage_options: Credentials, region, endpoint and similar options of a URI, by the names
+            that pandas or deltalake have for them; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no such folder or version.
-        FormatError: the folder is not a store, or of a newer format.
-        CorruptionError: the manifest or a data file contradicts itself.
+        FileNotFoundError: There is no such folder or version.
+        FormatError: The folder is not a store, or its format is newer.
+        CorruptionError: The manifest or a data file contradicts itself.
 
     >>> import tempfile, lookupstore
     >>> folder = tempfile.mkdtemp()
@@ -180,73 +181,80 @@ def upsert(
     max_text: Size = MOST_TEXT,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
-    """Change rows of a store and open it at the next version, which costs what the changes do.
+    """Change rows of a store and open it at the next version.
 
-    Each bucket with changes gets a run of them, one more file to look in; other files stay. If
-    nothing changes, no version is published. If another writer publishes meanwhile, the changes
-    are made to its version: of two upserts at once, both are in the store.
+    The cost depends on the number of changes. Each bucket with changes gets a run, one more file
+    that lookups read; other files do not change. If nothing changes, no version is published. If
+    another writer publishes meanwhile, the changes are applied to its version: after two concurrent
+    upserts, both are in the store.
 
     Args:
-        path: the store's folder, URI or location, or the store itself; its current version is
+        path: Folder, URI or location of the store, or an open store; its current version is
             changed.
-        changes: rows with the key columns and the value columns of the store, in any form that
-            `lookupstore.build` takes; None: there are none. A column of another type than in the
-            store is cast if each value keeps its meaning. A column may be missing if its rule
-            leaves nulls out. A changelog is applied in its order: see `changes_by`.
-        deletes: keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that
-            is not there is not an error.
-        columns: the value columns that are taken from the changes, which may then have others that
-            the store lacks. Default: all.
-        changes_by: what the rows of the changes are. `"rows"`: rows to upsert. `"changelog"`:
-            events as `LookupStore.changes` gives them. `"debezium"`: events with `op` and the rows
-            `before` and `after`, or these in a struct `payload`. `"hudi"`: change data of Apache
-            Hudi, the same with its `op`, or rows whose `_hoodie_is_deleted` marks deletes. Of a
-            key, the last event wins. Default: `"changelog"` if there is a text column `change` that
-            the store lacks, otherwise `"rows"`.
-        rule: what becomes of a key that is stored, or comes more than once, for all value columns
-            or by column, in a dict whose other columns have `"replace"`: `"replace"` takes the
-            newest value, `"first"` the oldest, `"partial"` the newest that is not null; `"sum"`,
-            `"min"` and `"max"` leave nulls out (NaN is greatest).
-        sequence: the value column that says which of two rows with one key is the newer: the one
-            with the greater value (null is least), of equal ones the one that came later. None: the
-            one that came later. Deletes do not look at it. If the changes have no order, as the
-            `scan()` of a Delta table, a key whose newest row is not certain is an error.
-        max_runs: most runs of a bucket; one that has more is compacted at once. 0 compacts every
-            bucket with changes, 64 is the most.
-        max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
-            more is compacted at once.
-        max_run_age: age of the oldest run of a bucket at which an upsert of it compacts it: a
-            timedelta, seconds, or a text such as `"1h"`; None: at no age.
-        background: whether buckets that are due are compacted after the upsert, by one thread of
-            this process, as a version of their own. Runs that are published meanwhile stay; only a
-            bucket with 64 of them is compacted at once.
-        memory: budget for changes in memory, in bytes or as a text such as `"1GB"`; what does not
-            fit is spilled.
-        threads: how many threads read, compress and write, the caller's among them; None is one
-            for each processor that the process may use.
-        retain: how long replaced versions stay; see `lookupstore.expire`.
-        temp_dir: where to spill, and where files of a remote store are written first; None is
-            beside a local store, and the system's temporary folder for a remote one.
-        progress: show progress bars; None shows them after a second, on a terminal or in a
+        changes: Rows with the key columns and the value columns of the store, in any form that
+            `lookupstore.build` takes. Default: no rows. A column of another type than in the store
+            is cast if each value keeps its meaning. A column may be missing if its rule leaves
+            nulls out. A changelog is applied in its order: see `changes_by`.
+        deletes: Keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that is
+            not stored is not an error. Default: none.
+        columns: Names of the value columns to take from the changes, which may then have columns
+            that the store lacks. Default: all.
+        changes_by: Form of the changes. `"rows"`: rows to upsert. `"changelog"`: events in the form
+            that `LookupStore.changes` returns. `"debezium"`: events with `op` and the rows `before`
+            and `after`, or with these in a struct `payload`. `"hudi"`: change data of Apache Hudi,
+            with a column `change`, with `op` and the rows `before` and `after`, or with rows whose
+            `_hoodie_is_deleted` marks deletes. For each key, the last event wins. Default:
+            `"changelog"` if there is a text column `change` that the store lacks, otherwise
+            `"rows"`.
+        rule: Rule that merges the values of a key that is stored, or that occurs more than once in
+            the changes: one rule for all value columns, or a dict of rules by column, in which
+            missing columns have `"replace"`. `"replace"` takes the newest value, `"first"` the
+            oldest, `"partial"` the newest that is not null; `"sum"`, `"min"` and `"max"` leave
+            nulls out (NaN is greatest).
+        sequence: Name of the value column that decides which of two rows with one key is newer: the
+            row with the greater value (null is least), or the later row if the values are equal.
+            Default: the later row. Deletes ignore it. If the changes have no order, as in the
+            `scan()` of a Delta table, the upsert raises ValueError if the newest row of a key is
+            uncertain.
+        max_runs: Largest number of runs of a bucket, from 0 to 64; a bucket with more is compacted
+            at once. 0 compacts every bucket with changes.
+        max_run_share: Largest size of the runs of a bucket, as a share of the size of its base; a
+            bucket with more is compacted at once.
+        max_run_age: Age of the oldest run of a bucket at which an upsert of that bucket compacts
+            it, as a timedelta, seconds, or a text such as `"1h"`. Default: no limit.
+        background: Whether to compact due buckets after the upsert instead of in it, by one thread
+            of this process, as a version of its own. Runs that are published meanwhile stay; only a
+            bucket that already has 64 runs is compacted at once.
+        memory: Memory for changes, in bytes or as a text such as `"1GB"`; changes that do not fit
+            are spilled to disk.
+        threads: Number of threads that read, compress and write, including the caller's. Default:
+            one for each processor that the process may use, at most 64.
+        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+        temp_dir: Folder for spilled changes, and for the files of a remote store before they are
+            uploaded. Default: the parent folder of a local store, or the system's temporary folder
+            for a remote one.
+        progress: Whether to show progress bars. Default: after one second, on a terminal or in a
             notebook.
-        max_text: the most bytes of one value in files of CSV or JSON lines, as a number or a text
-            such as `"1GiB"`.
-        storage_options: of the URIs of the store and of files with changes, as of
+        max_text: Longest value in files of CSV or JSON lines, in bytes or as a text such as
+            `"1GiB"`.
+        storage_options: Credentials, region, endpoint and similar options of the URIs of the store
+            and of files with changes, by the names that pandas or deltalake have for them; see
             `lookupstore.Location`.
 
     Raises:
-        KeyError: a column that the changes or the store do not have.
-        ValueError: a null key, a value or a sum that its column cannot hold, a key that is to be
-            upserted and deleted, a key with several rows in changes without order, a row that is no
-            event of its changelog, or an argument out of range.
-        TypeError: a column whose type means something else in the store, or a rule that its type
-            does not know.
-        FileNotFoundError: there is no such store, or the source names no files.
-        FormatError: the folder is not a store. Or a value of text is longer than `max_text`, or
+        KeyError: If the changes or the store lack a column.
+        ValueError: If a key is null, a column cannot hold a value or a sum, a key is to be upserted
+            and deleted, a key has several rows in changes without order, a row is not an event of
+            its changelog, or an argument is out of range.
+        TypeError: If the type of a column means something else in the store, or does not support
+            its rule.
+        FileNotFoundError: There is no such store, or the source names no files.
+        FormatError: If the folder is not a store, a value of text is longer than `max_text`, or
             JSON nests more than 256 brackets.
-        CorruptionError: a file of the store or of the source is damaged.
-        CommitConflictError: other writers were faster again and again; nothing is changed.
-        CommitUnknownError: the version may or may not be published; nothing was deleted.
+        CorruptionError: A file of the store or of the source is damaged.
+        CommitConflictError: Another writer published first on every retry; the store is
+            unchanged.
+        CommitUnknownError: The version may or may not be published; nothing was deleted.
 
     >>> import tempfile, lookupstore
     >>> folder = tempfile.mkdtemp()
@@ -282,7 +290,7 @@ def upsert(
     if background:
         compact_in_background(
             location.uri,
-            # One thread: a process that ends while it works starts no more.
+            # There is only one thread: a process that ends while it runs cannot start more.
             partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
                     progress=False, rule=due),
         )  # fmt: skip
@@ -292,10 +300,10 @@ def upsert(
 class LookupStore(PointLookups, LocalLookups):
     """Lookups in one version of a store, for one key or millions.
 
-    Threads may share it. It stays on the version that it opened, even when a build replaces that;
-    `newest` opens the current one. A pickle has location and version, which are opened again where
-    it is loaded; that is an error if the version is gone. `lookupstore.keys.arguments` says in
-    which forms methods take `keys`.
+    Threads may share a store. It stays on the version that it opened, even when a build replaces
+    that version; `newest` opens the current one. A pickle contains the location and the version,
+    which are opened again where it is loaded; if the version is gone, loading raises
+    `StaleStoreError`. See `lookupstore.keys.arguments` for the forms of `keys`.
 
     >>> import tempfile, lookupstore
     >>> table = pa.table({"region": ["eu", "eu", "us"], "id": [1, 2, 1], "name": ["a", "b", "c"]})
@@ -321,22 +329,25 @@ class LookupStore(PointLookups, LocalLookups):
         residency: Residency | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open a version; `open` says how.
+        """Open a version of a store, like `lookupstore.open`.
 
         Args:
-            path: folder, URI or location of the store.
-            version: number of the version; None opens the current one, and so does the name of a
-                version that was just published: that one, or a newer one.
-            cache_bytes: size of a cache of decoded blocks for this store alone.
-            residency: pins the local copies of a remote store, and the plain copies of compressed
-                files; None takes that of the host.
-            storage_options: of a URI, as of `lookupstore.Location`.
+            path: Folder, URI or location of the store.
+            version: Number of the version, or name of a version that was just published: that
+                version is opened, or a newer one. Default: the current version.
+            cache_bytes: Size of a cache of decoded blocks for this store alone, in bytes or as a
+                text such as `"1GB"`. Default: the cache that all stores of the process share.
+            residency: Manager of the local copies of a remote store, and of the plain copies of
+                compressed files. Default: the one of the host.
+            storage_options: Credentials, region, endpoint and similar options of a URI, by the
+                names that pandas or deltalake have for them; see `lookupstore.Location`.
         """
         self._location = located(path, storage_options)
         #: Absolute path of the folder, or the URI without credentials.
         self.path: str = self._location.uri
         self._cache_bytes = None if cache_bytes is None else bytes_of(cache_bytes, "cache_bytes")
-        # None is the host's, and in a pickle that of the host where it is opened.
+        # None stands for the residency of the host; a pickle that is loaded elsewhere uses that
+        # host's.
         self._residency = residency
         self._closed = False
         self._refreshing = threading.Lock()
@@ -364,23 +375,24 @@ class LookupStore(PointLookups, LocalLookups):
 
     @property
     def created(self) -> datetime:
-        """Return when the version was published, in UTC."""
+        """Return the time at which the version was published, in UTC."""
         return self._manifest.created_at
 
     def newest(self) -> LookupStore:
-        """Return the store at its current version: itself, or the newer version, opened.
+        """Return this store if its version is current, otherwise open the newer version.
 
-        This store stays open and answers as before. A listing that lags behind never leads back
-        to an older version.
+        This store stays open and its answers do not change. The call never returns an older
+        version, even if a listing of the object store lags behind.
 
         Raises:
-            StaleStoreError: each newer version was gone before it was open.
-            CorruptionError: the newer version is damaged.
+            StaleStoreError: Each newer version was removed before it could be opened.
+            CorruptionError: The newer version is damaged.
         """
         self._check_open()
         own = name_of(self._manifest)
         names = standing(self._location, list_names(self._location))
-        # A version that is not listed any more was expired, or withdrawn for one of its number.
+        # A version that is not listed any more was expired, or withdrawn in favor of another one
+        # with its number.
         if own in names[-1:] or not names or names[-1].number < own.number:
             return self
         opened = self._opened_again()
@@ -390,18 +402,18 @@ class LookupStore(PointLookups, LocalLookups):
         return opened
 
     def refresh(self) -> LookupStore:
-        """Return the store at a newer version whose files are on this host, else itself.
+        """Return a newer version whose files are on this host, otherwise this store.
 
-        A call that finds a newer version begins to fetch it, in a thread: the files that this host
-        does not have, of the buckets that were asked. This store goes on to answer, and a later
-        call returns the newer one, when all of them are here. A store in a folder needs no fetch.
-        What fails is logged, and tried again by a later call, also the look for a newer version. A
-        newer store is opened for the caller, who closes both; closing this one ends a fetch.
+        A call that finds a newer version starts a thread, which fetches the files that this host
+        lacks, of the buckets that lookups have opened. This store answers meanwhile, and a later
+        call returns the newer store once all those files are on this host. A store in a folder
+        needs no fetch. Failures are logged, also those of the look for a newer version, and a later
+        call tries again. The caller closes both stores; closing this one ends a fetch.
 
         Raises:
-            FileNotFoundError: the store was deleted.
-            StaleStoreError: each newer version was gone before it was open.
-            CorruptionError: the newer version is damaged.
+            FileNotFoundError: The store was deleted.
+            StaleStoreError: Each newer version was removed before it could be opened.
+            CorruptionError: The newer version is damaged.
 
         >>> import tempfile, lookupstore
         >>> store = lookupstore.build(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), key="id")
@@ -425,7 +437,7 @@ class LookupStore(PointLookups, LocalLookups):
                 newer = self.newest()
             except FileNotFoundError:
                 raise
-            except OSError as error:  # the object store does not answer, but this host can
+            except OSError as error:  # no answer from the object store, but this host may answer
                 _log.warning("%s: version %d goes on: %s", self.path, self.version, error)
                 return self
             if newer is self or self._location.in_place:
@@ -455,8 +467,8 @@ class LookupStore(PointLookups, LocalLookups):
     ) -> LookupStore:
         """Change rows of the store's current version and open it at the next one.
 
-        This store stays open and answers as before. `lookupstore.upsert` says what the arguments
-        are and what it raises.
+        This store stays open and its answers do not change. The arguments and errors are those of
+        `lookupstore.upsert`.
 
         >>> import tempfile, lookupstore
         >>> table = pa.table({"id": [1, 2], "name": ["one", "two"]})
@@ -487,7 +499,7 @@ class LookupStore(PointLookups, LocalLookups):
         )
         if self._cache_bytes is None and self._residency is None:
             return changed
-        with changed:  # this one was opened in another way
+        with changed:  # this store was opened with other arguments
             return self._opened_again(name_of(changed._manifest))
 
     def compact(
@@ -498,24 +510,25 @@ class LookupStore(PointLookups, LocalLookups):
         temp_dir: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> LookupStore:
-        """Merge the runs of the current version into their buckets, and open the next one.
+        """Merge the runs of the current version into their buckets and open the result.
 
-        The files of these buckets are, byte for byte, those that a build of the same rows writes.
-        Without runs no version is published.
+        The files of these buckets have the same bytes as those that a build of the same rows
+        writes. If there are no runs, no version is published.
 
         Args:
-            threads: how many threads read, compress and write, the caller's among them; None is
-                one for each processor that the process may use.
-            retain: how long replaced versions stay; see `lookupstore.expire`.
-            temp_dir: where files of a remote store are written first; None is the system's
-                temporary folder.
-            progress: show a progress bar; None shows it after a second, on a terminal or in a
-                notebook.
+            threads: Number of threads that read, compress and write, including the caller's.
+                Default: one for each processor that the process may use, at most 64.
+            retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+            temp_dir: Folder for the files of a remote store before they are uploaded. Default: the
+                system's temporary folder.
+            progress: Whether to show a progress bar. Default: after one second, on a terminal or in
+                a notebook.
 
         Raises:
-            CorruptionError: a file of the store is damaged.
-            CommitConflictError: other writers were faster again and again; nothing is changed.
-            CommitUnknownError: the version may or may not be published; nothing was deleted.
+            CorruptionError: A file of the store is damaged.
+            CommitConflictError: Another writer published first on every retry; the store is
+                unchanged.
+            CommitUnknownError: The version may or may not be published; nothing was deleted.
 
         >>> import tempfile, lookupstore
         >>> store = lookupstore.build(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), key="id")
@@ -537,33 +550,36 @@ class LookupStore(PointLookups, LocalLookups):
         columns: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
     ) -> pa.RecordBatchReader:
-        """Return what became of each row between two versions, with what it was before.
+        """Return how each row changed between two versions, with its values before.
 
-        The first column, `change`, is `insert`, `delete`, or `update_before` and then, in the next
-        row, `update_after`; the key columns and value columns follow. Whoever applies the rows from
-        the first to the last comes from the one version to the other. A key has at most one change,
-        and none if its row has the same values in both; NaNs are equal, and so are 0.0 and -0.0.
-        Rows come bucket by bucket, in key order in each.
+        The first column, `change`, is `insert`, `delete`, or `update_before` followed in the next
+        row by `update_after`. The key columns and value columns follow. Applying the rows in their
+        order to the first version gives the second. A key has at most one change, and none if its
+        row has the same values in both versions; NaNs are equal, and so are 0.0 and -0.0. Rows come
+        bucket by bucket, in key order in each; if the versions have different numbers of buckets,
+        all rows come in key order.
 
-        Only the rows that upserts in between wrote are looked up, in both versions. If a version in
-        between was removed, or was built, all rows of each bucket whose files differ are compared.
+        Only the keys that upserts wrote in between are looked up, in both versions. If a version in
+        between was removed, or was made by a build, all rows of each bucket with different files
+        are compared.
 
         Args:
-            since: number of the version at the beginning, or a time at which it was the current
-                one: a datetime with its zone, or ISO 8601 text (UTC if it has no zone). None: from
-                nothing, so that all rows are inserts.
-            until: the version at the end, likewise; None: the one that is open.
-            columns: value columns, in this order; None: all.
-            ignore: value columns in which a change does not count.
+            since: Number of the version at the beginning, or a time at which it was the current
+                one: a datetime with its zone, or ISO 8601 text (UTC if it has no zone). Default: no
+                version, so that all rows are inserts.
+            until: Number of the version at the end, or a time, as a datetime with its zone or ISO
+                8601 text. Default: the open version.
+            columns: Names of the value columns to return, in this order. Default: all.
+            ignore: Names of value columns whose changes do not count.
 
         Raises:
-            KeyError: a value column that the store does not have.
-            ValueError: `until` is before `since`; a text that is no time; a wanted column is called
-                `change`; or the two versions have other columns.
+            KeyError: The store does not have a value column of that name.
+            ValueError: If `until` is before `since`, a text is not a time, a datetime has no zone,
+                a requested column is called `change`, or the two versions have different columns.
             TypeError: `since` or `until` is neither a number nor a time.
-            FileNotFoundError: there is no such version, or not any more.
-            StaleStoreError: a version was removed while it was read.
-            CorruptionError: the stored bytes are wrong.
+            FileNotFoundError: There is no such version, or it was removed.
+            StaleStoreError: A version was removed while it was read.
+            CorruptionError: The stored bytes are damaged.
 
         >>> import tempfile, lookupstore
         >>> table = pa.table({"id": [1, 2, 3], "name": ["one", "two", "three"]})
@@ -623,7 +639,7 @@ class LookupStore(PointLookups, LocalLookups):
 
     @property
     def id(self) -> str:
-        """Return the identity of the store's content; every build makes a new one."""
+        """Return the identity of the store's content, new with each build or change."""
         return self._manifest.id
 
     @property
@@ -650,7 +666,7 @@ class LookupStore(PointLookups, LocalLookups):
     ) -> pa.Table:
         """Return the value columns at many keys: row i answers key i, nulls where it is missing.
 
-        `Lookups.lookup` says what the arguments are and what it raises.
+        The arguments and errors are those of `Lookups.lookup`.
 
         >>> import tempfile, lookupstore
         >>> table = pa.table({"id": [7], "name": ["seven"]})
@@ -670,7 +686,7 @@ class LookupStore(PointLookups, LocalLookups):
         return super().lookup(keys, columns, found=found)
 
     def _rows_at_few(self, keys: pa.Array, plan: SmallPlan) -> pa.RecordBatch | None:
-        """Return columns of the row at each of a few encoded keys; None: not at once."""
+        """Return columns of the row at each of a few encoded keys. None: use `lookup` instead."""
         if len(keys) <= EACH:
             answers = SmallRows(len(keys), plan)
             try:
@@ -681,9 +697,9 @@ class LookupStore(PointLookups, LocalLookups):
         return self._buckets.lookup_few(keys, plan)
 
     def _plan(self, columns: str | Sequence[str] | None) -> SmallPlan | None:
-        """Return how a few rows are read into value columns; None: not at once."""
+        """Return the plan for reading a few rows into value columns. None: there is none."""
         wanted = tuple(columns) if isinstance(columns, list) else columns
-        last = self._last_plan  # who asks for columns mostly asks for the same again
+        last = self._last_plan  # most calls use the columns of the call before
         if last is None or last[0] != wanted:
             plan = self._manifest.row_schema.small_plan(value_columns(self, columns))
             self._last_plan = last = wanted, plan
@@ -696,12 +712,12 @@ class LookupStore(PointLookups, LocalLookups):
         return present, pa.Table.from_batches([batch])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Return for each of many keys whether it is stored: Arrow booleans, never null.
+        """Return whether each of many keys is stored, as Arrow booleans without nulls.
 
         Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a key field that `keys` does not have.
-            CorruptionError: the stored bytes are wrong.
+            TypeError: If the keys are of a wrong type or form; the error names the right one.
+            KeyError: If `keys` lacks a key field.
+            CorruptionError: The stored bytes are damaged.
         """
         self._check_open()
         return self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
@@ -750,29 +766,30 @@ class LookupStore(PointLookups, LocalLookups):
     ) -> bool:
         """Read the data files and prepare lookups, so that the first lookups are fast.
 
-        Only this process uses what is prepared. Data files at a URI are copied to this host first.
-        A call that reached a limit can be repeated: it continues where the last one stopped.
+        The processes of a host share one lookup table for a large uncompressed file. Data files at
+        a URI are copied to this host first. A call that reached a limit can be repeated: it
+        continues where the last one stopped.
 
         Args:
             seconds: Time after which to stop, in seconds or as a text such as `"30s"`. Default: no
                 limit.
             bytes: Size of the blocks after which to stop, in bytes or as a text such as `"1GB"`. A
                 bucket at a URI is copied whole before its blocks count. Default: no limit.
-            progress: Whether to show a progress bar. None: after a second, on a terminal or in a
-                notebook.
+            progress: Whether to show a progress bar. Default: after one second, on a terminal or in
+                a notebook.
 
         Returns:
-            True if the end was reached, False if a limit came first. Compressed blocks are
-            prepared as far as the cache of decompressed blocks has room.
+            True if all data files were read, False if a limit was reached first. Compressed blocks
+            are prepared only as far as the cache of decompressed blocks has room.
 
         Raises:
-            ClosedError: if the store is closed.
-            CorruptionError: if a data file is damaged.
-            DiskQuotaError: if there is no room for the local copy of a file.
-            OSError: if the object store does not answer.
-            StaleStoreError: if the version has been replaced, and its files are gone.
-            TypeError: if a limit is neither a number nor a text.
-            ValueError: if a limit is negative, or not an amount.
+            ClosedError: If the store is closed.
+            CorruptionError: If a data file is damaged.
+            DiskQuotaError: If there is no room for the local copy of a file.
+            OSError: If the object store does not answer.
+            StaleStoreError: If the version has been replaced, and its files are gone.
+            TypeError: If a limit is neither a number nor a text.
+            ValueError: If a limit is negative, or not an amount.
 
         >>> import tempfile, lookupstore
         >>> store = lookupstore.build(pa.table({"id": [7]}), tempfile.mkdtemp(), key="id")
@@ -788,15 +805,15 @@ class LookupStore(PointLookups, LocalLookups):
             return warm_files(self._files, Limits(time, size, advance))
 
     def verify(self, *, progress: bool | None = None) -> StoreCheck:
-        """Read every byte of the store and check it: hashes, blocks, order, keys and rows.
+        """Check every byte of the store, with its hashes, blocks, order, keys and rows.
 
         Args:
-            progress: show a progress bar; None shows it after a second, on a terminal or in a
-                notebook.
+            progress: Whether to show a progress bar. Default: after one second, on a terminal or in
+                a notebook.
 
         Raises:
-            CorruptionError: the first thing that is wrong.
-            StaleStoreError: the version has been replaced, and its files are gone.
+            CorruptionError: The store is damaged; the error names the first damage that was found.
+            StaleStoreError: The version has been replaced, and its files are gone.
         """
         self._check_open()
         records = sum(file.num_records for file in self._manifest.named_files)
@@ -853,12 +870,12 @@ class LookupStore(PointLookups, LocalLookups):
 
 
 def buckets_of(store: LookupStore) -> BucketReads:
-    """Return the buckets of a store, for who reads one at a time."""
+    """Return the buckets of a store, for callers that read one bucket at a time."""
     return store._buckets
 
 
 def fetch_newer(store: LookupStore, newer: LookupStore) -> Refresh[LookupStore]:
-    """Begin to fetch a newer version, in a thread: the files of the buckets that were asked."""
+    """Begin to fetch the files of a newer version for buckets that were used, in a thread."""
     asked, files = store._files.asked, newer._files
     return Refresh(
         newer,
@@ -868,7 +885,7 @@ def fetch_newer(store: LookupStore, newer: LookupStore) -> Refresh[LookupStore]:
 
 
 def fetch_all(store: LookupStore) -> Refresh[LookupStore]:
-    """Begin to fetch all of a store, in a thread; none of it stays in use where room is short."""
+    """Begin to fetch all files of a store in a thread; release its copies if room is short."""
     files = store._files
 
     def fetch(stop: threading.Event) -> None:
@@ -879,19 +896,19 @@ def fetch_all(store: LookupStore) -> Refresh[LookupStore]:
 
 
 def is_here(store: LookupStore) -> bool:
-    """Return whether this host has all of a store."""
+    """Return whether this host has all bytes of a store."""
     return store._files.are_here
 
 
 def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
-    """Return whether a store answers as a newer version, which is not here, and may for a while.
+    """Return whether an open store can answer instead of a newer version.
 
-    So it is if only compactions came in between, whose versions can be listed, all of the store is
-    on this host, and there is room for both.
+    It can if only compactions came in between and their versions can be listed, all files of the
+    store are on this host, but not those of the newer version, and there is room for both.
 
     Raises:
-        CorruptionError: a version in between is damaged.
-        OSError: the object store does not answer.
+        CorruptionError: A version in between is damaged.
+        OSError: The object store does not answer.
     """
     if store.path != newer.path or is_here(newer) or not is_here(store):
         return False
@@ -901,13 +918,14 @@ def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
 
 
 def parent_here(store: LookupStore) -> VersionName | None:
-    """Return the name of the version that a store's is a change of, if this host has all of it.
+    """Return the name of the parent of a store's version if this host has its files.
 
-    Where the host has nothing, or all of the store, nobody is asked.
+    The object store is not asked if the host has no local copies, or already has all files of the
+    store.
 
     Raises:
-        CorruptionError: that version is damaged.
-        OSError: the object store does not answer, or the version has expired.
+        CorruptionError: The manifest of the parent is damaged.
+        OSError: The object store does not answer, or the version has expired.
     """
     files, parent = store._files, store._manifest.parent
     if parent is None or files.are_here or not files.has_any_copy:
@@ -926,8 +944,8 @@ def open_files(
 ) -> tuple[Manifest, BucketFiles]:
     """Open the files of one version, or of the current one, which may change meanwhile.
 
-    A version with a name was published. If the current one has the same number, it was not, and
-    lacks the changes of the other: whoever wrote it has yet to withdraw it.
+    A version with a name was published. If the current version has the same number, it was not, and
+    lacks the changes of the named version: its writer has yet to withdraw it.
     """
     published = version if isinstance(version, VersionName) else None
     if version is not None and not isinstance(version, VersionName):

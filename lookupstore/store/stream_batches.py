@@ -1,7 +1,7 @@
 """Batches of streams, each of which changes a store once.
 
-A version knows the last batch of each stream whose changes are in it. Who publishes the next one
-writes its number in the same step, so that a batch that comes again is known.
+A version records the last batch of each stream whose changes are in it. The writer of the next
+version records its own batch number in the same step, so that a repeated batch is recognized.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _MOST_NUMBER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """One batch of a stream, whose batches come in the order of their numbers.
+    """One batch of a stream, which sends its batches in the order of their numbers.
 
     Attributes:
-        stream: name of the stream.
-        number: of the batch, from 0.
+        stream: Name of the stream.
+        number: Number of the batch, from 0.
 
     Raises:
-        ValueError: no name, or no such number.
+        ValueError: If the stream has no name, or the number is not valid.
     """
 
     stream: str

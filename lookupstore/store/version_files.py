@@ -1,17 +1,18 @@
-"""The versions of a store: which there are, and which is current.
+"""The files of the versions of a store: the list of versions, and the current one.
 
 A version is one file, `versions/<number>-<id>.json`, its manifest, which is never written again.
 The current version is the one with the greatest number, and among rivals the greatest id. There is
 no pointer to it, so publishing is one step: to write that file.
 
 On S3 a copy of the newest manifest, `versions/newest.json`, is read while the versions are listed.
-It counts only if the listing says so; without it nothing is missing.
+It is used only if the listing contains its version; readers do not need it.
 
-A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
-nothing is not believed at once, and neither is one that shows a new version alone.
+A listing is not atomic: it may or may not contain a version that is added or removed meanwhile.
+Therefore a listing without versions is repeated, and so is a listing that contains only a new
+version.
 
-A change that came after another version of its number is void: its publisher withdraws it, if it
-still lives.
+A change that was made after another version with the same number is void: its publisher withdraws
+it, unless that publisher was killed.
 """
 
 from __future__ import annotations
@@ -38,18 +39,19 @@ from lookupstore.store.marks import marks
 
 VERSIONS_FOLDER = "versions"
 
-#: The copy of the newest manifest.
+#: Name of the copy of the newest manifest.
 NEWEST_COPY = f"{VERSIONS_FOLDER}/newest.json"
 _FILE = re.compile(r"(\d{10})-([0-9a-f]{32})\.json")
-# Format version 1, which no release has written, had one manifest of this name.
+# Name of the only manifest in format version 1, which no release has written.
 _FORMER_MANIFEST = "manifest.json"
-# A version may be expired or withdrawn between two looks; the next look finds the newest.
+# Number of attempts to find a version: it may be expired or withdrawn between two listings.
 LOOKS = 5
-# Seconds that an answer to the question for a copy of the newest manifest may be late.
+# Seconds to wait for the copy of the newest manifest.
 _LONGEST_WAIT = 1.0
-# So many listings that find nothing say that there is nothing.
+# Number of empty listings after which a store has no versions.
 EMPTY_LOOKS = 3
-# Numbers of versions among which some may be void: nobody builds upon what was built upon one.
+# Number of the newest version numbers that may be void: no writer builds on a change of a void
+# version.
 _RECENT = 3
 
 
@@ -61,7 +63,7 @@ class VersionName(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Return the name of its file in the store."""
+        """Return the name of the version's file in the store."""
         return f"{VERSIONS_FOLDER}/{self.number:010d}-{self.id}.json"
 
 
@@ -70,18 +72,19 @@ class VersionInfo:
     """A version of a store.
 
     Attributes:
-        number: number of the version.
-        id: identity of its content.
-        created: when it was published, UTC.
-        num_rows: number of keys.
-        buckets: number of buckets.
-        files: number of data files, runs of changes among them.
-        bytes: size of all its data files, also those that other versions share.
-        runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
-        run_bytes: size of these.
-        applied_bytes: size of the runs that it merged at once, and keeps for `LookupStore.changes`.
-        source: what it was built from.
-        current: whether it is the one that `lookupstore.open` opens.
+        number: Number of the version.
+        id: Identity of its content.
+        created: Time at which it was published, in UTC.
+        num_rows: Number of keys.
+        buckets: Number of buckets.
+        files: Number of data files, runs of changes among them.
+        bytes: Size of all its data files, including those that other versions share.
+        runs: Number of runs of changes, which `LookupStore.compact` merges into their buckets.
+        run_bytes: Size of the runs of changes.
+        applied_bytes: Size of the runs that the upsert merged at once, which are kept for
+            `LookupStore.changes`.
+        source: Description of the source of the rows; after an upsert, of the changes.
+        current: Whether it is the version that `lookupstore.open` opens.
     """
 
     number: int
@@ -103,16 +106,16 @@ class VersionInfo:
 
 
 class HasLocation(Protocol):
-    """What is somewhere, such as a store that is open."""
+    """An object with a location, such as an open store."""
 
     @property
     def location(self) -> Location:
-        """Where it is."""
+        """The location of the object."""
 
 
-#: A version of a store: its number, or a time at which it was the current one.
+#: A version of a store: its number, or a time at which it was current.
 Moment: TypeAlias = "int | str | datetime"
-#: Where a store is: a path, a URI, a location, or a store that is open.
+#: A location of a store: a path, a URI, a location, or an open store.
 Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
 
 
@@ -120,13 +123,14 @@ def versions(path: Place, *, storage_options: Mapping[str, Any] | None = None) -
     """List the versions of a store, the oldest first.
 
     Args:
-        path: the store's folder, URI or location, or the store itself.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        path: Folder, URI or location of the store, or an open store.
+        storage_options: Credentials, region, endpoint and similar options of a URI, by the names
+            that pandas or deltalake have for them; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder is not a store.
-        CorruptionError: a manifest contradicts itself.
+        FileNotFoundError: There is no such folder.
+        FormatError: The folder is not a store.
+        CorruptionError: A manifest contradicts itself.
 
     >>> import tempfile, lookupstore, pyarrow as pa
     >>> folder = tempfile.mkdtemp()
@@ -158,7 +162,7 @@ def versions(path: Place, *, storage_options: Mapping[str, Any] | None = None) -
 
 
 def located(path: Place, storage_options: Mapping[str, Any] | None = None) -> Location:
-    """Return the location of a path, URI, location or open store; options are of a URI."""
+    """Return the location of a path, URI, location or open store; options apply to a URI."""
     if isinstance(path, (str, os.PathLike, Location)):
         return as_location(path, storage_options)
     own = getattr(path, "location", None)
@@ -171,12 +175,12 @@ def located(path: Place, storage_options: Mapping[str, Any] | None = None) -> Lo
 
 
 def name_of(manifest: Manifest) -> VersionName:
-    """Return the name of the version that a manifest is of."""
+    """Return the name of the version of a manifest."""
     return VersionName(manifest.version, manifest.id)
 
 
 def list_names(location: Location) -> list[VersionName]:
-    """Return the names of the versions at a location, the current one last; none: no store."""
+    """Return the names of the versions at a location, the current one last; [] without a store."""
     for _ in range(EMPTY_LOOKS):
         if names := _listed(location):
             return names
@@ -194,9 +198,9 @@ def read_version(location: Location, name: VersionName) -> Manifest:
     """Read and check the manifest of one version.
 
     Raises:
-        FileNotFoundError: there is no such version.
-        FormatError: it is of an unknown format version.
-        CorruptionError: it contradicts itself or its name; `expected` names the field.
+        FileNotFoundError: There is no such version.
+        FormatError: The format version of the manifest is unknown.
+        CorruptionError: The manifest contradicts itself or its name; `expected` names the field.
     """
     return _manifest_of(location, name, location.read(name.file, MOST_MANIFEST_BYTES))
 
@@ -217,10 +221,10 @@ def read_newest(location: Location) -> Manifest:
     """Read and check the manifest of the current version.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder is not a store, or of an unknown format version.
-        CorruptionError: the manifest contradicts itself; `expected` names the field.
-        StaleStoreError: each version that was found was gone before it was read.
+        FileNotFoundError: There is no such folder.
+        FormatError: The folder is not a store, or the format version of the manifest is unknown.
+        CorruptionError: The manifest contradicts itself; `expected` names the field.
+        StaleStoreError: Each version that was found was removed before it was read.
     """
     for _ in range(LOOKS):
         copy = _CopyOfNewest(location)
@@ -234,9 +238,9 @@ def read_numbered(location: Location, number: int) -> Manifest:
     """Read and check the manifest of the version with a number.
 
     Raises:
-        FileNotFoundError: there is no such version; the error names those that there are.
-        StaleStoreError: it was gone before it was read.
-        CorruptionError: the manifest contradicts itself; `expected` names the field.
+        FileNotFoundError: There is no such version; the error names those that there are.
+        StaleStoreError: The version was removed before it was read.
+        CorruptionError: The manifest contradicts itself; `expected` names the field.
     """
     copy = _CopyOfNewest(location)
     name = find_version(location, number)
@@ -247,7 +251,7 @@ def read_numbered(location: Location, number: int) -> Manifest:
 
 
 class _CopyOfNewest:
-    """The copy of the newest manifest, which is read while its maker does something else."""
+    """The copy of the newest manifest, which is read by a thread while the caller continues."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -265,7 +269,7 @@ class _CopyOfNewest:
             self._content = read(NEWEST_COPY, MOST_MANIFEST_BYTES)
 
     def manifest(self, name: VersionName) -> Manifest | None:
-        """Return the manifest of a version if it is the one, and right."""
+        """Return the manifest of a version if the copy is of that version and valid."""
         if self._thread is not None:
             self._thread.join(_LONGEST_WAIT)
         if self._content is not None:
@@ -278,10 +282,10 @@ def read_versions(location: Location) -> list[Manifest]:
     """Read and check the manifests of all versions, the current one last.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder is not a store, or of an unknown format version.
-        CorruptionError: a manifest contradicts itself; `expected` names the field.
-        StaleStoreError: each version that was found was gone before it was read.
+        FileNotFoundError: There is no such folder.
+        FormatError: The folder is not a store, or the format version of a manifest is unknown.
+        CorruptionError: A manifest contradicts itself; `expected` names the field.
+        StaleStoreError: Each version that was found was removed before it was read.
     """
     for _ in range(LOOKS):
         manifests = []
@@ -294,12 +298,12 @@ def read_versions(location: Location) -> list[Manifest]:
 
 
 def named_files(location: Location) -> set[str]:
-    """Return the names of all files that belong to versions, their own among them."""
+    """Return the names of all files that belong to versions, including their own files."""
     return files_of(read_versions(location))
 
 
 def files_of(manifests: Iterable[Manifest]) -> set[str]:
-    """Return the names of all files that belong to some versions, their own among them."""
+    """Return the names of all files that belong to some versions, including their own files."""
     names = set()
     for manifest in manifests:
         names.add(name_of(manifest).file)
@@ -311,7 +315,7 @@ def find_version(location: Location, number: int) -> VersionName:
     """Return the name of the version with a number.
 
     Raises:
-        FileNotFoundError: there is no such version; the error names those that there are.
+        FileNotFoundError: There is no such version; the error names those that there are.
     """
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"version is {number!r}; give the number of a version, or None")
@@ -324,21 +328,21 @@ def find_version(location: Location, number: int) -> VersionName:
 
 
 def version_at(location: Location, moment: Moment, argument: str) -> VersionName | None:
-    """Return the name of the version with a number, or that was current at a time.
+    """Return the name of a version by its number, or by a time when it was current.
 
     Args:
-        location: of the store.
-        moment: number of a version; or a time, as a datetime with its zone, or as text in ISO 8601,
-            in UTC if it has no zone.
-        argument: what to call it in errors.
+        location: Location of the store.
+        moment: Number of a version, or a time, as a datetime with its zone or as ISO 8601 text (UTC
+            if it has no zone).
+        argument: Name of the argument in errors.
 
     Returns:
-        The name; None if the store did not have a version yet.
+        Name of the version. None: the store did not have a version yet.
 
     Raises:
-        TypeError: `moment` is nothing of these.
-        ValueError: a text that is no time, or a datetime without a zone.
-        FileNotFoundError: there is no such version, or not any more.
+        TypeError: If `moment` is neither a number nor a time.
+        ValueError: If a text is not a time, or a datetime has no zone.
+        FileNotFoundError: There is no such version, or it was removed.
     """
     if isinstance(moment, int) and not isinstance(moment, bool):
         return find_version(location, moment)
@@ -379,7 +383,7 @@ def _time_of(moment: object, argument: str) -> datetime:
 
 
 def time_text(moment: datetime) -> str:
-    """Return a moment as manifests have it: ISO 8601 with milliseconds.
+    """Return a moment in the form used in manifests: ISO 8601 with milliseconds.
 
     >>> time_text(datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc))
     '2026-11-22T07:30:00.000+00:00'
@@ -388,7 +392,7 @@ def time_text(moment: datetime) -> str:
 
 
 def parent_of(location: Location, name: VersionName) -> str | None:
-    """Return the identity of the version that a version is a change of; None: of none, or gone."""
+    """Return the identity of the parent of a version. None: it has no parent, or is gone."""
     try:
         return read_version(location, name).parent
     except (FileNotFoundError, LookupStoreError):
@@ -403,13 +407,14 @@ def siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
 def void_names(location: Location, names: list[VersionName]) -> set[VersionName]:
     """Return the changes among the newest versions that lose to another version.
 
-    They have a mark, and a smaller version of their number has none: that one was there first, or
-    it would have given way. What is a change of one of them, and has a mark, is
-    void as well. Publishers who live withdraw them; who was killed leaves them.
+    Such a version has a mark, and a smaller version of its number has none: the smaller version was
+    published first, otherwise its publisher would have withdrawn it. A change of such a version
+    that has a mark is void as well. A running publisher withdraws its void version; a publisher
+    that was killed leaves it.
 
     Args:
-        location: of the store.
-        names: of all of its versions, the current one last.
+        location: Location of the store.
+        names: Names of all versions of the store, the current one last.
     """
     if not names:
         return set()
@@ -433,7 +438,7 @@ def void_names(location: Location, names: list[VersionName]) -> set[VersionName]
 
 
 def standing(location: Location, names: list[VersionName]) -> list[VersionName]:
-    """Return the names of versions but for those that are void."""
+    """Return the names of the versions that are not void."""
     void = void_names(location, names)
     return [name for name in names if name not in void]
 
@@ -442,7 +447,7 @@ def remove_void(location: Location, names: list[VersionName]) -> list[VersionNam
     """Remove versions that are void; return the other names.
 
     Raises:
-        OSError: one could not be removed.
+        OSError: One of them could not be removed.
     """
     void = void_names(location, names)
     for name in sorted(void):
@@ -454,8 +459,8 @@ def _names_of_store(location: Location) -> list[VersionName]:
     """Return the names of the versions of a store, which has at least one.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder is not a store.
+        FileNotFoundError: There is no such folder.
+        FormatError: The folder is not a store.
     """
     if names := list_names(location):
         return standing(location, names)

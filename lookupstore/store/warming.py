@@ -1,4 +1,4 @@
-"""Prepare the lookups of a store before anybody asks."""
+"""Prepare the lookups of a store before the first lookup."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lookupstore.store.files import BucketFiles
 
 
 class Limits(threading.Event):
-    """What ends a warm-up: time, or bytes of blocks. It is set once one of them is reached.
+    """Limits of a warm-up in time and bytes, set once one of them is reached.
 
     Args:
-        seconds: Seconds from now on. None: any number.
-        nbytes: Bytes of blocks. None: any number.
+        seconds: Number of seconds from now on. None: no limit.
+        nbytes: Number of bytes of blocks. None: no limit.
         advance: Function that is called with the bytes of each step.
     """
 
@@ -39,7 +39,7 @@ class Limits(threading.Event):
 
 
 def warm_files(files: BucketFiles, limits: Limits) -> bool:
-    """Prepare the lookups in all files, and return whether the end was reached before a limit.
+    """Prepare lookups in all files, and return whether all was done before a limit was reached.
 
     Files at a URI are copied to this host first.
 

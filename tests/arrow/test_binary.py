@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lookupstore.arrow._binary import as_binary
 from lookupstore.orc._runs import greatest_byte, lengths_in, lz4_size
 from lookupstore.parquet._pages import check_pages
 from lookupstore.parquet.footer import read_footer
@@ -45,3 +46,9 @@ def test_who_has_read_bytes_does_not_keep_them(what: str) -> None:
         except ValueError:
             assert what == "runs that are cut"
     assert sys.getrefcount(data) == before
+
+
+@pytest.mark.parametrize("chunks", [[], [["a"]], [["a", "b"], [], ["c", None]]], ids=len)
+def test_chunks_are_one_array(chunks: list[list[str | None]]) -> None:
+    array = as_binary(pa.chunked_array(chunks, pa.string()))
+    assert array.to_pylist() == [text and text.encode() for chunk in chunks for text in chunk]

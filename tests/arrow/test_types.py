@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 import pyarrow as pa
 import pytest
 
-from lookupstore.arrow.types import concat, first_invalid
+from lookupstore.arrow.types import concat, first_invalid, limits
 
 WHOLES = [
     pa.array(range(100), pa.int32()),
@@ -55,3 +55,8 @@ def test_the_first_of_several_values_that_cannot_be_cast(seed: int) -> None:
         for at in bad:
             values[at] = b"\xff"
         assert first_invalid(pa.array(values), pa.string()) == min(bad)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(1, 0), pa.decimal128(38, 2), pa.decimal256(76, 76)])
+def test_limits_of_decimals_are_digits(kind: pa.DataType) -> None:
+    assert limits(kind) == (-int("9" * kind.precision), int("9" * kind.precision))

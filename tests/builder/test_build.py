@@ -188,6 +188,9 @@ def test_the_order_of_rows_without_one_decides_nothing(tmp_path: Path, seed: int
     assert kept[0] == kept[1] == kept[2]
     assert {key: at for key, (at, _) in kept[0].items()} == most
     assert {(key, *row) for key, row in kept[0].items()} <= {tuple(row) for row in rows}
+    for rule in ("first", "last"):
+        with pytest.raises(ValueError, match=f"on_duplicate is '{rule}', .* have no order"):
+            build(source, tmp_path / "t", key="id", on_duplicate=rule)
 
 
 @pytest.mark.parametrize("make", SOURCES)
@@ -1042,7 +1045,7 @@ def test_the_manifest_says_what_was_built(tmp_path):
         "compression": "zstd",
         "level": 3,
         "block_size": 4608,
-        "bloom_fpp": 0.05,
+        "bloom_fpp": 0.005,
     }
     assert datetime.fromisoformat(manifest.created).tzinfo == timezone.utc
     assert (manifest.version, manifest.rewritten_buckets) == (1, 2)

@@ -109,7 +109,7 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_completion_in_bash() -> None:
-    """What docs/cli.md puts into ~/.bashrc makes commands and options be completed."""
+    """What docs/reference/cli.md puts into ~/.bashrc makes commands and options be completed."""
     program = os.path.join(os.path.dirname(sys.executable), "lookupstore")
     script = f"""
     eval "$(_LOOKUPSTORE_COMPLETE=bash_source {program})"

@@ -120,6 +120,21 @@ def test_files_that_are_written(
     assert sorted(os.listdir(tmp_path)) == [out.name, "store"]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "json"])
+def test_a_file_is_whole_on_disk_before_it_has_its_name(
+    ending: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, synced = tmp_path / f"out.{ending}", []
+
+    def fsync(descriptor: int) -> None:
+        assert not out.exists()
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    result = run("get", store, "--keys", "-", "-o", out, given=b"id\n6\n0\n6\n")
+    assert (result.exit_code, synced) == (0, [out.stat().st_size])
+
+
 def test_keys_of_several_fields(tmp_path: Path) -> None:
     table = pa.table({"city": [*TEXTS, None], "day": range(9), "v": range(9)})
     lookupstore.build(table, tmp_path / "s", key=["city", "day"], nullable_keys=["city"]).close()

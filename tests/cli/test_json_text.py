@@ -7,6 +7,7 @@ import decimal
 import json
 import math
 import random
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.cli.json_text import json_lines, json_texts, plain
+
+#: Of a character that a terminal does not show as itself: controls, formats and ends of lines.
+UNSEEN = ("Cc", "Cf", "Zl", "Zp")
 
 TEXTS = [
     "",
@@ -198,3 +202,10 @@ def test_rows_that_are_not_there_are_null() -> None:
     assert json_lines(batch, there) == 'null\n{"id": 2}\n{"id": null}'
     assert json_lines(batch.slice(0, 0)) == ""
     assert json_lines(batch.select([])) == "{}\n{}\n{}"
+
+
+def test_latin_characters_that_a_terminal_shows_stay() -> None:
+    for sign in map(chr, range(0x7F, 0x100)):
+        line = json_lines(pa.record_batch({"x": [sign]}))
+        assert json.loads(line) == {"x": sign}
+        assert (sign in line) == (unicodedata.category(sign) not in UNSEEN), hex(ord(sign))

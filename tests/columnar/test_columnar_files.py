@@ -405,6 +405,14 @@ def test_footers_at_which_arrow_ends_the_process(
             ColumnarFiles(path, key="id", build=build, residency=residency).lookup([1])
 
 
+def test_a_footer_that_arrow_refuses_is_damage(tmp_path: Path, residency: Residency) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"id": range(3000), "v": range(3000)}))
+    path.write_bytes(with_footer(path.read_bytes(), entries={b"ARROW:schema": b"no schema"}))
+    with pytest.raises(CorruptionError, match=r"a\.parquet: .*expected a parquet footer, found "):
+        ColumnarFiles(path, key="id", residency=residency).lookup([1])
+
+
 def test_ranges_that_contradict_themselves_rule_out_nothing(
     tmp_path: Path, residency: Residency
 ) -> None:

@@ -122,6 +122,18 @@ def test_damage_is_said_where_it_is(tmp_path: Path, seed: int) -> None:
     assert in_chunks > 30
 
 
+def test_a_bound_that_is_not_utf8_is_shown_in_hex(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": ["least", "most"]}), path)
+    content = path.read_bytes()
+    at = content.rindex(b"least")
+    path.write_bytes(content[:at] + b"l\xb0ast" + content[at + 5 :])
+    found = layout(path)
+    assert [one.least for one in found.regions if one.leaf == "text"] == ["6cb0617374"]
+    assert found.ok
+    assert pq.read_table(path)["text"].to_pylist() == ["least", "most"]
+
+
 def test_each_damaged_row_group_is_marked(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(ROWS, path, row_group_size=300, write_page_checksum=True, use_dictionary=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +225,16 @@ def test_an_object_store_that_fails_is_no_damage(
         check(given)
     finally:
         proxy.close()
+
+
+def test_every_file_of_an_older_source_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "KEPT_SECONDS", -60)
+    location = Location(tmp_path)
+    for name, source in {"a": "x", "b": "y", "c": "x", "d": "another"}.items():
+        said = asdict(published.PublishedFile(name, source, 1, "0" * 16))
+        location.write(published.data_name(name), [b"?"])
+        location.write(published.described_name(name), [json.dumps(said).encode()])
+    assert sorted(published.forget_old(location, ["x", "y"], ["b"])) == ["a", "c"]
+    assert {Path(file.name).stem for file in location.files(published.FOLDER)} == {"b", "d"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from support.paimon_typed import Typed, cases, comparable
 
-from lookupstore.compacted._codec import BadRowError
+from lookupstore.compacted._codec import CompactedRowError
 from lookupstore.compacted.rows import CompactedRows
 from lookupstore.compacted.schema import ROW_KIND, TIMESTAMP, TYPE, WIDE_TIMESTAMP, paimon_schema
 
@@ -171,7 +171,7 @@ def test_damaged_values_are_refused_or_read(case: Typed) -> None:
             del value[rng.randrange(len(value)) :]
         try:
             columns, _ = rows.decode(binary([case.values[0], bytes(value)]), widths)
-        except BadRowError as error:
+        except CompactedRowError as error:
             refused += error.args[0] == 1
         except ValueError as error:
             if "does not fit" not in str(error):
@@ -269,7 +269,7 @@ def test_pieces_that_overlap_are_refused() -> None:
     slots = encoded[first : first + 16]
     twice = encoded.replace(slots, slots[:8] * 2)
     assert twice != encoded
-    with pytest.raises(BadRowError):
+    with pytest.raises(CompactedRowError):
         rows.decode(binary([twice]))
 
 
@@ -301,7 +301,7 @@ def test_text_is_what_python_decodes() -> None:
             expected = bytes(data).decode()
         except UnicodeDecodeError:
             refused += 1
-            with pytest.raises(BadRowError):
+            with pytest.raises(CompactedRowError):
                 text.decode(encoded)
         else:
             assert text.decode(encoded)[0][0].to_pylist() == [expected]

@@ -22,7 +22,7 @@ import lookupstore
 from lookupstore import CorruptionError, LookupStore
 from lookupstore.hostcache import cache as residency
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hostcache.recode import Rent
+from lookupstore.hostcache.recode import BreakEven
 from lookupstore.store.local_files import files_of
 
 MODEL = {3 * i: random.Random(i).randbytes(30) + bytes(90) for i in range(6000)}
@@ -127,13 +127,13 @@ def test_one_key_from_the_command_line_makes_no_copy(copies: Path, tmp_path: Pat
     assert plain(copies) == []
 
 
-def test_rent() -> None:
-    rent = Rent(1)
-    assert not rent.try_now(1), "a block that stays is no rent"
-    assert rent.try_now(2)
-    tries = [paid for paid in range(3, 100) if rent.try_now(paid)]
+def test_break_even() -> None:
+    point = BreakEven(1)
+    assert not point.try_now(1), "the only block of a file stays cached"
+    assert point.try_now(2)
+    tries = [paid for paid in range(3, 100) if point.try_now(paid)]
     assert tries == [4, 8, 16, 32, 64]
-    assert rent.is_paid(3)
+    assert point.is_paid(3)
 
 
 @pytest.mark.parametrize("damage", ["bits", "cut", "gone"])

@@ -560,10 +560,23 @@ class ShortReads(OneProcess):
         return super().read_at(size - (self.left >= 0), offset)
 
 
-def test_what_comes_short_is_asked_for_again() -> None:
+def test_what_comes_short_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sleep = time.sleep
+
+    def wait(seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            waits.append(seconds)
+        else:  # a download that a test before this one has begun
+            sleep(seconds)
+
+    monkeypatch.setattr(remote.time, "sleep", wait)
     file = remote.RemoteFile(ShortReads(3), "x", nbytes=100, uri="x://x")
     assert file.read(5, 3) == b"\5\6\7"
     assert (file.nbytes_read, file.requests, file.retries) == (3, 4, 3)
+    # Each time the most is twice as much, and the least half of the most.
+    assert len(waits) == 3
+    assert all(1 <= wait / (remote.FIRST_WAIT * 2**n / 2) <= 2 for n, wait in enumerate(waits))
     file = remote.RemoteFile(ShortReads(remote.ATTEMPTS), "x", nbytes=100, uri="x://a:b@x/y?z=c")
     with pytest.raises(
         OSError, match=r"^x://\*\*\*@x/y\?\*\*\*: 3 bytes at offset 5.*: received 2 bytes$"

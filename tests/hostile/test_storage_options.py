@@ -271,12 +271,12 @@ def use(name: str, uri: str, here: Path, options: Any) -> Any:
     answer = call(name, uri, here, options)
     if hasattr(answer, "collect"):
         return answer.collect()
+    if isinstance(answer, HudiTable):
+        return answer.scan().num_rows, repr(answer), answer.timeline()
     if hasattr(answer, "lookup"):
         with answer as lookup:
             lookup.lookup([1, 9])
             return f"{lookup!r} {lookup}"
-    if isinstance(answer, HudiTable):
-        return answer.scan().num_rows, repr(answer), answer.timeline()
     if isinstance(answer, Location):
         return answer.read("rows.parquet") and repr(answer)
     return answer

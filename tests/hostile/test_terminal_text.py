@@ -152,6 +152,7 @@ LINES: dict[str, list[list[str]]] = {
     "paimon-lookup-files": [
         ["H/flat.parquet", "H/paimon", "--key", "n", "--sequence", "1", "--kind", "0"]
     ],
+    "size": [["--rows", "5", "--key", "8", "--values", "9"]],
     "stats": [[]],
     "dump": [
         ["H/store"],
@@ -280,7 +281,7 @@ def test_warnings_of_loggers_are_seen(here: Path, monkeypatch: pytest.MonkeyPatc
         logger.warning("%s", NAME)
         return iter(())
 
-    monkeypatch.setattr(doctor, "_findings", warn)
+    monkeypatch.setattr(doctor, "_diagnoses", warn)
     done = click.testing.CliRunner().invoke(main, ["doctor"])
     assert "\\x1b[2J" in done.stderr
     check_seen(done.stderr, "log")
@@ -329,9 +330,9 @@ def test_json_is_escaped_and_the_same(seed_of: int, seed: int) -> None:
 
 def test_names_with_markup_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "is_there", lambda extra: False)
-    odd = doctor.Finding("[red]x[/red] :smile: [/]", "[link=http://x]y[/link]", "ok", "[spark]")
-    found = list(doctor._findings())
-    monkeypatch.setattr(doctor, "_findings", lambda: iter([*found, odd]))
+    odd = doctor.Diagnosis("[red]x[/red] :smile: [/]", "[link=http://x]y[/link]", "ok", "[spark]")
+    found = list(doctor._diagnoses())
+    monkeypatch.setattr(doctor, "_diagnoses", lambda: iter([*found, odd]))
     shown = run("doctor", status=None)
     for extra in PACKAGES:
         assert f"pip install 'lookupstore[{extra}]'" in shown

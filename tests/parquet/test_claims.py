@@ -142,7 +142,7 @@ def test_rows_of_a_small_file_are_given_instead(
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"k": range(1000)}), path)
     monkeypatch.setattr(reading, "MOST_ROWS_OF_SMALL", 7999)
-    with pytest.raises(FormatError, match="read it, and give its rows in place of the file"):
+    with pytest.raises(FormatError, match="read it yourself and pass its rows"):
         lookupstore.build(path, tmp_path / "store", key="k")
     assert len(lookupstore.build(pq.read_table(path), tmp_path / "rows", key="k")) == 1000
     monkeypatch.setattr(reading, "SMALL", path.stat().st_size - 1)

@@ -21,8 +21,8 @@ from lookupstore.parquet import structs
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import (
     ColumnChunk,
-    Footer,
     Leaf,
+    ParquetFooter,
     footer_bytes,
     footer_of,
     read_footer,
@@ -117,7 +117,7 @@ def by_the_rules(data: bytes, end: int | None) -> list[tuple[int, list[Struct]]]
         meta = read_struct(data, "f", 0)
     except CorruptionError:
         return None
-    leaves = Footer(meta, [], {}).leaves
+    leaves = ParquetFooter(meta, [], {}).leaves
     found = []
     for group in items(meta, 4, STRUCT):
         rows = get(group, 3, I64)

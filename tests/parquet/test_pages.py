@@ -15,7 +15,7 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet._pages import KINDS, PlainChunk, check_pages, plain_values
-from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
+from lookupstore.parquet.footer import ColumnChunk, ParquetFooter, read_footer
 from lookupstore.parquet.new_file import EncodedFile, NewParquetFile
 
 ROWS = 5000
@@ -58,7 +58,7 @@ def written(values: pa.Array, *, compression: str = "none", optional: bool = Tru
     return sink.getvalue()
 
 
-def chunk_of(data: bytes, kind: str) -> tuple[Footer, ColumnChunk, PlainChunk]:
+def chunk_of(data: bytes, kind: str) -> tuple[ParquetFooter, ColumnChunk, PlainChunk]:
     footer = read_footer(pa.BufferReader(data), "f.parquet")
     (chunk,) = footer.groups[0].columns
     pages = PlainChunk(

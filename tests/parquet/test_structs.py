@@ -14,7 +14,13 @@ import pytest
 from support.footers import footer_in, read_struct, with_footer
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
+from lookupstore.parquet.footer import (
+    ColumnChunk,
+    ParquetFooter,
+    footer_bytes,
+    footer_of,
+    read_footer,
+)
 from lookupstore.parquet.structs import (
     BINARY,
     BOOL,
@@ -52,7 +58,7 @@ def file_of(rows: pa.Table, **how: Any) -> bytes:
     return sink.getvalue()
 
 
-def footer_or_error(data: bytes) -> Footer | CorruptionError | FormatError:
+def footer_or_error(data: bytes) -> ParquetFooter | CorruptionError | FormatError:
     try:
         return read_footer(pa.BufferReader(data), "broken")
     except (CorruptionError, FormatError) as error:
@@ -193,7 +199,7 @@ def test_bounds_as_wide_as_values_are_taken() -> None:
             return new if path[0] == of else {}
 
         made = with_footer(file_of(ROWS), changes)
-        assert isinstance(footer_or_error(made), Footer)
+        assert isinstance(footer_or_error(made), ParquetFooter)
 
 
 @pytest.mark.parametrize("by", [-1, 1])

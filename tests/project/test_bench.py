@@ -739,6 +739,138 @@ def test_cold_disks(tmp_path: Path) -> None:
         ), printed
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="it needs Linux")
+def test_growth(tmp_path: Path) -> None:
+    lines = tmp_path / "results.jsonl"
+    # Tables of places of fewer than 131,072 records are not shared.
+    sizes = ("--rows", "150000", "--keys", "60000", "--calls", "10", "--rounds", "1")
+    arguments = (*sizes, "--workers", "1,2", "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "growth.py"), *arguments)
+    assert re.search(r"^\| 150,000 \|( [0-9.e+-]+ \|){9}$", printed, re.MULTILINE), printed
+    for line in (
+        r"seconds of the calls of a new process:( \d+\.\d+,?){10}",
+        r"processor seconds of the first call of each worker:( \d+\.\d+,?){2}",
+    ):
+        assert re.search(rf"^150,000 rows: {line}$", printed, re.MULTILINE), printed
+    for count in (1, 2):
+        line = rf"^\| 150,000 \| {count} \|( [0-9.e+-]+ \|){{5}}$"
+        assert re.search(line, printed, re.MULTILINE), printed
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    outcomes = {one["verb"]: one["verdict"] for one in found if "bar" in one}
+    assert set(outcomes) == {"private memory", "keys", "calls until hot"}
+    assert set(outcomes.values()) <= {"met", "NOT MET"}
+    measured = {(one["verb"], one["contender"]): one for one in found if "rounds" in one}
+    assert 24 < measured["size", "lookupstore"]["value"] / 150_000 < 40
+    assert len(measured["keys", "further worker"]["rounds"]) == 2
+    assert len(measured["private memory", "further worker"]["rounds"]) == 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["service", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])]
+)
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="it needs Linux")
+def test_workers(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("gunicorn")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--rows", "150000", "--keys", "60000", "--calls", "2", "--workers", "1,2")
+    arguments = (*sizes, "--kinds", kind, "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "workers.py"), *arguments)
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    measured = [len(one["rounds"]) for one in found if "rounds" in one]
+    assert measured[0] >= 1
+    assert measured[1] >= 2
+    assert [one["verdict"] for one in found if "bar" in one] != []
+    for count in (1, 2):
+        line = rf"^\| {kind} \| {count} \|( [0-9.e+-]+ \|){{4}}$"
+        assert re.search(line, printed, re.MULTILINE), printed
+
+
+def test_growth_is_reckoned(bench_modules: None) -> None:
+    growth = importlib.import_module("growth")
+    lines = {10: [9.0, 9.0, 9.0], 10**6: [1.0, 7.0, 1.0], 10**7: [10.0, 7.0, 3.0]}
+    found = growth.table(["MB", "build, s", "KiB a key"], lines, "4").splitlines()
+    assert growth.cell(-1.5) == "-"
+    assert found[0] == "| 10 | 4 | 9 | 9 | 9 |"
+    # A hundred times the rows are as much more as twice ten times by the logarithm.
+    assert found[3:] == ["| 1,000,000,000, reckoned | 4 | 1000 | 7 | 7 |"]
+
+
+def test_growth_without_room_and_hot_calls(
+    tmp_path: Path, bench_modules: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growth = importlib.import_module("growth")
+    assert growth.with_room([1000, 1 << 60], tmp_path) == [1000]
+    left_out = r"^1,152,921,504,606,846,976 rows are left out: .* GB are free$"
+    assert re.search(left_out, capsys.readouterr().out)
+    assert growth.calls_until_hot([3.0, 1.4, 1.3, 1.5, 1.0, 0.9, 1.1]) == 2
+
+
+def test_limited_memory(
+    tmp_path: Path,
+    bench_modules: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Folders stand for control groups, which some machines keep for themselves."""
+    pytest.importorskip("lmdb")
+    limited = importlib.import_module("limited")
+    group, contents = tmp_path / "group", []
+    group.mkdir()
+
+    def remove(folder: Path) -> None:
+        contents.append({one.name: one.read_text() for one in folder.iterdir()})
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(Path, "rmdir", remove)
+    sizes = ("--records", "2000", "--keys", "30000", "--rounds", "1", "--memory", "8")
+    limited.main([*sizes, "--group", str(group)])
+    printed = capsys.readouterr().out
+    for kind in ("uniform", "Zipf"):
+        for count in ("1,000", "10,000"):
+            line = rf"^\| {kind} \| {count} \|( [0-9.]+( M)? \|){{4}} [0-9.]+ x \|$"
+            assert re.search(line, printed, re.MULTILINE), printed
+    (group / limited.LIMIT).touch()
+    with limited.limited(group, 1 << 20) as one:
+        assert one.parent == group
+    assert list(group.iterdir()) == [group / limited.LIMIT]
+    (of_version_2, of_version_1) = contents
+    assert of_version_2[limited.LIMIT_2] == str(8 << 20)
+    assert of_version_1[limited.LIMIT] == str(1 << 20)
+    assert int(of_version_2["cgroup.procs"]) != os.getpid() != int(of_version_1["cgroup.procs"])
+
+
+def test_limited_memory_without_control_groups(tmp_path: Path) -> None:
+    pytest.importorskip("lmdb")
+    group = ("--group", str(tmp_path / "missing"))
+    printed = python(tmp_path, str(BENCH / "limited.py"), "--records", "2000", *group)
+    assert "skipped: no control group with a limit of memory can be made: " in printed
+    assert "|---" not in printed
+
+
+def test_limited_memory_of_killed_processes(bench_modules: None) -> None:
+    pytest.importorskip("lmdb")
+    limited = importlib.import_module("limited")
+    ours, theirs = [(3e6, 1.0), (2e6, 3.0), (4e6, 2.0)], [(0.0, 0.0)]
+    names = (limited.OURS, limited.LMDB)
+    line = limited.line_of(dict(zip(names, (ours, theirs), strict=True)))
+    assert line == ["3.00 M", "2.0", "killed", "-", "-"]
+    line = limited.line_of(dict(zip(names, (theirs, ours), strict=True)))
+    assert line == ["killed", "-", "3.00 M", "2.0", "0.00 x"]
+
+
+def test_zipf_keys_are_scattered(bench_modules: None) -> None:
+    pytest.importorskip("lmdb")
+    limited = importlib.import_module("limited")
+    chance = importlib.import_module("numpy").random.default_rng(7)
+    numbers = limited.drawn(1000)["Zipf"](chance, 100_000)
+    counts = sorted(pc.value_counts(pa.array(numbers)).to_pylist(), key=lambda one: -one["counts"])
+    # The sum of n ** -1.1 for n from 1 to 1000 is 5.572; the first two are 1 and 0.4665 of it.
+    assert counts[0]["counts"] == pytest.approx(100_000 / 5.572, rel=0.05)
+    assert counts[1]["counts"] == pytest.approx(100_000 * 0.4665 / 5.572, rel=0.05)
+    assert counts[0]["values"] + 1 != counts[1]["values"]
+    assert set(numbers) <= set(range(1000))
+
+
 def test_timelines(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--commits", "40", "--rounds", "1")

@@ -28,7 +28,7 @@ storage           |                                                | obstore pya
 sorting           | arrow storage                                  | numpy pyarrow
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
-sst               | arrow compacted storage               | crc32c isal lzallright pyarrow zstandard
+sst               | arrow compacted storage        | crc32c isal lzallright pyarrow xxhash zstandard
 rows              | sst                                            | numpy pyarrow
 parquet           | arrow                                          | isal numpy pyarrow
 orc               | parquet                                        | numpy pyarrow zstandard
@@ -73,8 +73,8 @@ BASE = {f"spark.{name}" for name in (
 )}  # fmt: skip
 # Everybody may import these, and they nothing of ours but each other.
 ALWAYS = {
-    "_built", "_cyutility", "_version", "errors", "extras", "html_table", "keywords", "processors",
-    "progress", "quantities",
+    "_built", "_cyutility", "_version", "errors", "extras", "html_table", "keywords",
+    "memory_limit", "processors", "progress", "quantities",
 }  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def test_the_import_reader_sees_every_form(tmp_path: Path) -> None:
         "from lookupstore import keys, open as o\n"
         "from lookupstore.sst import Reader\n"
         "from lookupstore.hudi import view\n"
-        "from lookupstore.hudi.write import Pipeline, plan\n"
+        "from lookupstore.hudi.write import WritePipeline, plan\n"
         "def f():\n    from lookupstore.sst.format import Info\n"
     )
     assert set(imports_of_python(python)) == {
@@ -377,7 +377,8 @@ HUDI_OPTIONS = {
     ROOT / "tests" / "hudi" / "write" / "test_time_folders.py",
     ROOT / "tests" / "hudi" / "keys" / "test_time_paths.py",
     ROOT / "tests" / "support" / "hudi" / "time_tables.py",
-    ROOT / "docs" / "hudi-tables.md",
+    ROOT / "docs" / "how-to" / "hudi-df-write.md",
+    ROOT / "docs" / "reference" / "hudi-limits.md",
     ROOT / "tests" / "hudi" / "options" / "test_options.py",
     ROOT / "tests" / "hudi" / "table" / "test_java_tables.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",

@@ -84,7 +84,7 @@ def test_the_examples_of_a_document_run_with_spark(path: Path, environment: dict
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 900
+    assert len((ROOT / "README.md").read_text().split()) <= 800
 
 
 def test_the_links_of_the_documents_lead_somewhere() -> None:

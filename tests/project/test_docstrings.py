@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 ALSO_VERBS = {"Answer", "Be", "Bound", "Remember", "Stand"}
 NO_VERBS = {"The", "What", "Where", "Whether"}
 #: Nouns that look like verbs.
-NOUNS = {"Counts", "Reads", "Turns"}
+NOUNS = {"Counts", "Numbers", "Reads", "Records", "Turns"}
 
 
 @cache
@@ -52,3 +53,38 @@ def test_classes_are_noun_phrases() -> None:
     assert classes_that_do(package | texts_below("tests", "bench"), verbs) == []
     bad = {"a.py": 'class A:\n    """Holds b."""\nclass B:\n    """One b."""\n'}
     assert classes_that_do(bad, verbs) == ["a.py: A:1: Holds"]
+
+
+#: First words of a clause or a fragment that only the name in front of it completes.
+_CLAUSES = """
+    of that which who whom whose for from by in with to as at on is has have are was were may can it
+    they made given taken found read written kept asked known needed used wanted put sent seen
+    beside above below behind before after into over under about where when what how why if while
+    until since than then
+"""
+CLAUSES = frozenset(_CLAUSES.split())
+_SECTION = re.compile(r"^( *)(?:Args|Attributes):\n((?:\1 +.*\n|[ ]*\n)+)", re.MULTILINE)
+
+
+def clauses_of(texts: dict[str, str]) -> list[str]:
+    """Return the arguments and attributes whose description begins as a clause."""
+    found = []
+    for path, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+                continue
+            for section in _SECTION.finditer((ast.get_docstring(node) or "") + "\n"):
+                entry = rf"^ {{{len(section[1]) + 4}}}(\w[^:\n]*): \W?(\w+)"
+                for name, word in re.findall(entry, section[2], re.MULTILINE):
+                    if word in CLAUSES:
+                        found.append(f"{path}: {node.name}: {name}: {word}")
+    return found
+
+
+def test_arguments_are_described_by_noun_phrases() -> None:
+    assert clauses_of(texts_below("lookupstore")) == []
+    bad = (
+        'def a(b, c):\n    """Return d.\n\n    Args:\n        b: of the table.\n'
+        '            It: not an argument.\n        c: File of the lock.\n    """\n'
+    )
+    assert clauses_of({"a.py": bad}) == ["a.py: a: b: of"]

@@ -48,7 +48,7 @@ def test_they_are_few() -> None:
 
 def test_documents_import_nothing_else() -> None:
     """The documents import names from these modules, and from no module inside of them."""
-    files = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]
+    files = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")]
     found = 0
     for file in files:
         for module, names in re.findall(
@@ -61,3 +61,16 @@ def test_documents_import_nothing_else() -> None:
                 assert module in known, f"{file.name}: {module} {names}"
                 assert hasattr(importlib.import_module(module), name.strip().split(" as ")[0])
     assert found > 20
+
+
+def test_each_class_name_is_used_once() -> None:
+    """No two classes of the package share a name, unless it begins with an underscore."""
+    files: dict[str, list[str]] = {}
+    package = ROOT / "lookupstore"
+    for file in sorted([*package.rglob("*.py"), *package.rglob("*.pyx")]):
+        for name in re.findall(
+            r"^\s*(?:cdef\s+)?class\s+([A-Za-z]\w*)\s*[(:]", file.read_text(), flags=re.MULTILINE
+        ):
+            files.setdefault(name, []).append(str(file.relative_to(package)))
+    assert len(files) > 400
+    assert {name: where for name, where in files.items() if len(where) > 1} == {}

@@ -1,4 +1,4 @@
-"""docs/sources.md lists what sources may lose, as `lookupstore.source.losses` has it."""
+"""docs/reference/sources.md lists what sources may lose, as `lookupstore.source.losses` has it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lookupstore.source.losses import LOSSES
 
-PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sources.md"
 START, END = "<!-- losses -->\n", "<!-- end of losses -->"
 
 

@@ -1,4 +1,4 @@
-"""What docs/walks.md and docs/glossary.md name is there, and each word is explained once."""
+"""What the pages of walks and words name is there, and each word is explained once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WALKS, GLOSSARY = ((ROOT / "docs" / name).read_text() for name in ("walks.md", "glossary.md"))
+PAGES = ROOT / "docs" / "contributing"
+WALKS, *WORDS = ((PAGES / f"{name}.md").read_text() for name in ("walks", "words", "words-hudi"))
+GLOSSARY = "".join(text.partition("\n## ")[2] for text in WORDS)
 ADDING = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding something\n")[2]
 ADDING = ADDING.partition("\n## ")[0]
 
@@ -42,7 +44,7 @@ def is_there(name: str) -> bool:
 def test_the_names_of_the_documents_are_there() -> None:
     names = {
         *(one for one in names_in(WALKS + ADDING) if one.startswith("lookupstore.")),
-        *names_in(GLOSSARY.partition("\n## ")[2]),
+        *names_in(GLOSSARY),
     }
     assert len(names) > 100
     assert [name for name in sorted(names) if not is_there(name)] == []

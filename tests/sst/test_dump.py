@@ -19,7 +19,7 @@ import pytest
 from crc32c import crc32c
 from support.sst_files import Stored, block, craft
 
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
 from lookupstore.sst.format import NATIVE, PAIMON, Dialect
@@ -328,6 +328,25 @@ def test_properties_that_lie(old: bytes, new: bytes, error: str, tmp_path: Path)
     assert found.checksum.ok
     assert [one for one in found.errors if one.startswith(error)]
     assert verdict(path) != "ok"
+
+
+def test_names_in_a_schema_that_are_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "file.sst"
+    with Writer(path, key_schema=pa.schema([("origin", pa.string())])) as writer:
+        writer.put(b"k", b"v")
+    good = path.read_bytes()
+    properties = layout(path).region("properties")
+    assert properties is not None
+    start, end = properties.offset, properties.offset + properties.size - 4
+    lie = good[start:end].replace(b"origin", b"or\x80gin")
+    assert lie != good[start:end]
+    path.write_bytes(good[:start] + lie + crc32c(lie).to_bytes(4, "little") + good[end + 4 :])
+    found = layout(path).region("properties")
+    assert found is not None
+    assert "6f7280" in found.fields["key.schema"]
+    assert dump_text(layout(path))
+    with pytest.raises(CorruptionError, match=r"key\.schema"):
+        Reader(path)
 
 
 def test_the_footer_of_a_btree_file(tmp_path: Path) -> None:

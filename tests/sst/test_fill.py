@@ -42,6 +42,10 @@ class SparseCopy:
         with open(path, "wb") as file:
             file.truncate(len(self.source))
 
+    @property
+    def complete(self) -> bool:
+        return all(self.present)
+
     def open(self) -> int:
         return os.open(self.path, os.O_RDONLY)
 

@@ -9,9 +9,12 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paimon_filters import filter_of, murmur3, positions_of
+from support.sst_files import block as plain_block
 from support.sst_files import lets_pass
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.errors import CorruptionError
+from lookupstore.sst._block import Block
 from lookupstore.sst._filter import (
     Filter,
     FilterBuilder,
@@ -114,6 +117,22 @@ def test_sizes() -> None:
     assert paimon_size(10**6, 0.05) == 779403
     assert paimon_size(10**9, 0.05) == 0  # beyond Java's int
     assert paimon_size(1, 0.99) == 0  # no byte
+
+
+@given(keys=st.sets(st.binary(max_size=9), max_size=20))
+def test_keys_of_a_block(keys: set[bytes]) -> None:
+    builder = FilterBuilder("split-block-xxh64")
+    builder.add_block(Block(plain_block([(key, b"v") for key in sorted(keys)]), "p", 0))
+    assert builder.finish(32, 0) == made("split-block-xxh64", [*keys], 32, 0, many=False)
+
+
+@pytest.mark.parametrize("record", [0, 5])
+def test_a_bad_record_of_a_block_is_an_error(record: int) -> None:
+    content = bytearray(plain_block([(b"a", b"bb"), (b"cc", b"d")]))
+    content[record] = 0x7F  # a key that would end behind the block
+    builder = FilterBuilder("split-block-xxh64")
+    with pytest.raises(CorruptionError, match="records of the block"):
+        builder.add_block(Block(bytes(content), "p", 0))
 
 
 def test_no_filter_lets_all_pass() -> None:

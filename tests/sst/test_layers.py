@@ -101,6 +101,24 @@ def test_a_file_that_is_cut_is_named_if_it_was_asked(tmp_path: Path) -> None:
             answers(layers, [key for i in range(9) if bucket_of(key := b"no %d" % i, 3) == 1])
 
 
+def test_a_file_of_many_is_hot_as_early_as_one(tmp_path: Path) -> None:
+    """Large calls make its table of places, although few of their keys are in it."""
+    own = [[key for key in KEYS if bucket_of(key, 2) == bucket] for bucket in range(2)]
+    readers = {}
+    for bucket in range(2):
+        rows = dict.fromkeys(own[bucket], b"v")
+        readers[bucket] = [Reader(written(tmp_path / f"{bucket}.sst", rows, block_size=500))]
+    layers = Layers(2, readers)
+    keys = pa.array([*(own[1] * 100)[:250_000], own[0][0]], pa.binary())
+    lookup = lookup_of(readers[0][0])
+    calls = 0
+    while lookup.table.places is None:
+        layers.lookup(keys, Found(len(keys)))
+        calls += 1
+        assert (lookup.blocks_added > 0) == (2 <= calls < 13)
+    assert calls == 13
+
+
 def test_a_block_that_is_damaged_names_its_file(tmp_path: Path) -> None:
     own = [[key for key in KEYS if bucket_of(key, 3) == bucket] for bucket in range(3)]
     readers = {}
@@ -211,8 +229,8 @@ def test_files_are_hot_as_early_with_runs_as_without(tmp_path: Path, seed: int) 
     rng = random.Random(seed)
     model = {key: b"old" for key in KEYS}
     alone, base = (written(tmp_path / name, model, 1024) for name in ("alone.sst", "base.sst"))
-    runs = [written(tmp_path / f"{n}.sst", changed(rng, model, 1500)) for n in range(2)]
-    calls = [KEYS, *(rng.sample(KEYS, 200) for _ in range(60))]  # the first one reads all blocks
+    runs = [written(tmp_path / f"{n}.sst", changed(rng, model, 300)) for n in range(2)]
+    calls = [rng.sample(KEYS, 200) for _ in range(60)]
 
     def calls_until_hot(files: list[Reader]) -> int:
         layers, last = Layers(1, {0: files}), lookup_of(files[-1])
@@ -323,7 +341,7 @@ def test_a_run_whose_records_change_before_a_table_is_made(tmp_path: Path, seed:
         layers = Layers(1, {0: [above, below]})
         layers._above[0].count(10_000_000)  # so that a table is due
         for _ in range(3):
-            with pytest.raises(CorruptionError, match=r"run\.sst.*records of the block"):
+            with pytest.raises(CorruptionError, match=r"run\.sst.*data block 7 of"):
                 layers.lookup(pa.array(KEYS, pa.binary()), Values(len(KEYS)))
         assert layers._above[0]._changes is None
 
@@ -349,7 +367,7 @@ def test_a_file_that_is_cut_while_a_table_is_made(
         last = reader._handles[-1]
         size = path.stat().st_size
         os.truncate(path, last[0] + last[1] // 2 if cut_at == "in a block" else size - 4)
-        with pytest.raises((ValueError, CorruptionError), match=r"cut while|of the block"):
+        with pytest.raises((ValueError, CorruptionError), match=r"cut while|a file of"):
             Changes(file, [blocks])
         layers = Layers(1, {0: [above, below]})
         layers._above[0].count(10_000_000)  # so that a table is due

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from support.sst_files import fresh, written
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader
+from lookupstore.sst import reader as sst_reader
 from lookupstore.sst._map import FileMap
 from lookupstore.sst.stored import StoredFile
 
@@ -401,6 +403,21 @@ def test_a_file_cut_between_two_batches_of_a_scan(
         next(batches)
 
 
+def test_a_file_cut_while_records_are_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "x.sst", EVEN, block_size=BLOCK, compression="none")
+    reader, gather = fresh(path), sst_reader.records_of
+
+    def cut_first(*given: Any) -> Any:
+        os.truncate(path, 0)
+        return gather(*given)
+
+    monkeypatch.setattr(sst_reader, "records_of", cut_first)
+    with pytest.raises(CorruptionError, match="found 0"):
+        list(reader.items())
+
+
 @pytest.mark.parametrize("size", [0, 40])
 def test_a_range_of_a_file_of_one_block_that_is_cut(tmp_path: Path, size: int) -> None:
     """An index of one record is one that zeros make, too: it says that the range is empty."""
@@ -435,3 +452,29 @@ def test_what_is_asked_for_ahead_may_lie_anywhere(path: Path, offset: int, size:
     file_map.ahead(offset, size)
     assert memoryview(file_map)[:PAGE] == CONTENT[:PAGE]
     assert file_map.broken
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(0, SIZE), (SIZE - 1, 1), (5, 0), (SIZE, 9), (1, SIZE)]
+)
+def test_what_is_read_ahead_may_lie_anywhere(path: Path, offset: int, size: int) -> None:
+    file_map = mapped(path)
+    file_map.populate(offset, size)
+    assert memoryview(file_map) == CONTENT
+    os.truncate(path, PAGE)
+    file_map.populate(offset, size)
+    assert memoryview(file_map)[:PAGE] == CONTENT[:PAGE]
+    assert file_map.broken
+    assert not any(memoryview(file_map)[PAGE:])
+
+
+def test_what_is_read_ahead_leaves_the_advice_to_lookups(path: Path) -> None:
+    """A page that a lookup touches later is read alone."""
+    file_map = mapped(path)
+    file_map.populate(0, SIZE)
+    assert memoryview(file_map) == CONTENT
+    maps = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.M)
+    (own,) = (one for one in maps if str(path) in one)
+    flags = re.findall("VmFlags: (.*)", own)[0].split()
+    assert "rr" in flags
+    assert not {"sr", "hg", "nh"} & set(flags)

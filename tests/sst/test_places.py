@@ -1,4 +1,4 @@
-"""A file whose slots have moved to one table of places, and while they move: against a dict."""
+"""A file with one table of places, and while it is made: against a dict."""
 
 from __future__ import annotations
 
@@ -118,26 +118,30 @@ def test_all_readers_of_a_file_share_its_places(tmp_path: Path) -> None:
 
 
 def test_blocks_that_nobody_asked_for(tmp_path: Path) -> None:
-    """Keys of blocks that were not ready when slots moved are found, or their damage is."""
+    """Their keys have places, too. If one is damaged, the others answer without places."""
     records = numbered(4000)
+    keys = [key for key, _ in records]
     path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
     most = records[: len(records) * 15 // 16]
+    whole = Reader(path)
+    look_up_all(whole, most)
+    assert has_moved(whole)
+    assert whole.lookup(keys).null_count == 0
+    whole.close()
+    with open(path, "r+b") as file:
+        file.seek(whole._handles[-1][0] + 3)
+        file.write(b"!")
     reader = Reader(path)
     look_up_all(reader, most)
-    places = reader._search().table.places
-    assert places is not None
-    assert not places.complete
-    with open(path, "r+b") as file:
-        file.seek(reader._handles[-1][0] + 3)
-        file.write(b"!")
+    assert not has_moved(reader)
     for key, value in most[::50]:
         assert reader.get(key) == value
     with pytest.raises(CorruptionError, match="block"):
         reader.get(records[-1][0])
     with pytest.raises(CorruptionError, match="block"):
-        reader.lookup([key for key, _ in records])
+        reader.lookup(keys)
     before = reader._index.record(len(reader._handles) - 2)[0]
-    assert reader.lookup([key for key, _ in records if key <= before]).null_count == 0
+    assert reader.lookup([key for key in keys if key <= before]).null_count == 0
 
 
 @pytest.mark.parametrize("compression", ["zstd", "none"])
@@ -178,12 +182,12 @@ def test_a_file_that_is_cut(tmp_path: Path, moved: bool) -> None:
             reader.get(keys[-1])
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["before slots move", "while slots move"])
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "while places are made"])
 @pytest.mark.parametrize("cut_at", ["in a block", "at the last block", "behind all blocks"])
 def test_a_file_that_is_cut_after_answers_were_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_at: str, begun: bool
 ) -> None:
-    """Slots move when a call has its answers: of a file that is cut just then, no place is used."""
+    """Places are made when a call has its answers. A file that is cut just then gets none."""
     records = numbered(4000)
     # A cut takes the filter first. Without one, keys are still looked for in blocks.
     path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none", bloom_fpp=0.0)
@@ -196,8 +200,9 @@ def test_a_file_that_is_cut_after_answers_were_checked(
     lookup = reader._search()
     keys = [key for key, _ in records]
     few, right = keys[:9], [value for _, value in records[:9]]
-    assert reader.lookup(keys).null_count == 0  # all blocks are ready, and no slot has moved
-    if begun:
+    lasts = [reader._index.record(number)[0] for number in range(len(reader._handles))]
+    assert reader.lookup(lasts).null_count == 0  # all blocks are checked, and no record has a place
+    while begun and lookup.blocks_added == 0:
         assert reader.lookup(few).to_pylist() == right
     size, blocks = path.stat().st_size, reader._handles
     places = {
@@ -208,7 +213,7 @@ def test_a_file_that_is_cut_after_answers_were_checked(
     tail = path.read_bytes()[size - 4 :]
     os.truncate(path, places[cut_at])
     is_checked = False
-    for _ in range(150):  # more than it takes for all slots to move
+    for _ in range(150):  # more than it takes for all records to have places
         assert reader.lookup(few).to_pylist() == right
         assert lookup.table.places is None
     is_checked = True
@@ -225,13 +230,15 @@ def test_a_file_that_is_cut_after_answers_were_checked(
 
 
 def test_a_file_that_is_damaged_while_slots_move(tmp_path: Path) -> None:
-    """Slots stop moving; once the bytes are right again, all of them answer as before."""
+    """No table is made; once the bytes are right again, all blocks answer as before."""
     records = numbered(4000)
     path = written(tmp_path / "x.sst", records, block_size=4000, compression="none")
     reader = Reader(path)
     keys, values = [key for key, _ in records], [value for _, value in records]
-    assert reader.lookup(keys).to_pylist() == values
-    assert reader.lookup(keys[:9]).to_pylist() == values[:9]
+    lasts = [reader._index.record(number)[0] for number in range(len(reader._handles))]
+    assert reader.lookup(lasts).null_count == 0  # all blocks are checked
+    while reader._search().blocks_added == 0:
+        assert reader.lookup(keys[:9]).to_pylist() == values[:9]
     offset, size = reader._handles[len(reader._handles) // 2]
     content = path.read_bytes()
     damaged = offset + size // 2  # records before it are read and fit
@@ -239,7 +246,7 @@ def test_a_file_that_is_damaged_while_slots_move(tmp_path: Path) -> None:
         file.seek(damaged)
         file.write(b"\xff" * 40)
         file.flush()
-        for _ in range(len(reader._handles) * 3 // 4):  # each moves a block
+        for _ in range(len(reader._handles) * 3 // 4):  # each adds a block
             assert reader.lookup(keys[:9]).to_pylist() == values[:9]
         file.seek(damaged)
         file.write(content[damaged : damaged + 40])
@@ -320,10 +327,22 @@ def test_threads_that_come_in_between(tmp_path: Path) -> None:
                     assert reader.lookup(keys[:2000]).equals(values[:2000])
 
             run_all([use] * 4)
-            places = reader._search().table.places
-            assert places is not None
-            assert places.complete
+            assert has_moved(reader)
             assert reader.lookup(keys).equals(values)
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(let_others_in)
+
+
+def test_a_table_that_is_too_large_for_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table takes a quarter of the memory at most; without one, blocks answer."""
+    records = numbered(4000)
+    path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
+    for memory, moves in ((4 * 32_000, False), (4 * 33_000, True)):  # 8 bytes a record
+        monkeypatch.setattr("lookupstore.sst._table.memory_limit", lambda memory=memory: memory)
+        reader = Reader(path)
+        look_up_all(reader, records)
+        assert has_moved(reader) == moves
+        assert [reader.get(key) for key, _ in records] == [value for _, value in records]

@@ -27,6 +27,7 @@ class Fill:
     """A local copy, all of which is here."""
 
     name = "object"
+    complete = True
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 from support.google_store import BUCKET, google_store
-from support.object_store import _wait_for, free_port
+from support.object_store import Proxy, _wait_for, free_port, object_store
 
 from lookupstore import Location
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable
+from lookupstore.storage import remote_file
+from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.storage.put_clients import put_clients
 
@@ -99,6 +101,34 @@ def test_an_object_is_put_only_on_its_condition(filesystem: fs.FileSystem, folde
     assert place.read("new") == b"x"
     assert place.touch("new")
     assert not place.touch("none")
+
+
+def test_a_read_is_repeated_while_the_server_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_file, "FIRST_WAIT", 0.01)
+    with object_store(tmp_path, etags=True) as server:
+        (server.folder / "lock").write_bytes(b"content")
+        proxy = Proxy(server)
+        puts = ConditionalPuts(proxy.store.filesystem())
+
+        def gets_after(faults: list[str]) -> int:
+            proxy.requests.clear()
+            left = list(faults)
+            proxy.fault = lambda request: left.pop(0) if left else "ok"
+            assert puts.read("bucket/lock")[0] == b"content"
+            return len(proxy.requests)
+
+        assert gets_after([]) == 1
+        assert gets_after(["busy", "cut", "busy"]) == 4
+        assert gets_after(["busy"] * (remote_file.ATTEMPTS - 1)) == remote_file.ATTEMPTS
+        with pytest.raises(OSError, match="SlowDown"):
+            gets_after(["busy"] * remote_file.ATTEMPTS)
+        proxy.requests.clear()
+        with pytest.raises(FileNotFoundError):
+            puts.read("bucket/none")
+        assert len(proxy.requests) == 1
+        proxy.close()
 
 
 def test_one_of_many_gets_the_lock(filesystem: fs.FileSystem, folder: str) -> None:

@@ -303,6 +303,7 @@ OWN_PLACES = {
     "storage.output": "writes the file whose path it is given",
     "sst.dump": "opens the file whose path it is given",
     "sst.stored": "opens the file whose path it is given",
+    "sst.shared": "the same, of a table that the host has",
     "sst.hex": "opens the file whose path it is given",
     "hudi.layout.health.picture": "opens the file whose path it is given",
     "store.data_files": (
@@ -316,6 +317,7 @@ OWN_PLACES = {
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
     "hostcache.lookup_files": "the same",
+    "hostcache.shared_tables": "the same",
     "hostcache.cache": "the same",
     "hostcache.recode": "the same",
     "storage.remote_file": "the same",

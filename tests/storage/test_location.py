@@ -286,6 +286,7 @@ SECRETS = [
     ("s3://AKIA123:s3%2Fcr3t@bucket/a?region=eu", "s3://***@bucket/a?region=***"),
     ("s3://AKIA123:s3/cr3t@bucket/a", "s3://***@bucket/a"),
     ("s3://bucket/a?region=eu&session_token=s3cr3t", "s3://bucket/a?region=***&session_token=***"),
+    ("s3://bucket/a?my_s3cr3t&region=eu", "s3://bucket/a?***&region=***"),
     ("abfss://acc:s3cr3t@box/a", "abfss://***@box/a"),
     ("abfs://box@acc.dfs.core.windows.net/a", "abfs://box@acc.dfs.core.windows.net/a"),
     ("hdfs://me@node:8020/a@b", "hdfs://me@node:8020/a@b"),

@@ -57,3 +57,4 @@ def test_a_file_that_is_gone_is_as_the_caller_says() -> None:
 @pytest.mark.parametrize("error", [pa.ArrowMemoryError("no room"), pa.ArrowCancelled("stop")])
 def test_what_is_of_no_file_stays(error: BaseException) -> None:
     assert told(error, local=True) is error
+    assert error.__cause__ is None

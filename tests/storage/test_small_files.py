@@ -194,6 +194,7 @@ def test_a_server_that_does_not_say_how_much_comes(
 
 # Whole files that are not of strangers: of the system, and of this package.
 _OWN = {
+    "memory_limit.py": "limits of the control group",
     "processors.py": "limits of the control group",
     "hudi/locking/owner.py": "processes, as the system says them",
     "cli/doctor.py": "huge pages, as the system says it; a file of its own",

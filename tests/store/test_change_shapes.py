@@ -222,6 +222,14 @@ def test_a_row_before_an_update_has_another_key(people):
     assert rows_of(people.upsert(changes)) == {2: ("two", 2), 3: ("three", 3), 9: ("one", 1)}
 
 
+def test_a_row_before_an_update_is_no_delete(people):
+    changes = pa.table({
+        "change": ["update_before", "update_after"], "id": [1, 1], "name": ["one", None],
+        "hits": [1, 5],
+    })  # fmt: skip
+    assert rows_of(people.upsert(changes, rule="partial"))[1] == ("one", 5)
+
+
 def test_rules_of_a_changelog(people):
     changes = pa.table({
         "change": ["update_after", "delete", "insert"], "id": [1, 2, 2], "name": [None, None, "b"],

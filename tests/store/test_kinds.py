@@ -41,6 +41,7 @@ def test_random_rows(seed: int, kind: pa.DataType) -> None:
     ("values", "message"),
     [
         ([b"\0a", b""], "value 1 of a run has no kind"),
+        ([b"\0a", b"", b""], "value 1 of a run has no kind"),
         ([b"\1", b"\1a"], "value 1 of a run has the kind 1 and 2 bytes"),
         ([b"\2"], "value 0 of a run has the kind 2 and 1 bytes"),
     ],
@@ -57,3 +58,8 @@ def test_offsets_outside_of_the_bytes(offsets: list[int]) -> None:
         cut_kinds(places, data)
     with pytest.raises(ValueError, match="offsets"):
         join_kinds(places, data, np.zeros(2, np.uint8), 1)
+
+
+def test_the_first_value_without_a_kind_is_named() -> None:
+    with pytest.raises(ValueError, match="value 1 of a run has no kind"):
+        cut_kinds(np.array([0, 2, 2, 2], np.int64), np.zeros(2, np.uint8))

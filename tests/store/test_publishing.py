@@ -188,6 +188,36 @@ def test_a_listing_that_misses_those_that_came_between(place, monkeypatch, shown
     assert (numbers(place), value_of(place)) == ([3], 3)
 
 
+def test_a_listing_that_misses_a_version_since_another_was_withdrawn(place, monkeypatch):
+    """What was greater when ours came is withdrawn for one that is greater still."""
+    make(place, 1)
+    greater = "versions/0000000002-" + "f" * 32
+
+    def late() -> list[FoundFile]:
+        began = [one for one in place.files("versions") if one.name != f"{greater}.json"]
+        make(place, 3)
+        place.delete(f"{greater}.json")
+        return began
+
+    def others() -> None:
+        place.write(f"{greater}.json", [b"{}"])
+        next_listing(monkeypatch, late)
+
+    around_the_write(monkeypatch, after=others)
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+        make(place, 2)
+    assert (numbers(place), value_of(place)) == ([1, 3], 3)
+
+
+def test_a_manifest_that_nobody_could_read_is_not_published(place, monkeypatch):
+    make(place, 1)
+    monkeypatch.setattr("lookupstore.store.manifest.MOST_MANIFEST_BYTES", 500)
+    with pytest.raises(ValueError, match=r"the limit is 500: .* shorter keys or fewer buckets"):
+        make(place, 2)
+    monkeypatch.undo()
+    assert (numbers(place), value_of(place)) == ([1], 1)
+
+
 def test_one_empty_listing_says_nothing(place, monkeypatch):
     """A version that is replaced and removed while a folder is read can hide the next one, too."""
     make(place, 1)
@@ -391,3 +421,16 @@ def test_a_damaged_file_is_replaced_by_a_whole_one(tmp_path):
     with publish(tmp_path / "store", tmp_path / "copy", overwrite=True) as again:
         assert again.verify().num_rows == 9
     assert path.read_bytes() == whole
+
+
+def test_a_change_that_others_removed_may_have_happened(place):
+    """Newer versions may have it in them; if its parent has gone, it has not happened."""
+    make(place, 1)
+    make(place, 2)
+    parent, change = list_names(place)
+    place.delete(parent.file)
+    with pytest.raises(CommitConflictError):
+        step_module.find_sibling(place, change, parent)
+    place.delete(change.file)
+    with pytest.raises(CommitUnknownError, match=r"0000000002-.* removed by others right after"):
+        step_module.find_sibling(place, change, parent)

@@ -198,6 +198,9 @@ CASES = [
     _refused("other bases", "files in y/a=1 have", "x/a=1/f", "y/a=1/f"),
     _refused("an empty value", "has an empty value", "a=/f"),
     _refused("an empty name", "has an empty name", "=1/f"),
+    _refused(
+        "Spark has a leap day beyond", "a date beyond the years", "c=+10000-02-29/f", spark=False
+    ),
     _refused("one name twice", "give one column", "a=1/a=2/f"),
     _refused("Spark leaves out the first", "the folder itself have no", "f", "a=1/f", spark=False),
     _refused(

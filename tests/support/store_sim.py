@@ -9,7 +9,7 @@ may stand still for minutes or hours, fail, lose the answer, or die. The store i
 store that knows put, list and delete. A listing is not one moment: what comes or goes meanwhile is
 in it or not.
 
-What is checked after each change and at the end are the promises of `docs/guarantees.md`.
+What is checked after each change and at the end are the promises of `docs/reference/guarantees.md`.
 """
 
 from __future__ import annotations

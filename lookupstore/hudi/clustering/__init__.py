@@ -1,12 +1,12 @@
-"""From file groups as writes left them to new ones in which rows lie as queries want them.
+"""Rewrite file groups so that rows are in an order that suits queries.
 
-`clustering` is the verb: under the lock `plan` says which file groups go, and no writer replaces
-these from then on; `rewrite` reads the rows of each partition, puts them in order within a memory
-budget, and writes the new files; then the commit skeleton of `hudi.write` makes them visible, and
-the old ones gone, in one step. `parts` is what a cluster needs, whose tasks see some files each.
-`result` is what the caller is told.
+`clustering` does this in three steps. `plan` chooses the file groups under the lock of the table;
+no other writer replaces them from then on. `rewrite` reads the rows of each partition, sorts them
+within a memory budget, and writes the new files. The transaction of `hudi.write` then replaces the
+old files by the new ones in one step. `parts` has the steps for Spark, where each task reads a part
+of the files. `result` has the result for the caller.
 
-`advising` tries orders beforehand: a `simulation` on a sample, whose outcome is an `advice`.
+`advising` tries orders on a sample by `simulation`, and returns an `advice`.
 """
 
 from lookupstore.hudi.clustering.advice import ClusterAdvice, SimulatedOrder

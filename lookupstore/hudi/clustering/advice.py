@@ -1,4 +1,4 @@
-"""What a clustering would be worth, as its caller is told: orders of rows, the best one first."""
+"""Advice on how to order rows in a clustering, with the best order first."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from lookupstore.errors import printable
 from lookupstore.html_table import html_table
 from lookupstore.hudi.layout.choice import Curve
 
-#: Bytes that take as long as it takes to open a file, as Spark reckons.
+#: Number of bytes that take as long to read as opening a file, as Spark estimates.
 OPEN_BYTES = 4 << 20
-#: What is not worth it.
+#: Smallest share of the cost that a change must save to be worth it.
 GAIN = 0.01
-# Orders that people see, and sampled rows of a file below which its ranges are not well known.
+# Maximum number of orders to show, and number of sampled rows per file below which the estimate of
+# the file's range is uncertain.
 _MOST_SHOWN, _FEW_ROWS = 12, 50
 _HEADS = ("columns", "curve", "file size", "files", "% of files", "% of bytes", "cost", "sampled")
 _MB = 1 << 20
@@ -23,19 +24,20 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class SimulatedOrder:
-    """An order of rows, and what queries would read of it.
+    """An order of rows, with the estimated share of the table that queries read.
 
     Attributes:
-        by: the columns; none: rows lie as they do now.
-        curve: that makes one order of several columns; None: of rows as they lie now.
-        target_file_size: as of `cluster`; 0: of files as they are now.
-        files: of the table.
-        read_files: share of the files that a query reads, on average.
-        read_bytes: share of the bytes.
-        cost: bytes that are read, with 4 MiB for each file that is opened, against what that is
-            now: 1 is as now, 0.1 a tenth of it.
-        rows_per_file: sampled rows of a file, by which this was found; 0: files as they are.
-        queries: what each query reads: shares of files and of bytes.
+        by: Columns that rows are ordered by. Empty: the current order of the rows.
+        curve: Curve that makes one order of several columns. None: the current order of the rows.
+        target_file_size: Target size of a file, in bytes. 0: the current files.
+        files: Number of files of the table in this order.
+        read_files: Share of the files that a query reads on average, from 0 to 1.
+        read_bytes: Share of the bytes that a query reads on average, from 0 to 1.
+        cost: Bytes that queries read, plus 4 MiB for each file that they open, divided by the same
+            sum for the current order: 0.1 is a tenth of the current cost.
+        rows_per_file: Number of sampled rows per file that the estimate is based on, in the
+            partition that has the fewest. 0: the current files.
+        queries: Share of the files and share of the bytes that each query reads.
     """
 
     by: tuple[str, ...]
@@ -51,17 +53,18 @@ class SimulatedOrder:
 
 @dataclass(frozen=True)
 class ClusterAdvice:
-    """Which orders of rows let queries read least, found on a sample.
+    """The orders of rows that were tried on a sample, with their costs.
 
     Attributes:
-        rows: of the table.
-        rows_sampled: on which orders were tried.
-        partitions: of the table.
-        partitions_sampled: that were put in order to try it.
-        queries: as texts.
-        now: what queries read of the table as it lies.
-        orders: that were tried, the least cost first; of equal ones that with fewer columns.
-        useless: columns by which it is not worth to order, each with why.
+        rows: Number of rows of the table; an estimate if not all partitions were sampled.
+        rows_sampled: Number of rows of the sample.
+        partitions: Number of partitions of the table.
+        partitions_sampled: Number of partitions that were sampled.
+        queries: Text of each query.
+        now: Cost of the queries in the current order of the rows.
+        orders: Orders that were tried, by ascending cost. At equal cost, to four decimals, orders
+            with fewer columns come first.
+        useless: Names of columns that are not worth ordering by, each with the reason.
     """
 
     rows: int
@@ -75,16 +78,19 @@ class ClusterAdvice:
 
     @property
     def best(self) -> SimulatedOrder | None:
-        """Return the order of least cost; None: none costs less by 1 % than the table as it is."""
+        """Return the order of least cost.
+
+        None: no order costs at least 1 % less than the current one.
+        """
         first = next(iter(self.orders), None)
         return first if first is not None and first.cost <= 1 - GAIN else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the advice as plain JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """Return a line for each of the best orders, and what each query reads of the best."""
+        """Return a line for each of the best orders, and notes on queries and columns."""
         rows = [_HEADS, *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [self._title]

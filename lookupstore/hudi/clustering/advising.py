@@ -1,4 +1,4 @@
-"""Orders of rows tried on a sample: which columns, curve and file size let queries read least."""
+"""Try orders of rows on a sample, by columns, curve and file size."""
 
 from __future__ import annotations
 
@@ -22,26 +22,33 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.layout import Filter, fitting_filter, known_bounds, predicate_of, shown
 from lookupstore.hudi.layout.choice import Curve
-from lookupstore.hudi.layout.filters.predicates import And, Column, Compare, Predicate, columns_of
+from lookupstore.hudi.layout.filters.predicates import (
+    And,
+    ColumnRef,
+    Compare,
+    Predicate,
+    columns_of,
+)
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds
 from lookupstore.hudi.view import TableView
 
-# Of the columns that are asked for most, and of those that are tried together.
+# Maximum number of columns to consider, those with most queries first, and of columns per order.
 _MOST_COLUMNS, _MOST_TOGETHER = 6, 4
 _MOST_PARTITIONS = 12
-# Bytes of the sample, and rows that are read for it: of more, row groups here and there are.
+# Maximum size of the sample in bytes, and maximum number of rows to read for it: with more rows,
+# only some row groups are read.
 _MOST_BYTES, _MOST_READ = 256 << 20, 8 << 20
-# Queries of a kind that are made up for a column.
+# Number of queries of each kind that are made up for a column.
 _EACH = 8
-# In the sample, the number of the partition; no column has such a name.
+# Name of the column of partition numbers in the sample; no other column has this name.
 _PARTITION = "#"
 
 
 @dataclass(frozen=True)
 class _Query:
-    """What is asked, by one predicate or by several of a kind, and how often."""
+    """A query of one predicate, or of several of one kind, with its weight."""
 
     text: str
     predicates: tuple[Predicate, ...]
@@ -69,19 +76,23 @@ def advise(
     """Try orders of the rows of a table.
 
     Args:
-        view: of the table.
-        queries: filters that are asked; none: for one value, and for 1 % of the rows, by each of
-            the columns.
-        columns: that may be ordered by; None: those of the queries.
-        weights: how often each query is asked, against the others; None: all alike.
-        target_file_sizes: that are tried.
+        view: View of the table.
+        queries: Filters of your queries. Empty: made-up queries for one value and for 1 % of the
+            rows, on each of `columns`.
+        columns: Columns to order rows by. Default: the columns of the queries.
+        weights: Relative frequency of each query. Default: the same for all.
+        target_file_sizes: Target file sizes to try, in bytes.
 
     Raises:
-        KeyError: a column that the table does not have.
-        TypeError: the values of a column have no order.
-        ValueError: a query does not fit the columns, weights are not one for each, or there is
-            neither a query nor a column.
-        CorruptionError, FormatError, StaleStoreError, OSError: as of a scan.
+        KeyError: If the table does not have a column.
+        TypeError: If the values of a column have no order, or a query is not a filter.
+        ValueError: If a query does not fit the columns, `weights` is not one number above 0 for
+            each query, or both `queries` and `columns` are missing.
+        ImportError: If a query is SQL, and sqlglot is not installed.
+        CorruptionError: If the timeline or a file is damaged.
+        FormatError: If a column of a file cannot be widened to the type in the table.
+        StaleStoreError: If a file was deleted.
+        OSError: If a file cannot be read.
     """
     asked = _given(view, queries, weights)
     if columns is None and not asked:
@@ -99,10 +110,10 @@ def advise(
     slices = [group.current for group in view.groups(None)]
     sampled = _sample(view, slices, known)
     if not asked:
-        # None of a column without values.
+        # There are no queries for a column without values.
         asked = [one for name in names for one in _made_up(name, sampled.columns[name])]
         weight_of = dict.fromkeys(names, 1.0)
-    # Those first that are asked for most: it matters where rows are sorted plainly.
+    # The columns with most queries are first, which matters if rows are sorted column by column.
     by = [n for n in names if n in known and weight_of.get(n, 0) > 0]
     by = sorted(by, key=lambda name: -weight_of[name])
     now = _as_it_is(slices, known_bounds(view, slices, known), asked)
@@ -142,12 +153,12 @@ def _given(
 def _are_weights(given: Sequence[float], count: int) -> bool:
     try:
         return len(given) == count and all(0 < one < math.inf for one in given)
-    except TypeError:  # what is no number
+    except TypeError:  # not a number
         return False
 
 
 def _made_up(name: str, column: NumberedColumn) -> Iterator[_Query]:
-    """Yield queries for a value, and for 1 % of the rows, here and there where rows are."""
+    """Yield queries for one value and for 1 % of the rows, evenly over the rows."""
     numbers = np.sort(column.numbers[column.numbers >= 0])
     if not len(numbers):
         return
@@ -157,7 +168,7 @@ def _made_up(name: str, column: NumberedColumn) -> Iterator[_Query]:
         last = np.minimum(first + int(share * len(numbers)), len(numbers) - 1)
         low, high = (column.values.take(pa.array(numbers[at])) for at in (first, last))
         parts = (
-            And(Compare(Column(name), ">=", one), Compare(Column(name), "<=", other))
+            And(Compare(ColumnRef(name), ">=", one), Compare(ColumnRef(name), "<=", other))
             for one, other in zip(low, high, strict=True)
         )
         yield _Query(f"{name}: {text}", tuple(parts), 1.0)
@@ -175,7 +186,10 @@ def _candidates(
 
 
 def _sample(view: TableView, slices: Sequence[FileSlice], names: Sequence[str]) -> _Sampled:
-    """Return some rows of some partitions; of many, those in which evenly chosen bytes are."""
+    """Return a sample of the rows of some partitions.
+
+    All partitions are sampled if there are few. Otherwise they are chosen evenly by their bytes.
+    """
     files: dict[str, list[FileSlice]] = {}
     for one in slices:
         files.setdefault(one.group.partition, []).append(one)
@@ -211,7 +225,7 @@ def _sample(view: TableView, slices: Sequence[FileSlice], names: Sequence[str]) 
     every = len(chosen) == len(paths)
     for number, at in enumerate(chosen):
         first, end = np.searchsorted(numbers, [number, number + 1])
-        # Of many partitions each that was chosen stands for as many bytes.
+        # If not all partitions are sampled, each sampled one represents as many bytes.
         times = 1.0 if every else float(sizes.sum() / len(chosen) / max(1, sizes[at]))
         own = table.slice(first, end - first)
         partitions.append(SampledPartition(int(sizes[at]), times, own, int(first)))
@@ -255,7 +269,7 @@ def _tried(
     asked: Sequence[_Query],
     now: SimulatedOrder,
 ) -> SimulatedOrder:
-    """Return what queries would read, against what they read now."""
+    """Return the cost of queries in a tried order, relative to the current cost."""
     read = np.zeros((len(asked), 2))
     files, nbytes, rows_per_file = 0.0, 0.0, []
     for one in sampled.partitions:
@@ -313,7 +327,7 @@ def _mean(queries: Sequence[tuple[float, float]], asked: Sequence[_Query]) -> tu
 def _useless(
     names: Sequence[str], by: Sequence[str], orders: Sequence[SimulatedOrder]
 ) -> Iterator[tuple[str, str]]:
-    """Yield columns that are of no use, each with why."""
+    """Yield the columns that are not worth ordering by, each with the reason."""
     for name in names:
         if name not in by:
             yield name, "no query asks for it in a way that bounds of files answer"

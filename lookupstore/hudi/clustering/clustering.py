@@ -1,4 +1,4 @@
-"""The verb: plan, rewrite, commit.
+"""Plan, rewrite and commit a clustering.
 
 Source: BaseHoodieTableServiceClient.cluster and SparkExecuteClusteringCommitActionExecutor of
 Apache Hudi.
@@ -44,12 +44,12 @@ from lookupstore.progress import Bars
 
 
 class PartitionsRewrite(Protocol):
-    """A writer of the new files of a clustering, wherever rows are.
+    """A writer of the new files of a clustering, in this process or in others.
 
     Attributes:
-        rows: that were written.
-        spilled_bytes: bytes of rows that were spilled, as far as that is known.
-        kept: by partition, layouts that a later clustering goes on with.
+        rows: Number of rows that were written.
+        spilled_bytes: Bytes of rows that were spilled to disk, as far as they are known.
+        kept: Layouts that a later clustering continues, by partition path.
     """
 
     rows: int
@@ -57,11 +57,11 @@ class PartitionsRewrite(Protocol):
     kept: dict[str, KeptLayout]
 
     def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
-        """Write the files of all partitions, and return what is said of each."""
+        """Write the files of all partitions, and return their entries for the commit."""
 
 
 class Rewriting(Protocol):
-    """What makes the writer of a clustering that is begun."""
+    """A factory of the writer of a clustering."""
 
     def __call__(
         self,
@@ -71,7 +71,7 @@ class Rewriting(Protocol):
         transaction: Transaction,
         steps: Steps,
     ) -> PartitionsRewrite:
-        """Return the writer; the arguments are those of `Rewrite`."""
+        """Return the writer of the new files; see `Rewrite` for the arguments."""
 
 
 def cluster(
@@ -87,20 +87,31 @@ def cluster(
 ) -> ClusterResult:
     """Put the rows of a table in order, in new file groups.
 
-    Rows keep what they say of themselves: who reads what changed does not see them again.
+    Rows keep their meta columns, so that readers of changes do not see them again.
 
     Args:
-        view: of the table, which can be written to.
-        choice: of the layout.
-        partitions: paths of those that may change; None: all.
-        options: of memory, threads, files and so on.
-        incremental: go on with the layouts that are kept, of new files and of those that overlap.
-        dry_run: only find out what it would do.
-        rewriting: makes a writer of the new files that is elsewhere; None: this process is it.
-        bars: opens progress bars of this process; None: nobody would see them.
+        view: View of a table that can be written to.
+        choice: Columns, curve, mapping and file sizes of the layout.
+        partitions: Paths of the partitions that may change. Default: all partitions.
+        options: Memory, threads, spill folder, file format and metadata of the write.
+        incremental: Whether to continue the kept layouts and to rewrite only new and overlapping
+            files.
+        dry_run: Whether to return the plan as a result without writing anything.
+        rewriting: Factory of a writer that runs elsewhere. Default: this process writes the files.
+        bars: Factory of progress bars. Default: no progress bars.
 
-    Raises: what `plan_clustering`, `Rewrite.write`, `begun_clustering` and `Transaction.complete`
-        do.
+    Raises:
+        KeyError: If the table does not have a column or a partition.
+        TypeError: If a column of the layout has a type without an order.
+        CommitConflictError: If another clustering of a file group is pending, or another writer
+            committed a conflicting change.
+        CorruptionError: If the timeline or a file is damaged, or a base file was never committed.
+        FormatError: If a column of a file cannot be widened to the type in the table, or the table
+            can no longer be written to.
+        StaleStoreError: If a file was deleted.
+        LockedError: If other processes held the lock of the table for too long.
+        CommitUnknownError: If it is unknown whether the last step of the commit succeeded.
+        OSError: If a file cannot be read or written, or there is no room to spill.
     """
     steps = Steps()
     layouts = KeptLayouts(choice, partitions) if incremental else None
@@ -115,7 +126,7 @@ def cluster(
         files = sum(one.files for one in plan.partitions)
         return _result(None, plan, rows, files, (), 0, steps)
     with ExitStack() as stack:
-        # Who commits before it is requested is seen by the plan, and who commits later sees that.
+        # The plan contains commits before the request; writers that commit later see the request.
         with steps.step("plan"), table_lock(view.location):
             view = view.reloaded()
             plan = plan_clustering(view, choice, partitions, layouts)
@@ -140,7 +151,7 @@ def cluster(
 
 
 def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
-    """Keep layouts, before the clustering is completed; what fails is a warning."""
+    """Keep layouts before the clustering is completed, and warn of failures."""
     if not layouts:
         return
     with table_lock(view.location):
@@ -153,7 +164,7 @@ def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
 
 
 def _start_statistics(view: TableView, by: Sequence[str]) -> None:
-    """Let the table keep statistics of the columns that its rows are ordered by."""
+    """Start statistics of the columns that the rows are ordered by."""
     names = names_with(view, by)
     if names is None:
         return

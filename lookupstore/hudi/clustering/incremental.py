@@ -1,8 +1,8 @@
-"""What a clustering that goes on with kept layouts takes of each partition.
+"""Choose the files of each partition that an incremental clustering rewrites.
 
-A file is still where its partition's layout put it if nobody wrote it since, or if all of its rows
-still are between its ends. All others wait: of these the columns of the layout are read, which is
-done before the lock of the table is taken. `layout.kept.overlap` chooses among them.
+A file is in place if no write replaced it since the layout was kept, or if all of its rows are
+still between the ends of the file. All other files wait. Their columns of the layout are read
+before the lock of the table is taken. `layout.kept.overlap` chooses among the files.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lookupstore.sorting._sort import argsort, upper_bound
 
 @dataclass(frozen=True)
 class Look:
-    """What was found in a file.
+    """The regions of the rows of a file.
 
     Attributes:
-        regions: for each region, how many of its rows are there.
-        is_in_place: whether all of them are where the file was put once.
+        regions: Number of rows of the file in each region of the layout.
+        is_in_place: Whether all rows are still between the ends that the file has in the layout.
     """
 
     regions: tuple[int, ...]
@@ -37,11 +37,11 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Continuation:
-    """How a partition goes on.
+    """The continuation of the kept layout of a partition.
 
     Attributes:
-        kept: its layout.
-        runs: for each region, the run that what comes is part of; None: a new one.
+        kept: Kept layout of the partition.
+        runs: Name of the run that the new files of each region join. None: a new run.
     """
 
     kept: KeptLayout
@@ -49,11 +49,11 @@ class Continuation:
 
 
 class KeptLayouts:
-    """The layouts of partitions, and what is in their files.
+    """The kept layouts of partitions, and the regions of the rows in their files.
 
     Args:
-        choice: by which layouts are to be made.
-        partitions: paths of those that are looked at; None: all.
+        choice: Choice of the caller; layouts that were kept for another choice are ignored.
+        partitions: Paths of the partitions to look at. Default: all partitions.
     """
 
     def __init__(self, choice: LayoutChoice, partitions: Collection[str] | None) -> None:
@@ -63,12 +63,13 @@ class KeptLayouts:
         self._looks: dict[str, Look] = {}
 
     def look(self, view: TableView) -> None:
-        """Look at what is there, for `taken`.
+        """Read the layouts and the waiting files, so that `taken` has less to read.
 
         Raises:
-            CorruptionError: a file is damaged.
-            StaleStoreError: a file is gone.
-            OSError: a file cannot be read.
+            CorruptionError: If the timeline or a file is damaged.
+            FormatError: If a column of a file cannot be widened to the type in the table.
+            StaleStoreError: If a file was deleted.
+            OSError: If a file cannot be read.
         """
         current: dict[str, list[FileSlice]] = {}
         for group in view.groups(None):
@@ -83,14 +84,19 @@ class KeptLayouts:
         """Return the files of a partition that are to be put in order.
 
         Args:
-            view: of the table.
-            partition: its path.
-            files: current ones of it.
+            view: View of the table.
+            partition: Path of the partition.
+            files: Current base files of the partition.
 
         Returns:
-            the files, and how they go on; None: all of them are, by a new layout.
+            Files to put in order, and the layout that they continue. None: no layout is kept for
+            this choice; all files are put in order by a new one.
 
-        Raises: what `look` does, of files that came since.
+        Raises:
+            CorruptionError: If a file that was added since `look` is damaged.
+            FormatError: If a column of such a file cannot be widened to the type in the table.
+            StaleStoreError: If such a file was deleted.
+            OSError: If such a file cannot be read.
         """
         self._look(view, partition, files)
         kept = self._kept[partition]
@@ -151,7 +157,7 @@ def _look(view: TableView, kept: KeptLayout, file: FileSlice) -> Look:
             positions = kept.layout.positions(batch)
             positions = positions.take(pa.array(argsort(positions)))
             counts += _between(positions, kept.ends)
-            # After the one, up to the other.
+            # All rows are after the end before the file, and up to its own end.
             is_in_place = is_in_place and bool(
                 _between(positions, bounds)[len(bounds) - 1] == len(positions)
             )
@@ -159,7 +165,7 @@ def _look(view: TableView, kept: KeptLayout, file: FileSlice) -> Look:
 
 
 def _between(ascending: pa.Array, ends: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """Return how many positions are up to each end, but after the one before; and after all."""
+    """Return the number of positions in each stretch between ends, and after the last."""
     upto = np.array([*(int(upper_bound(ascending, end)) for end in ends), len(ascending)], np.int64)
     upto[1:] -= upto[:-1].copy()
     return upto

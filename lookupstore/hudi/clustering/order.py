@@ -1,4 +1,4 @@
-"""In which order the rows of a partition are written, and where its files end."""
+"""The order of the rows of a partition, and the ends of its files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from lookupstore.sorting.ranges import ends_of
 
 
 @dataclass(frozen=True)
-class Order:
+class ClusteringOrder:
     """An order of rows.
 
     Attributes:
-        layout: it follows.
-        rows_per_file: that a file is to have.
-        continuation: what it goes on with; None: it is for once.
+        layout: Layout that gives each row its position.
+        rows_per_file: Target number of rows of a file.
+        continuation: Kept layout that the order continues. None: The clustering is not
+            incremental, and no layout is kept.
     """
 
     layout: Layout
@@ -28,23 +29,23 @@ class Order:
     continuation: Continuation | None = None
 
     @classmethod
-    def going_on(cls, continuation: Continuation) -> Order:
-        """Return the order of the layout that is kept of a partition."""
+    def going_on(cls, continuation: Continuation) -> ClusteringOrder:
+        """Return the order of the kept layout of a partition."""
         kept = continuation.kept
         return cls(kept.layout, kept.rows_per_file, continuation)
 
     @classmethod
     def first(
         cls, choice: LayoutChoice, layout: Layout, positions: pa.Array, per_file: int, files: int
-    ) -> Order:
-        """Return an order that is to be kept.
+    ) -> ClusteringOrder:
+        """Return a new order with a layout to keep for later clusterings.
 
         Args:
-            choice: by which it was made.
-            layout: it follows.
-            positions: of a sample of the rows.
-            per_file: rows that a file is to have.
-            files: of all rows.
+            choice: Choice of the caller from which `layout` was learned.
+            layout: Layout that gives each row its position.
+            positions: Positions of a sample of the rows.
+            per_file: Target number of rows of a file.
+            files: Number of files for all rows.
         """
         # Up to the root of the number of files: with more of them, files of few new rows would be
         # too small to be in one; with fewer, more old rows are put in order with new ones.
@@ -58,9 +59,9 @@ class Order:
         """Return the last position of each file but the last one.
 
         Args:
-            positions: of a sample of the rows.
-            rows: that there are.
-            files: that all of them make, about.
+            positions: Positions of a sample of the rows.
+            rows: Number of all rows.
+            files: Approximate number of files for all rows; a kept layout ignores it.
         """
         if self.continuation is None:
             return ends_of(positions, files)
@@ -69,13 +70,15 @@ class Order:
     def kept(
         self, ends: Sequence[bytes], width: int, stats: Sequence[Sequence[WriteStat]], time: str
     ) -> KeptLayout:
-        """Return what is to be kept of an order that is not for once.
+        """Return the layout to keep, with the files that were written.
+
+        Call it only for an order with a `continuation`.
 
         Args:
-            ends: of files.
-            width: of positions, in bytes.
-            stats: of the files up to each end, and after the last one.
-            time: of the instant.
+            ends: Last position of each range of files but the last range.
+            width: Width of a position, in bytes.
+            stats: Commit entries of the files up to each end, and of those after the last end.
+            time: Request time of the clustering; it names the runs that it begins.
         """
         assert self.continuation is not None
         runs = [run or time for run in self.continuation.runs]

@@ -1,7 +1,8 @@
-"""What tasks do of a clustering that see some of its files each, as those of a cluster do.
+"""Steps of a clustering for tasks that each read a part of the files.
 
-A part of the files is sampled; the samples of a partition say where its rows go; each row gets the
-number of its file; and one file is written from the rows that have its number.
+Spark runs such tasks. Each task samples a part of the files. The samples of a partition decide
+which new file each of its rows belongs to. Each row gets the number of its new file, and each new
+file is written from the rows that have its number.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from lookupstore.hudi.write.files import stat_of
 from lookupstore.sorting.ranges import EvenRanges
 from lookupstore.storage.location import Location
 
-# Rows of the sample for each file that is to come, and bytes of a row where they are not wide.
+# Number of sampled rows for each new file, and estimated size of a row in bytes unless rows are
+# wide.
 _ROWS_OF_FILE = 1 << 12
 _ROW_BYTES = 1 << 8
-# Parts may differ in how many rows their bytes are.
+# Factor for parts whose numbers of rows per byte differ.
 _SPARE = 2
 _LEAST_ROWS = 1 << 6
-# Multiples of it, without their whole part, fill the unit interval evenly, however many they are.
+# The fractional parts of its multiples are evenly distributed over the unit interval, for any
+# number of multiples.
 _GOLDEN = 0.6180339887498949
 
 
@@ -43,9 +46,9 @@ class PartSample:
     """Some rows of a part of the files, in the columns of the layout.
 
     Attributes:
-        rows: of the sample.
-        share: of all rows of the part, that are in it.
-        count: how many rows the part has.
+        rows: Sampled rows, with the columns of the layout.
+        share: Approximate share of the rows of the part that were sampled, from 0 to 1.
+        count: Number of rows of the part.
     """
 
     rows: pa.Table
@@ -55,13 +58,13 @@ class PartSample:
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """The files of a clustering, those that go and those that come.
+    """The files that a clustering replaces, and the new files that it writes.
 
     Attributes:
-        location: of the table.
-        schema: of the table.
-        choice: of the layout.
-        format: of the files that come.
+        location: Location of the table.
+        schema: Schema of the table.
+        choice: Columns, curve, mapping and file sizes of the layout.
+        format: Compression, row group size and key filter of the new files.
     """
 
     location: Location
@@ -78,10 +81,14 @@ class ClusterFiles:
         """Sample a part of the files.
 
         Args:
-            part: the files.
-            most_rows: of the sample.
+            part: Files to sample.
+            most_rows: Maximum number of rows in the sample.
 
-        Raises: what `SliceRows` and its `batches` do.
+        Raises:
+            CorruptionError: If a file is damaged.
+            FormatError: If a column of a file cannot be widened to the type in the table.
+            StaleStoreError: If a file was deleted.
+            OSError: If a file cannot be read.
         """
         wanted = pa.schema([self.rows.field(name) for name in self.choice.by])
         sample = Sample(wanted, _ROW_BYTES * most_rows, most_rows)
@@ -94,20 +101,27 @@ class ClusterFiles:
         return PartSample(sample.rows(), sample.share, count)
 
     def batches(self, file: FileSlice) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file; raises what `SliceRows` and its `batches` do."""
+        """Yield the rows of a file.
+
+        Raises:
+            CorruptionError: If the file is damaged.
+            FormatError: If a column of the file cannot be widened to the type in the table.
+            StaleStoreError: If the file was deleted.
+            OSError: If the file cannot be read.
+        """
         yield from plain_batches(
             SliceRows(self.location, file, self.rows, threads=False), self.rows
         )
 
     def write(self, file: NewFile, batches: Iterable[Sequence[pa.Array]]) -> WriteStat:
-        """Write a new file, and return what is said of it.
+        """Write a new file, and return its entry for the commit.
 
         Args:
-            file: that is written.
-            batches: columns of rows in their order.
+            file: File to write.
+            batches: Batches of rows in the order of the file, each as a list of its columns.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: If the file cannot be written.
         """
         with BaseFileWriter(self.location, file, self.schema, self.format) as into:
             for columns in batches:
@@ -119,9 +133,9 @@ def rows_to_sample(part_bytes: int, partition_bytes: int, files: int) -> int:
     """Return how many rows of a part of a partition to sample at most.
 
     Args:
-        part_bytes: of the files of the part.
-        partition_bytes: of all files of the partition.
-        files: how many are to come.
+        part_bytes: Size of the files of the part, in bytes.
+        partition_bytes: Size of all files of the partition, in bytes.
+        files: Number of files to write for the partition.
 
     >>> rows_to_sample(100, 1000, 5)
     4096
@@ -132,11 +146,11 @@ def rows_to_sample(part_bytes: int, partition_bytes: int, files: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where the rows of a partition go, as a sample of them says.
+    """The assignment of the rows of a partition to new files, learned from a sample.
 
     Attributes:
-        layout: gives each row its position.
-        ranges: of positions, one for each file.
+        layout: Layout that gives each row its position.
+        ranges: Ranges of positions, one for each new file.
     """
 
     layout: Layout
@@ -144,19 +158,20 @@ class Placement:
 
     @classmethod
     def of(cls, samples: Sequence[PartSample], choice: LayoutChoice, files: int) -> Placement:
-        """Learn from samples of all parts.
+        """Learn the assignment from samples of all parts.
 
         Args:
-            samples: of the parts; some of them have rows.
-            choice: of the layout.
-            files: how many files there are to be.
+            samples: Samples of all parts of the partition; at least one has rows.
+            choice: Columns, curve and mapping of the layout.
+            files: Number of files to write.
 
         Raises:
-            TypeError: a column of the layout has a type without an order.
+            TypeError: If a column of the layout has a type without an order.
         """
         chance = np.random.default_rng(0)
         least = min(one.share for one in samples)
-        # Of each part as large a share as of the one of which there is the least.
+        # The same share of each part is kept: that of the part with the smallest share in the
+        # sample.
         kept = []
         for one in samples:
             stays = chance.random(len(one.rows)) * one.share < least
@@ -166,11 +181,11 @@ class Placement:
         return cls(layout, EvenRanges(layout.positions(sample), files))
 
     def files(self, rows: pa.RecordBatch, first: int) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-        """Return the position of each row, and the number of its file.
+        """Return the position of each row, and the number of its new file.
 
         Args:
-            rows: of a file, that follow each other.
-            first: how many rows of the file are before them.
+            rows: Consecutive rows of one file.
+            first: Number of rows of the file before the first of `rows`.
         """
         positions = self.layout.positions(rows)
         where = np.arange(first, first + rows.num_rows) * _GOLDEN % 1

@@ -1,4 +1,4 @@
-"""Which file groups a clustering takes, and what its requested file says of that.
+"""The file groups that a clustering replaces, and its requested file.
 
 Source: org.apache.hudi.table.action.cluster.strategy (PartitionAwareClusteringPlanStrategy,
 ClusteringPlanStrategy) and ClusteringUtils of Apache Hudi.
@@ -13,7 +13,7 @@ from lookupstore.errors import CorruptionError, listed
 from lookupstore.hudi.clustering.incremental import Continuation, KeptLayouts
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.choice import LayoutChoice
-from lookupstore.hudi.layout.curves.column import Column
+from lookupstore.hudi.layout.curves.column import SortColumn
 from lookupstore.hudi.options import SORT_COLUMNS
 from lookupstore.hudi.services.never_completed import check_completed
 from lookupstore.hudi.timeline.plans import (
@@ -30,25 +30,25 @@ from lookupstore.hudi.write.plan import CLUSTER
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 
-#: In the commit's `extra_metadata`: the choice by which rows were put in order.
+#: Key in the `extra_metadata` of a commit for the choice of the order of rows.
 CHOICE = "lookupstore.clustering"
 
-# What a writer in Java would do with the plan, if it took it over.
+# Strategy with which a writer in Java would execute the plan if it took the plan over.
 _STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 _MB = 1 << 20
-# Of the choice in a commit.
+# Maximum size of the choice in a commit, in bytes.
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What becomes of one partition.
+    """The plan for one partition.
 
     Attributes:
-        partition: its path.
-        slices: current base files of the file groups that go.
-        files: how many are to come in their place, about.
-        continuation: the layout that it goes on with; None: it gets a new one.
+        partition: Path of the partition.
+        slices: Current base files of the file groups to replace.
+        files: Approximate number of files that replace them.
+        continuation: Kept layout that the partition continues. None: a new layout.
     """
 
     partition: str
@@ -58,17 +58,17 @@ class PartitionPlan:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the files that go."""
+        """Return the size of the files to replace, in bytes."""
         return sum(one.bytes for one in self.slices)
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a clustering is going to do.
+    """The plan of a clustering.
 
     Attributes:
-        partitions: those that change, by path.
-        unchanged: how many files stay.
+        partitions: Plans of the partitions that change, ordered by path.
+        unchanged: Number of files that are not replaced.
     """
 
     partitions: tuple[PartitionPlan, ...]
@@ -76,7 +76,7 @@ class TablePlan:
 
     @property
     def slices(self) -> list[FileSlice]:
-        """Return the current base files of all file groups that go."""
+        """Return the current base files of all file groups to replace."""
         return [one for plan in self.partitions for one in plan.slices]
 
 
@@ -88,20 +88,21 @@ def plan_clustering(
 ) -> TablePlan:
     """Plan a clustering.
 
-    What the last clustering of a partition wrote, by the same choice, stays if nothing came to it.
-    One that goes on with kept layouts takes what these say.
+    Files that one clustering with the same choice wrote are not rewritten if no other files are
+    next to them in their partition. An incremental clustering rewrites the files that its kept
+    layouts choose.
 
     Args:
-        view: of the table as it is.
-        choice: of the layout.
-        partitions: paths of those that may change; None: all.
-        layouts: those that are kept; None: it does not go on with any.
+        view: Current view of the table.
+        choice: Columns, curve, mapping and file sizes of the layout.
+        partitions: Paths of the partitions that may change. Default: all partitions.
+        layouts: Kept layouts to continue. None: the clustering is not incremental.
 
     Raises:
-        KeyError: a column or a partition that the table does not have.
-        TypeError: a column of the layout has a type without an order.
-        CommitConflictError: another clustering of a file group is pending.
-        CorruptionError: the timeline is damaged, or a base file was never committed.
+        KeyError: If the table does not have a column or a partition.
+        TypeError: If a column of the layout has a type without an order.
+        CommitConflictError: If another clustering of a file group is pending.
+        CorruptionError: If the timeline is damaged, or a base file was never committed.
     """
     check_columns(view, choice)
     current: dict[str, list[FileSlice]] = {}
@@ -139,23 +140,23 @@ def check_columns(view: TableView, choice: LayoutChoice) -> None:
     """Check that the table has the columns of a choice, and that they have an order.
 
     Raises:
-        KeyError: it does not have one.
-        TypeError: one has a type without an order.
+        KeyError: If the table does not have a column.
+        TypeError: If a column has a type without an order.
     """
     columns = view.table_schema.columns
     for name in choice.by:
         if name not in columns.names:
             known = listed(columns.names)
             raise KeyError(f"by: the table has no column {name!r}; it has {known}")
-        Column(columns.field(name))  # says so if it has no order
+        SortColumn(columns.field(name))  # raises an error if it has no order
 
 
 def is_due(view: TableView, commits: int) -> bool:
-    """Return whether enough happened since the last clustering, and none is pending.
+    """Return whether enough commits followed the last clustering, and none is pending.
 
     Args:
-        view: of the table.
-        commits: that are to come between two of them.
+        view: View of the table.
+        commits: Minimum number of commits between two clusterings.
     """
     since = 0
     for instant in reversed(view.timeline.writes()):
@@ -168,10 +169,12 @@ def is_due(view: TableView, commits: int) -> bool:
 
 
 def last_columns(view: TableView) -> tuple[str, ...]:
-    """Return the columns of the last clustering that the table still has; none: there was none.
+    """Return the columns of the last clustering that the table still has.
+
+    Empty: no clustering is in the timeline.
 
     Raises:
-        CorruptionError: the timeline is damaged, or does not say them.
+        CorruptionError: If the timeline is damaged, or its entry of the columns.
     """
     for instant in reversed(view.timeline.writes()):
         said = None
@@ -190,7 +193,7 @@ def last_columns(view: TableView) -> tuple[str, ...]:
 
 
 def requested(location: Location, plan: TablePlan, choice: LayoutChoice) -> RequestedReplace:
-    """Return what the requested file of a clustering says."""
+    """Return the content of the requested file of a clustering."""
     groups = tuple(_group(location, one) for one in plan.partitions)
     strategy = ClusteringStrategy(_STRATEGY, {SORT_COLUMNS: ",".join(choice.by)})
     return RequestedReplace(CLUSTER, ClusteringPlan(groups, strategy), {}, 1)

@@ -1,4 +1,4 @@
-"""What a clustering did, as its caller is told."""
+"""The result of a clustering that its caller gets."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from lookupstore.hudi.timeline.timeline import Instant
 
 @dataclass(frozen=True)
 class ClusterResult:
-    """What a clustering did, or would do.
+    """The result of a clustering, or of a dry run.
 
     Attributes:
-        instant: of the replacecommit; None: it was only tried, or there was nothing to do.
-        partitions: whose files are new ones.
-        rows: in all files that it read.
-        files_before: that it read, whose file groups are gone.
-        files_after: that it wrote; if it was only tried, about.
-        files_unchanged: that stay as they are.
-        bytes_before: of the files that it read.
-        bytes_after: of the files that it wrote; 0 if it was only tried.
-        bytes_spilled: of rows that waited on disk, as they are in memory.
-        seconds: that steps took, by name: `plan`, `sample`, `sort` with reading and spilling,
-            `write` with what is read of what was spilled, `commit` with starting
-            statistics of columns.
+        instant: Instant of the replacecommit. None: Dry run, or no files to rewrite.
+        partitions: Number of partitions with rewritten files.
+        rows: Number of rows in the files that were rewritten.
+        files_before: Number of files that were rewritten; their file groups are replaced.
+        files_after: Number of files that were written; in a dry run an estimate.
+        files_unchanged: Number of files that were not rewritten.
+        bytes_before: Size of the files that were rewritten, in bytes.
+        bytes_after: Size of the files that were written, in bytes; 0 in a dry run.
+        bytes_spilled: Bytes of rows that were spilled to disk, by their size in memory; rows that
+            were spilled twice count twice.
+        seconds: Seconds that each step took, by its name: `plan`; `sample`; `sort`, which reads
+            and spills rows; `write`, which reads spilled rows back; `commit`, which also starts
+            statistics of the columns.
     """
 
     instant: Instant | None

@@ -1,8 +1,8 @@
-"""The rows of a partition, from the files that go to the files that come.
+"""Rewrite the rows of a partition from its old files to new ones.
 
-Two passes: a sample of the columns of the layout says where files begin and end in its order; then
-all rows go to their files, in memory or by a temporary file, and each file is put in order by
-itself, several at the same time.
+There are two passes. The first samples the columns of the layout to find the ends of the new files.
+The second assigns all rows to their files, in memory or in a temporary file. Each file is then
+sorted by itself, several at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import count, pairwise
 import pyarrow as pa
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi.clustering.order import Order
+from lookupstore.hudi.clustering.order import ClusteringOrder
 from lookupstore.hudi.clustering.plan import PartitionPlan
 from lookupstore.hudi.clustering.rows import plain_batches, plain_schema, stored_batches
 from lookupstore.hudi.file_group.groups import FileSlice
@@ -35,9 +35,10 @@ from lookupstore.progress import Advance, Bars, not_shown
 from lookupstore.sorting.ranges import RangeSorter, cuts_of
 from lookupstore.storage.location import Location
 
-# What a row takes in memory beside its pages, which have texts that repeat once.
+# Bytes that a row takes in memory besides its pages, in which repeated texts are stored once.
 _ROW_BYTES = 48
-# A range that is read back is there twice, and the sample may be wrong about its size.
+# Divisor of the memory for a range: it is in memory twice when it is read back, and the estimate of
+# its size from the sample may be wrong.
 _SHARE = 6
 
 
@@ -45,13 +46,13 @@ class Rewrite:
     """A writer of the new files of a clustering.
 
     Args:
-        view: of the table, by which the clustering was planned.
-        choice: of the layout.
-        options: of the write.
-        transaction: of the clustering.
-        steps: whose times are taken.
-        incremental: whether layouts are kept, so that a later one goes on with them.
-        bars: opens progress bars; None: nobody would see them.
+        view: View of the table for which the clustering was planned.
+        choice: Columns, curve, mapping and file sizes of the layout.
+        options: Memory, threads, spill folder and file format of the write.
+        transaction: Transaction of the clustering.
+        steps: Recorder of the time that each step takes.
+        incremental: Whether to keep layouts that a later clustering continues.
+        bars: Factory of progress bars. Default: no progress bars.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Rewrite:
         self._incremental = incremental
         self._location = view.location
         self._schema = view.table_schema
-        #: Of the rows: without dictionaries, which differ from file to file.
+        #: Schema of the rows, without dictionaries, which differ between files.
         self._rows = plain_schema(row_schema(self._schema.columns))
         self._choice = choice
         self._options = options
@@ -80,30 +81,37 @@ class Rewrite:
         self._transaction = transaction
         self._step = steps.step
         self._numbers = count()
-        #: Rows that were written.
+        #: Number of rows that were written.
         self.rows: int = 0
-        #: Bytes of rows that were spilled.
+        #: Number of bytes of rows that were spilled.
         self.spilled_bytes: int = 0
-        #: By partition, the layouts that are to be kept.
+        #: Layouts to keep, by partition.
         self.kept: dict[str, KeptLayout] = {}
 
     def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
-        """Write the files of all partitions, one after the other; raises what `write` does."""
+        """Write the files of all partitions, and return their entries for the commit.
+
+        Raises:
+            CorruptionError: If a file is damaged.
+            FormatError: If a column of a file cannot be widened to the type in the table.
+            StaleStoreError: If a file was deleted.
+            OSError: If a file cannot be read or written, or there is no room to spill.
+        """
         if self._bars is not None:
-            # Of how many rows these have, only the footers know.
+            # The unit is bytes, because the number of rows is only in the footers.
             total = sum(one.bytes for one in plans) / 1e6
             self._tell_sorted = self._bars("Sorting", total, "MB")
             self._tell_written = self._bars("Writing", total, "MB")
         return [stat for one in plans for stat in self.write(one)]
 
     def write(self, plan: PartitionPlan) -> list[WriteStat]:
-        """Write the files of a partition, and return what is said of each.
+        """Write the files of a partition, and return their entries for the commit.
 
         Raises:
-            CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type cannot be widened to that of the table.
-            StaleStoreError: a file is gone.
-            OSError: a file cannot be read or written, or there is no room to spill.
+            CorruptionError: If a file is damaged.
+            FormatError: If a column of a file cannot be widened to the type in the table.
+            StaleStoreError: If a file was deleted.
+            OSError: If a file cannot be read or written, or there is no room to spill.
         """
         with self._step("sample"):
             sample, rows, nbytes = self._sampled(plan.slices)
@@ -144,19 +152,19 @@ class Rewrite:
             self.kept[plan.partition] = order.kept(ends, width, stats, self._transaction.time)
         return [stat for some in stats for stat in some]
 
-    def _order(self, plan: PartitionPlan, sample: pa.Table, rows: int) -> Order:
-        """Return how the rows of a partition are laid out: as before, or by what they are like."""
+    def _order(self, plan: PartitionPlan, sample: pa.Table, rows: int) -> ClusteringOrder:
+        """Return the order of a partition, from its kept layout or from a sample."""
         if plan.continuation is not None:
-            return Order.going_on(plan.continuation)
+            return ClusteringOrder.going_on(plan.continuation)
         choice = self._choice
         layout = Layout.fit(sample, tuple(choice.by), choice.curve, choice.mapping, plan.files)
         per_file = -(-rows // plan.files)
         if not self._incremental:
-            return Order(layout, per_file)
-        return Order.first(choice, layout, layout.positions(sample), per_file, plan.files)
+            return ClusteringOrder(layout, per_file)
+        return ClusteringOrder.first(choice, layout, layout.positions(sample), per_file, plan.files)
 
     def _sampled(self, slices: Sequence[FileSlice]) -> tuple[pa.Table, int, int]:
-        """Return some rows in the columns of the layout; how many there are, and their bytes."""
+        """Return a sample of the layout's columns, the number of rows, and their bytes."""
         wanted = pa.schema([self._rows.field(name) for name in self._choice.by])
         sample = Sample(wanted, self._options.memory // 4)
         rows = nbytes = 0
@@ -180,9 +188,9 @@ class Rewrite:
         by_file: Sequence[range],
         per_file: int,
     ) -> list[list[WriteStat]]:
-        """Write the files, and return what is said of those of each range.
+        """Write the files, and return the commit entries of each range of files.
 
-        One whose rows all are equal in the order may have become several.
+        A range has several files if many of its rows have one position.
         """
         self._transaction.open_partition(plan.partition)
         row_bytes = plan.bytes / sum(sorter.rows)
@@ -218,7 +226,7 @@ class Rewrite:
         files: Sequence[NewFile],
         tell: Advance,
     ) -> list[WriteStat]:
-        """Write the rows of some ranges to as many files as are given, and tell of each file."""
+        """Write the rows of some ranges to the given files, and report each file."""
         batches = (batch for at in ranges for batch in sorter.batches(at))
         rest: pa.RecordBatch | None = None
         stats = []
@@ -237,11 +245,12 @@ class Rewrite:
 
 
 def stored_rows(location: Location, file: FileSlice) -> int:
-    """Return how many rows a base file says that it has.
+    """Return the number of rows in the footer of a base file.
 
     Raises:
-        CorruptionError: it is damaged.
-        StaleStoreError: it is gone.
+        CorruptionError: If the file is damaged.
+        StaleStoreError: If the file was deleted.
+        OSError: If the file cannot be read.
     """
     return sum(SliceRows(location, file, pa.schema([]), threads=False).group_rows)
 
@@ -251,6 +260,6 @@ def _files(rows: int, per_file: int) -> int:
 
 
 def _by_file(cuts: Sequence[bytes], ends: Sequence[bytes]) -> list[range]:
-    """Return which ranges each file has: those up to its end."""
+    """Return the ranges of rows between the ends of the files."""
     starts = [0, *(bisect_left(cuts, end) + 1 for end in ends), len(cuts) + 1]
     return [range(start, stop) for start, stop in pairwise(starts)]

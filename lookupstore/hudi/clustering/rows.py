@@ -1,4 +1,4 @@
-"""Rows of base files as a clustering reads them: without dictionaries, which differ by file."""
+"""Read rows of base files without dictionaries, which differ between files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def plain_batches(stored: SliceRows, schema: pa.Schema) -> Iterator[pa.RecordBat
     """Yield the rows of a file, without dictionaries.
 
     Args:
-        stored: of the file.
-        schema: of the rows, as of `plain_schema`.
+        stored: Reader of the file.
+        schema: Schema of the rows, without dictionaries.
     """
     for batch in stored_batches(stored):
         columns = [

@@ -1,10 +1,10 @@
-"""Rows of a sample, put in order and cut into files as a clustering would, and their bounds.
+"""Simulated files of sampled rows in the order of a clustering, and their bounds.
 
-A file of a few sampled rows has wider bounds than these: of n rows spread evenly over a range, the
-least and greatest are on average a share of 2 / (n + 1) closer together than its ends. So bounds
-are moved apart by as much, counted in values of the sample, by which every column is spread evenly:
-less, the more of the rows are sampled, and not where several rows have the value at the end, beyond
-which there is hardly another one then.
+The bounds of a real file are wider than those of the few sampled rows in it. If n rows are spread
+evenly over a range, their minimum and maximum are closer together than its ends by a share of
+2 / (n + 1) on average. The bounds are therefore moved apart by that share, counted in distinct
+values of the sample. They are moved less if more of the rows are sampled. A bound that several
+sampled rows share is not moved, because a value beyond it is improbable.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from lookupstore.sorting._sort import argsort
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
-# In the place of a value's number.
+# Stand for the number of a value that is null or NaN.
 _NULL, _NAN = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
 class NumberedColumn:
-    """A column of a sample, each value as its number in their order.
+    """A column of a sample, with each value replaced by its rank.
 
     Attributes:
-        values: that there are, each once, ascending.
-        numbers: of each row; below 0 where there is no value.
+        values: Distinct values, ascending, without null and NaN.
+        numbers: Index in `values` of each row's value: int64, -1 for null, -2 for NaN.
     """
 
     values: pa.Array
@@ -60,12 +60,12 @@ class NumberedColumn:
         return cls(values, numbers_of[at])
 
     def bounds(self, rows: Ints, starts: Ints, unsampled: float) -> ColumnBounds:
-        """Return what would be known of files.
+        """Return the estimated bounds of simulated files.
 
         Args:
-            rows: of the sample, in the order of the files.
-            starts: where each file begins among these.
-            unsampled: share of the rows of the table that are not in the sample.
+            rows: Numbers of sampled rows, in the order of the files.
+            starts: Index in `rows` of the first row of each file.
+            unsampled: Share of the rows of the table that are not in the sample, from 0 to 1.
         """
         numbers = self.numbers[rows]
         sizes = np.diff(np.append(starts, len(rows)))
@@ -94,13 +94,13 @@ class NumberedColumn:
 
 @dataclass(frozen=True, eq=False)
 class SampledPartition:
-    """A partition, of which some rows are known.
+    """A partition with its part of the sample.
 
     Attributes:
-        bytes: of its files.
-        times: how many partitions of the table it stands for.
-        rows: its rows, in the columns that may be ordered by.
-        first: number of the first of these in the whole sample.
+        bytes: Size of the files of the partition, in bytes.
+        times: Number of partitions of the table that the partition represents, by its bytes.
+        rows: Sampled rows of the partition, in the columns that orders and queries use.
+        first: Number in the whole sample of the first row of `rows`.
     """
 
     bytes: int
@@ -109,11 +109,11 @@ class SampledPartition:
     first: int
 
     def files(self, target_file_size: int) -> int:
-        """Return how many files a clustering would make of it."""
+        """Return how many files a clustering would write for the partition."""
         return max(1, round(self.bytes / target_file_size))
 
     def in_order(self, by: Sequence[str], curve: Curve, files: int) -> Ints:
-        """Return the rows of the sample as a clustering would put them."""
+        """Return the numbers of the sampled rows in the order of a clustering."""
         if not self.rows.num_rows:
             return np.zeros(0, np.int64)
         sample = self.rows.select(list(by))
@@ -124,15 +124,16 @@ class SampledPartition:
 def simulated_bounds(
     rows: Ints, files: int, columns: Mapping[str, NumberedColumn], unsampled: float
 ) -> tuple[dict[str, ColumnBounds], int]:
-    """Return what would be known of files of as many rows each; and how many there are.
+    """Return the estimated bounds of files, by column, and the number of files.
 
-    There are fewer if the sample does not have two rows for each.
+    All files have about as many rows. The number is smaller than `files` if the sample has fewer
+    than two rows for each file.
 
     Args:
-        rows: of the sample, in order.
-        files: that all rows of the partition make.
-        columns: that are asked for.
-        unsampled: share of the rows of the table that are not in the sample.
+        rows: Numbers of the partition's sampled rows, in order.
+        files: Number of files for all rows of the partition.
+        columns: Columns to find bounds of, by name.
+        unsampled: Share of the rows of the table that are not in the sample, from 0 to 1.
     """
     count = max(1, min(files, len(rows) // 2))
     starts = np.arange(count, dtype=np.int64) * len(rows) // count

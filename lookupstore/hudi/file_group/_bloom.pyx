@@ -1,4 +1,4 @@
-"""The Bloom filters that Hudi stores in base files: read one, ask it, make one."""
+"""The Bloom filters that Hudi stores in base files: reading, testing and making them."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -47,7 +47,7 @@ cdef extern from "ls_hadoop_bloom.h":
 
 
 MOST_HASHES = LS_HADOOP_MOST_HASHES
-MOST_BITS = 2147483647  # Java keeps the number of bits in an int, and the number of keys
+MOST_BITS = 2147483647  # Java stores the number of bits, and the number of keys, in an int
 
 cdef uint64_t MOST_KEYS = 2147483647
 
@@ -63,12 +63,12 @@ cdef int check(ls_status status, size_t bad) except -1:
 
 
 cdef class StoredBloom:
-    """A stored filter, which says "absent" or "maybe" for many keys at once.
+    """A stored filter, which answers "absent" or "maybe" for many keys at once.
 
     Args:
-        data: the stored bytes; they are not copied.
-        dynamic: whether these are the rows of a dynamic filter, or one row.
-        path: the file that an error names.
+        data: Stored bytes, which are not copied.
+        dynamic: Whether the bytes are the rows of a dynamic filter, otherwise one row.
+        path: Path of the file, which errors name.
 
     Raises:
         CorruptionError: the bytes are not such a filter.
@@ -94,42 +94,42 @@ cdef class StoredBloom:
 
     @property
     def bits(self):
-        """The size of a row in bits."""
+        """Size of a row in bits."""
         return self.bloom.bits
 
     @property
     def hashes(self):
-        """The number of positions that a key has."""
+        """Number of positions of a key."""
         return self.bloom.hashes
 
     @property
     def jenkins(self):
-        """Whether positions come from Jenkins' hash, not from Murmur's."""
+        """Whether positions are computed with Jenkins' hash, not with Murmur's."""
         return self.bloom.hash == LS_HADOOP_JENKINS
 
     @property
     def dynamic(self):
-        """Whether the filter is stored as the rows of a dynamic one."""
+        """Whether the filter is stored as the rows of a dynamic filter."""
         return bool(self.bloom.dynamic)
 
     @property
     def old(self):
-        """Whether the headers have the form from before they had a version."""
+        """Whether the headers have the old form without a version."""
         return bool(self.bloom.old)
 
     @property
     def rows(self):
-        """The number of rows."""
+        """Number of rows."""
         return self.bloom.rows
 
     @property
     def row_keys(self):
-        """The number of keys that a row of a dynamic filter takes; 0 for a simple one."""
+        """Number of keys of a full row of a dynamic filter; 0 for a simple filter."""
         return self.bloom.row_keys
 
     @property
     def last_keys(self):
-        """The number of keys in the last row of a dynamic filter, as stored."""
+        """Number of keys in the last row of a dynamic filter, as stored."""
         return self.bloom.last_keys
 
     def test(self, BinaryColumn keys not None):
@@ -147,7 +147,7 @@ cdef class StoredBloom:
         return maybe
 
     def select(self, BinaryColumn keys not None, const uint32_t[::1] rows not None):
-        """Return those of the rows, in their order, whose keys may be there: uint32."""
+        """Return the rows whose keys may be present, in the given order: uint32."""
         cdef size_t count = rows.shape[0], length = keys.column.length, bad = 0
         cdef size_t start, end, i, passed = 0
         cdef uint8_t maybe[1024]
@@ -166,7 +166,7 @@ cdef class StoredBloom:
                 status = ls_hadoop_bloom_test(
                     &self.bloom, self.start, &keys.column, &rows[0], start, end, maybe, &bad)
                 if status == LS_OK:
-                    for i in range(start, end):  # without a branch: `passed` is at most i
+                    for i in range(start, end):  # no branch is needed: `passed` is at most i
                         view[passed] = rows[i]
                         passed += maybe[i - start]
                 start = end
@@ -177,21 +177,21 @@ cdef class StoredBloom:
 
 
 cdef class BloomMaker:
-    """A maker of a stored filter from keys, which come in any number of batches.
+    """A builder of a stored filter from keys, which are added in any number of batches.
 
     Args:
-        bits: size of a row in bits.
-        hashes: positions of a key.
-        row_keys: keys of a full row; 0 makes a simple filter.
-        rows_limit: no more rows than this; the keys that come then go to the rows in turn.
-        jenkins: take positions from Jenkins' hash, as the old form does.
+        bits: Size of a row in bits.
+        hashes: Number of positions of a key.
+        row_keys: Number of keys of a full row; 0 makes a simple filter.
+        rows_limit: Maximum number of rows. Once it is reached, keys are added to the rows in turn.
+        jenkins: Whether to compute positions with Jenkins' hash, as the old form does.
     """
 
     cdef ls_hadoop_bloom bloom
     cdef uint32_t rows_limit
     cdef uint64_t count
     cdef object data  # a bytearray
-    cdef bint busy    # C writes into it, without the GIL
+    cdef bint busy    # C code is writing into it, without the GIL
 
     def __cinit__(
         self, uint32_t bits, uint32_t hashes, uint32_t row_keys=0, uint32_t rows_limit=1, *,
@@ -214,7 +214,7 @@ cdef class BloomMaker:
 
     @staticmethod
     def continuing(StoredBloom stored not None):
-        """Return one that begins with the keys of a filter of one row, and adds no row to it."""
+        """Return a builder that begins with the keys of a filter of one row, and adds no rows."""
         if stored.rows != 1:
             raise ValueError(f"a filter of {stored.rows} rows; give one of 1 row")
         cdef BloomMaker maker = BloomMaker(1, 1)
@@ -232,7 +232,7 @@ cdef class BloomMaker:
         return 0
 
     def add(self, BinaryColumn keys not None):
-        """Add keys; if one of them is null or empty, none."""
+        """Add keys; if one of them is null or empty, add none."""
         cdef size_t more = keys.column.length, bad = 0
         cdef uint64_t total = self.count + more
         cdef uint32_t rows_before = self.bloom.rows, limit = self.rows_limit
@@ -261,7 +261,7 @@ cdef class BloomMaker:
         self.count = total
 
     def finish(self):
-        """Return the stored bytes; more keys may be added after it."""
+        """Return the stored bytes; further keys may be added afterwards."""
         cdef uint8_t[::1] view = self.data
         self.check_idle()
         if self.bloom.dynamic:

@@ -1,4 +1,4 @@
-"""Ranges of keys, asked with a sorted batch: which span of it lies in each range."""
+"""Ranges of keys: for each range, the span of its keys in a sorted batch."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
@@ -41,7 +41,7 @@ cdef extern from "ls_key_ranges.h":
 
 
 def high_characters(BinaryColumn keys not None):
-    """Return a boolean array: whether a key has a character from U+E000 on.
+    """Return a boolean array of whether each key has a character from U+E000 on.
 
     Raises ValueError for a null.
     """
@@ -69,11 +69,11 @@ cdef class Ranges:
     """The ends of ranges, and the tree over them.
 
     Args:
-        least: the least key of each range, no nulls.
-        greatest: the greatest key of each, no nulls.
+        least: Column of the least key of each range, without nulls.
+        greatest: Column of the greatest key of each range, without nulls.
     """
 
-    cdef BinaryColumn least     # they own what `ranges` points to
+    cdef BinaryColumn least     # they own the memory to which `ranges` points
     cdef BinaryColumn greatest
     cdef object order
     cdef object last
@@ -83,7 +83,7 @@ cdef class Ranges:
         cdef uint32_t[::1] order, last
         if len(least) != len(greatest):
             raise ValueError(f"{len(least)} least keys, {len(greatest)} greatest ones")
-        argsort(greatest.array)  # it walks all offsets, and refuses nulls
+        argsort(greatest.array)  # it checks all offsets, and refuses nulls
         self.order = argsort(least.array)
         self.last = np.empty(len(least), np.uint32)
         self.least = least
@@ -104,9 +104,9 @@ cdef class Ranges:
         return self.ranges.count
 
     def spans(self, BinaryColumn keys not None, const uint32_t[::1] order not None, *, bint tree):
-        """Return where in `order` the keys of each range start and end: (ranges, 2), int64.
+        """Return the start and end of the keys of each range in `order`: (ranges, 2), int64.
 
-        `order` gives the rows of keys, not of nulls, in ascending order.
+        `order` is the array of the rows of keys without nulls, in ascending order of the keys.
         """
         cdef ls_sorted_keys asked
         cdef size_t i, rows = keys.column.length

@@ -1,8 +1,8 @@
-"""Bloom filters of base files: read the footer's, ask for many keys, make one.
+"""Bloom filters of base files: read that of a footer, test many keys, make a new one.
 
-A filter is kept in the footer as base64 of the bytes that ``csrc/ls_hadoop_bloom.h`` lays out. Two
-kinds exist: SIMPLE, one row of bits, and DYNAMIC_V0, which adds a row whenever the last one has the
-number of keys that it was sized for.
+A footer contains a filter as base64 of bytes in the layout of ``csrc/ls_hadoop_bloom.h``. Two kinds
+exist: SIMPLE, one row of bits, and DYNAMIC_V0, which adds a row whenever the last row has the
+number of keys for which it was sized.
 
 Source: org.apache.hudi.common.bloom (SimpleBloomFilter, HoodieDynamicBoundedBloomFilter,
 BloomFilterUtils), ported from org.apache.hadoop.util.bloom.
@@ -31,17 +31,17 @@ FILTER_KEY = b"org.apache.hudi.bloomfilter"
 OLD_FILTER_KEY = b"com.uber.hoodie.bloomfilter"
 KIND_KEY = b"hoodie_bloom_filter_type_code"
 
-# What Java sizes for when nobody says otherwise.
+# Defaults of writers in Java: sizes in keys, and rate of false positives.
 DEFAULT_ENTRIES = 60_000
 DEFAULT_MOST_ENTRIES = 100_000
 DEFAULT_ERROR_RATE = 1e-9
 
 
 def bloom_bits(entries: int, error_rate: float) -> int:
-    """Return the bits of a row for that many keys and that rate of false positives.
+    """Return the bits of a row for a number of keys and a rate of false positives.
 
     Raises:
-        ValueError: `entries` or `error_rate` is out of range, or Java cannot count the bits.
+        ValueError: If `entries` or `error_rate` is out of range, or Java cannot count the bits.
 
     >>> bloom_bits(60_000, 1e-9)
     2587966
@@ -59,7 +59,7 @@ def bloom_bits(entries: int, error_rate: float) -> int:
 
 
 def bloom_hashes(bits: int, entries: int) -> int:
-    """Return the number of positions of a key in a row of that many bits.
+    """Return the number of positions of a key in a row of some size.
 
     >>> bloom_hashes(2587966, 60_000)
     30
@@ -68,7 +68,7 @@ def bloom_hashes(bits: int, entries: int) -> int:
 
 
 def entries_with_room(entries: int, error_rate: float) -> int:
-    """Return for how many keys to size a row that has `entries`, so that an eighth may be added.
+    """Return the number of keys to size a row for, so that an eighth may be added.
 
     >>> entries_with_room(80, 1e-9)
     90
@@ -81,13 +81,13 @@ class BloomFilter:
     """One stored filter.
 
     Args:
-        data: the stored bytes, not base64.
-        kind: as the footer says.
-        path: the file that errors name.
+        data: Stored bytes, not in base64.
+        kind: Kind of the filter that the footer names: SIMPLE or DYNAMIC_V0.
+        path: Path of the file, for errors.
 
     Raises:
-        CorruptionError: the bytes are not a filter of that kind.
-        FormatError: there is no such kind.
+        CorruptionError: If the bytes are not a filter of that kind.
+        FormatError: If there is no such kind.
 
     >>> made = BloomFilter.of(pa.array(["k1", "k2"]), kind="SIMPLE")
     >>> made.test(pa.array(["k2", "k3"])).tolist()
@@ -109,8 +109,8 @@ class BloomFilter:
         """Read the base64 text of a footer.
 
         Raises:
-            CorruptionError: it is not base64, or its bytes are not a filter of that kind.
-            FormatError: there is no such kind.
+            CorruptionError: If the text is not base64, or its bytes are not a filter of that kind.
+            FormatError: If there is no such kind.
 
         >>> BloomFilter.from_text("/////wAAAAEBAAAACAE=").bits
         8
@@ -125,11 +125,11 @@ class BloomFilter:
     def from_footer(
         cls, metadata: Mapping[bytes, bytes] | None, path: str = "<bloom filter>"
     ) -> BloomFilter | None:
-        """Read the filter of a Parquet footer's key/value metadata; None: it has none.
+        """Read the filter in a Parquet footer's key/value metadata. None: it has none.
 
         Raises:
-            CorruptionError: what is there is not a filter.
-            FormatError: it is of a kind that is not known.
+            CorruptionError: If the entry is not a filter.
+            FormatError: If the filter is of an unknown kind.
 
         >>> made = BloomFilter.of(pa.array(["k1"]))
         >>> BloomFilter.from_footer(made.footer()).to_bytes() == made.to_bytes()
@@ -153,12 +153,12 @@ class BloomFilter:
         """Make a filter of exactly these keys: one row, sized for their number.
 
         Args:
-            keys: string or binary, none null or empty.
-            error_rate: rate of false positives.
-            kind: of the filter.
+            keys: Keys, string or binary, none of them null or empty.
+            error_rate: Rate of false positives.
+            kind: Kind of the filter.
 
         Raises:
-            ValueError: a key is null or empty, or the filter would be too large.
+            ValueError: If a key is null or empty, or the filter would be too large.
 
         >>> BloomFilter.of(pa.array(["k1", "k2", "k3"])).test(pa.array(["k3"])).tolist()
         [True]
@@ -174,12 +174,12 @@ class BloomFilter:
 
     @property
     def hashes(self) -> int:
-        """Return the number of positions that a key has."""
+        """Return the number of positions of a key."""
         return self._stored.hashes
 
     @property
     def hash(self) -> Literal["murmur", "jenkins"]:
-        """Return the name of the hash that positions come from."""
+        """Return the name of the hash with which positions are computed."""
         return "jenkins" if self._stored.jenkins else "murmur"
 
     @property
@@ -189,12 +189,12 @@ class BloomFilter:
 
     @property
     def row_keys(self) -> int | None:
-        """Return how many keys a row takes before another is added; None for SIMPLE."""
+        """Return the number of keys after which a row is added; None for SIMPLE."""
         return self._stored.row_keys or None
 
     @property
     def last_keys(self) -> int | None:
-        """Return how many keys the last row has, by its own count; None for SIMPLE."""
+        """Return the recorded number of keys in the last row; None for SIMPLE."""
         return self._stored.last_keys if self._stored.dynamic else None
 
     @property
@@ -203,17 +203,17 @@ class BloomFilter:
         return len(self._stored.data)
 
     def test(self, keys: pa.Array | pa.ChunkedArray | BinaryColumn) -> npt.NDArray[np.bool_]:
-        """Return for each key whether it may be in the file.
+        """Return whether each key may be in the file.
 
         Args:
-            keys: string, large_string, binary, large_binary or a view of these; or a
+            keys: Keys: string, large_string, binary, large_binary or a view of these; or a
                 `BinaryColumn`, which is made once for many filters.
 
         Returns:
-            a boolean array: False where the key is certainly absent.
+            A boolean array: False where the key is certainly absent.
 
         Raises:
-            ValueError: a key is null or empty.
+            ValueError: If a key is null or empty.
 
         >>> BloomFilter.of(pa.array(["k1"])).test(pa.array(["k0", "k1"])).tolist()
         [False, True]
@@ -223,17 +223,18 @@ class BloomFilter:
     def select(
         self, keys: pa.Array | pa.ChunkedArray | BinaryColumn, rows: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.uint32]:
-        """Return the rows whose keys may be in the file, of those that are asked for.
+        """Return the given rows whose keys may be in the file.
 
-        The keys stay where they are: of a thousand files each tests its candidates in one array.
+        The keys are not copied: of a thousand files, each tests its candidates in one array.
 
         Args:
-            keys: as for `test`.
-            rows: rows of `keys`, in any order.
+            keys: Keys: string, large_string, binary, large_binary or a view of these; or a
+                `BinaryColumn`, which is made once for many filters.
+            rows: Rows of `keys`, in any order.
 
         Raises:
-            IndexError: a row that `keys` does not have.
-            ValueError: a key that is asked for is null or empty.
+            IndexError: If `keys` does not have one of the rows.
+            ValueError: If a key of the rows is null or empty.
 
         >>> keys = pa.array(["k0", "k1", "k2"])
         >>> BloomFilter.of(keys[1:]).select(keys, np.array([2, 0], np.uint32)).tolist()
@@ -250,7 +251,7 @@ class BloomFilter:
         return self._stored.data
 
     def to_text(self) -> str:
-        """Return the stored bytes in base64, as a footer has them.
+        """Return the stored bytes in base64, as in a footer.
 
         >>> BloomFilter.from_text("/////wAAAAEBAAAACAE=").to_text()
         '/////wAAAAEBAAAACAE='
@@ -258,13 +259,13 @@ class BloomFilter:
         return pybase64.b64encode(self._stored.data).decode("ascii")
 
     def footer(self) -> dict[bytes, bytes]:
-        """Return the entries of a Parquet footer's metadata that keep this filter.
+        """Return the entries of a Parquet footer's metadata that contain this filter.
 
         >>> sorted(BloomFilter.of(pa.array(["k1"])).footer())
         [b'hoodie_bloom_filter_type_code', b'org.apache.hudi.bloomfilter']
         """
         entries = {FILTER_KEY: self.to_text().encode("ascii")}
-        if self.kind != "SIMPLE":  # Java names no kind for a simple one
+        if self.kind != "SIMPLE":  # Java names no kind for a SIMPLE filter
             entries[KIND_KEY] = self.kind.encode("ascii")
         return entries
 
@@ -279,14 +280,14 @@ class BloomBuilder:
     """A filter that grows with batches of keys, by Java's rules.
 
     Args:
-        entries: number of keys that a row is sized for.
-        error_rate: rate of false positives of a row with that many keys.
-        most_entries: a DYNAMIC_V0 filter adds no row once its rows take this many keys; later keys
-            go to the rows in turn, and false positives become more.
-        kind: SIMPLE has one row, however many keys come.
+        entries: Number of keys that a row is sized for.
+        error_rate: Rate of false positives of a row with that many keys.
+        most_entries: Number of keys from which on a DYNAMIC_V0 filter adds no row. Later keys are
+            added to the rows in turn, and false positives increase.
+        kind: Kind of the filter. SIMPLE has one row for any number of keys.
 
     Raises:
-        ValueError: a number is out of range, or the filter would be too large.
+        ValueError: If a number is out of range, or the filter would be too large.
 
     >>> builder = BloomBuilder(2, most_entries=4)
     >>> builder.add(pa.array(["k1", "k2"]))
@@ -318,10 +319,12 @@ class BloomBuilder:
 
     @classmethod
     def continuing(cls, bloom: BloomFilter) -> BloomBuilder:
-        """Return a builder of a filter that has the keys of another one; no row is added to it.
+        """Return a builder that begins with the keys of another filter.
+
+        No row is added to the filter.
 
         Raises:
-            ValueError: the other one has several rows.
+            ValueError: If the other filter has several rows.
 
         >>> builder = BloomBuilder.continuing(BloomFilter.of(pa.array(["k1"])))
         >>> builder.add(pa.array(["k2"]))
@@ -338,7 +341,7 @@ class BloomBuilder:
         """Add keys.
 
         Raises:
-            ValueError: a key is null or empty; none is added.
+            ValueError: If a key is null or empty. None of the keys is added.
 
         >>> BloomBuilder(10).add(pa.array(["k1", None]))
         Traceback (most recent call last):

@@ -1,6 +1,6 @@
-"""How Arrow encodes the columns of base files: dictionaries for what repeats, codecs that pay.
+"""The encoding of columns of base files by Arrow: dictionaries and compression, where they pay.
 
-Row groups are encoded in memory, whole, and then become part of a file.
+Whole row groups are encoded in memory, and then become part of a file.
 """
 
 from __future__ import annotations
@@ -16,34 +16,38 @@ from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS
 from lookupstore.parquet.new_file import EncodedFile
 from lookupstore.quantities import bytes_of
 
-#: Rows of a row group, at most.
+#: Maximum number of rows of a row group.
 MOST_GROUP_ROWS = 1 << 20
-# Rows by which a column shows whether its values repeat, and whether compressing it pays.
+# Number of rows that show whether the values of a column repeat, and whether compressing it pays.
 _SAMPLE_ROWS = 8192
-# Compressing for speed costs more than reading and writing the bytes that it saves of a column that
-# gets no smaller than this; fewer rows do not tell.
+# Codecs that compress for speed. They cost more than reading and writing the saved bytes if a
+# column does not become smaller than _WORTHWHILE of its size; fewer than _TELLING_ROWS rows do not
+# show this.
 _FAST_CODECS = ("snappy", "lz4")
 _WORTHWHILE = 2 / 3
 _TELLING_ROWS = 1024
-# Rows that are encoded at a time; with Arrow's own 1024, narrow rows take a fifth longer.
+# Minimum and maximum number of rows to encode at a time; with Arrow's default of 1024, narrow rows
+# take a fifth longer.
 _ENCODED_ROWS = (1 << 10, 1 << 15)
 _ENCODED_BYTES = 8 << 20
-# For the footer, and for what little rows are larger encoded.
+# Additional bytes, for the footer and for the little by which rows are larger when encoded.
 _MORE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How base files are encoded.
+    """The encoding of base files.
 
     Attributes:
-        compression: of pages: `none`, `snappy`, `gzip`, `zstd` or `lz4`; `snappy` and `lz4` leave
-            out columns that they would make less than a third smaller.
-        row_group_bytes: of rows in memory that make a row group; also a text such as `"64MiB"`.
-        error_rate: of the filter of keys.
+        compression: Codec of pages: `none`, `snappy`, `gzip`, `zstd` or `lz4`. With `snappy` and
+            `lz4`, columns without a dictionary are not compressed if they would become less than a
+            third smaller.
+        row_group_bytes: Size in memory of the rows that make a row group, in bytes; also a text
+            such as `"64MiB"`.
+        error_rate: Rate of false positives of the filter of keys.
 
     Raises:
-        ValueError: a value is out of range.
+        ValueError: If a value is out of range.
     """
 
     compression: str = "snappy"
@@ -64,11 +68,11 @@ class FileFormat:
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """How Arrow encodes columns.
+    """The encoding of columns by Arrow.
 
     Attributes:
-        repeating: paths of the Parquet columns that get a dictionary.
-        codecs: of all columns, or of each by its path.
+        repeating: Paths of the Parquet columns that get a dictionary.
+        codecs: Codec of all columns, or of each column by its path.
     """
 
     repeating: Sequence[str]
@@ -76,7 +80,7 @@ class ColumnEncoding:
 
     @classmethod
     def chosen(cls, rows: pa.Table, codec: str) -> ColumnEncoding:
-        """Choose how to encode a base file whose first rows are known."""
+        """Choose the encoding of a base file from its first rows."""
         sample = rows.slice(0, _SAMPLE_ROWS)
         repeating = [COMMIT_TIME, *META_COLUMNS[3:]]
         for field in list(sample.schema)[len(META_COLUMNS) :]:
@@ -90,7 +94,8 @@ class ColumnEncoding:
 
     def encode(self, rows: pa.Table) -> EncodedFile:
         """Encode rows as row groups."""
-        # A stream that grows copies what it has, again and again. Few rows are larger encoded.
+        # A growing stream copies its content repeatedly. Few rows become larger when they are
+        # encoded.
         memory = pa.allocate_buffer(rows.nbytes + rows.nbytes // 4 + _MORE_BYTES)
         try:
             with pa.FixedSizeBufferWriter(memory) as stream:
@@ -114,7 +119,7 @@ class ColumnEncoding:
             write_page_checksum=True,
         ) as writer:
             if len(rows):
-                # Parquet keeps a dictionary as it is only if all rows of a column have the same.
+                # Parquet keeps a dictionary only if all rows of a column have the same one.
                 writer.write_table(rows.unify_dictionaries(), row_group_size=MOST_GROUP_ROWS)
 
 
@@ -126,7 +131,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def _codecs(sample: pa.Table, codec: str, repeating: list[str]) -> dict[str, str]:
-    """Return the codec of each Parquet column: none for those that it hardly makes smaller."""
+    """Return the codec of each Parquet column: none if compression hardly makes it smaller."""
     group = ColumnEncoding(repeating, codec).encode(sample).footer.groups[0]
     return {
         ".".join(one.path): codec
@@ -137,7 +142,7 @@ def _codecs(sample: pa.Table, codec: str, repeating: list[str]) -> dict[str, str
 
 
 def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    """Return the paths of the Parquet columns that a nested column is made of."""
+    """Return the paths of the Parquet columns of a nested column."""
     if pa.types.is_struct(kind):
         return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
     if pa.types.is_map(kind):

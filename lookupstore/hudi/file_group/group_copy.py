@@ -1,12 +1,12 @@
-"""A row group of one base file becomes a row group of the next, most of it as it lies there.
+"""Copying of a row group of one base file to the next, without decoding most of it.
 
-Columns of rows that nothing changes are copied as bytes. Where values change in pages that are
-PLAIN, they are replaced in the pages. What is left, dictionaries and columns with nulls, goes
-through Arrow, as all rows do that are not in a row group that can be copied.
+Columns without changed values are copied as bytes. Changed values in PLAIN pages are replaced in
+the pages. Other columns, with dictionaries or nulls, are decoded and encoded by Arrow, like all
+rows in row groups that cannot be copied.
 
-A row group can be copied if it is in a file of ours, with the columns that the new file has: others
-may write pages of another version, and what they say of a chunk may have to be read with their name
-beside it, which is one for a file.
+A row group can be copied if lookupstore wrote its file, with the columns of the new file: other
+writers may use another version of pages, and their metadata of a chunk may depend on the name of
+the writer, which a file has only once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from lookupstore.parquet.new_file import EncodedChunk
 
 _FILE_NAME = META_COLUMNS[4]
 _ARROW = "parquet-cpp-arrow"
-# A codec by the name that Arrow's writer has for it.
+# Names that Arrow's writer uses for codecs.
 _WRITTEN_CODECS = {None: "none", "lz4_raw": "lz4"}
-# Pages have their size as an int.
+# Maximum size of a page, which is stored as an int.
 _MOST_BYTES = 1 << 30
-# Types whose values are as wide in Arrow as in Parquet.
+# Types with values of the same width in Arrow and in Parquet.
 _PLAIN_KINDS = {
     pa.int32(): "int32",
     pa.date32(): "int32",
@@ -53,18 +53,18 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _PlainValues:
-    """New values of a column: how they are stored, and their PLAIN bytes."""
+    """New values of a column: their type in Parquet, and their PLAIN bytes."""
 
     kind: str
     data: pa.Buffer
 
 
 class GroupCopy:
-    """Copying of row groups of a base file.
+    """The copying of row groups of a base file.
 
     Args:
-        current: the file.
-        into: the next one.
+        current: Rows of the file to copy from.
+        into: Writer of the next file.
     """
 
     def __init__(self, current: SliceRows, into: BaseFileWriter) -> None:
@@ -72,7 +72,7 @@ class GroupCopy:
         self._into = into
 
     def can(self, group: int) -> bool:
-        """Return whether a row group can be copied, and is large enough to stay one."""
+        """Return whether a row group can be copied, and is large enough to stay a row group."""
         if not self._is_like:
             return False
         stored = self._current.footer.groups[group]
@@ -98,13 +98,14 @@ class GroupCopy:
         """Write a row group.
 
         Args:
-            group: number of it.
-            keys: record keys of its rows; None: the new file keeps them.
-            places: of the rows that change, in the row group, ascending, each once.
-            fresh: what they are then, of each column that changes by its name; none if no row does.
+            group: Number of the row group.
+            keys: Record keys of its rows. None: the new file has them already.
+            places: Positions in the row group of the rows that change, ascending, each once.
+            fresh: New values of these rows, for each column that changes, by its name. Empty: no
+                row changes.
 
         Raises:
-            CorruptionError: the current file is damaged.
+            CorruptionError: If the current file is damaged.
         """
         stored = self._checked(group)
         plain = self._plain_values(stored, fresh)
@@ -119,7 +120,7 @@ class GroupCopy:
         self._into.add_group(stored[0].rows, chunks, keys)
 
     def _checked(self, group: int) -> Sequence[ColumnChunk]:
-        """Return the chunks of a row group, which nothing else looks at that are copied."""
+        """Return the chunks of a row group, and check the parts that are copied undecoded."""
         footer = self._current.footer
         stored = footer.groups[group]
         rows = {one.rows for one in stored.columns if len(one.path) == 1}
@@ -134,7 +135,7 @@ class GroupCopy:
     def _copied(
         self, chunk: ColumnChunk, places: Places, fresh: _PlainValues | None
     ) -> EncodedChunk:
-        """Return a chunk, with other values in some places if there are some."""
+        """Return a chunk, with the values at some places replaced if there are new values."""
         data = self._current.read_chunk(chunk)
         if fresh is None:
             check_pages(data, self._current.shown, chunk.offset)
@@ -150,7 +151,7 @@ class GroupCopy:
     def _plain_values(
         self, stored: Sequence[ColumnChunk], fresh: Mapping[str, pa.Array]
     ) -> dict[str, _PlainValues]:
-        """Return new values of the columns whose pages can take them."""
+        """Return new values of the columns whose pages can contain them."""
         named = {one.path[0]: one for one in stored}
         return {
             name: _PlainValues(kind, plain_values(values))
@@ -181,7 +182,7 @@ class GroupCopy:
         places: Places,
         fresh: Mapping[str, pa.Array],
     ) -> dict[tuple[str, ...], EncodedChunk]:
-        """Return the chunks of columns that go through Arrow, and that of the file's name."""
+        """Return the chunks of columns that Arrow encodes, and that of the name of the file."""
         rows = stored[0].rows
         columns = {_FILE_NAME: self._into.file_name(rows)}
         if fresh:
@@ -200,7 +201,7 @@ class GroupCopy:
 
 
 def plain_kind(kind: pa.DataType) -> str | None:
-    """Return how values of an Arrow type are stored and ordered in Parquet, PLAIN.
+    """Return the type and order in Parquet of values of an Arrow type, stored as PLAIN.
 
     >>> plain_kind(pa.timestamp("us"))
     'int64'

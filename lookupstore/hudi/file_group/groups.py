@@ -1,4 +1,4 @@
-"""File groups: which base files there are, and which of them hold a table's rows at an instant.
+"""File groups: the list of base files, and those that contain a table's rows at an instant.
 
 A partition path and an id identify a file group. Each commit that changes rows of it writes a new
 slice: one base file with all of its rows.
@@ -21,13 +21,13 @@ from lookupstore.storage.location import FoundFile, Location
 
 @dataclass(frozen=True)
 class FileSlice:
-    """A base file: all rows of its group, from an instant on.
+    """A base file: all rows of its group from an instant on.
 
     Attributes:
-        group: that it is of.
-        time: request time of the instant that wrote it.
-        name: of the file.
-        bytes: its size.
+        group: Id of the file group.
+        time: Request time of the instant that wrote the file.
+        name: Name of the file.
+        bytes: Size of the file, in bytes.
     """
 
     group: GroupId
@@ -46,8 +46,8 @@ class FileGroup:
     """A file group as of an instant.
 
     Attributes:
-        id: of the group.
-        slices: those that are committed, by time; the last one holds its rows.
+        id: Id of the group.
+        slices: Committed slices, sorted by time. The last one holds the rows of the group.
     """
 
     id: GroupId
@@ -55,12 +55,12 @@ class FileGroup:
 
     @property
     def current(self) -> FileSlice:
-        """Return the slice that holds the rows of the group."""
+        """Return the slice that contains the rows of the group."""
         return self.slices[-1]
 
 
 class FileGroups(list[FileGroup]):
-    """File groups in a list, which notebooks show as a table."""
+    """A list of file groups, which notebooks show as a table."""
 
     def _repr_html_(self) -> str:
         heads = ("partition", "file id", "instant", "bytes", "slices")
@@ -78,15 +78,15 @@ class FileGroups(list[FileGroup]):
 
 
 def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
-    """Return the slice that a base file is.
+    """Return the slice in a base file.
 
     Args:
-        path: of the file, relative to the table.
-        nbytes: its size.
-        shown: path of the file, for errors.
+        path: Path of the file, relative to the table.
+        nbytes: Size of the file, in bytes.
+        shown: Path of the file, for errors.
 
     Raises:
-        CorruptionError: The path is not that of a base file, or not below the table.
+        CorruptionError: If the path is not that of a base file, or not below the table.
 
     >>> parse_base_file("day=1/a-0_0-3-6_20260307135657661.parquet", 4, "").group
     GroupId(partition='day=1', file_id='a-0')
@@ -99,7 +99,7 @@ def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
 
 
 def _parsed(path: str, nbytes: int, shown: str) -> FileSlice | None:
-    """Return the slice that a base file is; None: its name is not that of one."""
+    """Return the slice in a base file. None: its name is not that of a slice."""
     partition, _, name = path.rpartition("/")
     match = BASE_FILE.fullmatch(name)
     if match is None or not is_time(match["time"]):
@@ -111,18 +111,20 @@ def _parsed(path: str, nbytes: int, shown: str) -> FileSlice | None:
 def list_base_files(
     location: Location, *, partitioned: bool, top: bool = False, foreign: list[str] | None = None
 ) -> list[FileSlice]:
-    """List all base files of a table, of which instant they may be, by path.
+    """List all base files of a table by path, regardless of the instants that wrote them.
 
     Args:
-        location: of the table.
-        partitioned: whether they are in folders of it, at any depth; else they are in its own.
-        top: whether they are in its own folder as well.
-        foreign: List to which the paths of Parquet files are added that are not named as base
-            files are. Default: such a file is refused.
+        location: Location of the table.
+        partitioned: Whether base files are in folders of the table, at any depth. If not, they are
+            in the table's own folder.
+        top: Whether base files are in the table's own folder as well.
+        foreign: List to which the paths of Parquet files are added that are not named as base files
+            are. Default: such a file is refused.
 
     Raises:
-        FormatError: a Parquet file is not named as base files are, there is a symbolic link, which
-            is not followed, or a base file in another format: rows would be missing.
+        FormatError: If a Parquet file is not named as base files are, if there is a symbolic link,
+            which is not followed, or if a base file has another format: rows would be missing.
+        CorruptionError: If the path of a base file is not that of a file below the table.
     """
     found: list[FoundFile] = []
     if top or not partitioned:
@@ -170,20 +172,20 @@ def file_groups_at(
     shown: str,
     as_of: str | None = None,
 ) -> list[FileGroup]:
-    """Return the file groups that a table consists of, by partition path and id.
+    """Return the file groups of a table by partition path and id.
 
-    A file counts if its instant is a completed commit. Old instants leave the timeline: a file
-    that is older than the first completed commit counts as well, unless its instant is pending.
+    A file counts if its instant is a completed commit. Old instants leave the timeline: a file that
+    is older than the first completed commit counts as well, unless its instant is pending.
 
     Args:
-        files: all base files.
-        timeline: of the table.
-        replaced: groups that are gone at `as_of`.
-        shown: path of the table, for errors.
-        as_of: greatest request time that counts; None: what is completed.
+        files: All base files.
+        timeline: Timeline of the table.
+        replaced: Ids of the groups that are replaced at `as_of`.
+        shown: Path of the table, for errors.
+        as_of: Greatest request time that counts. None: all completed instants count.
 
     Raises:
-        CorruptionError: a group has two files of one instant.
+        CorruptionError: If a group has two files of one instant.
     """
     writes = timeline.writes()
     committed = {instant.time for instant in writes}

@@ -1,14 +1,14 @@
-"""What the footer of a base file says of its record keys: their Bloom filter, and their range.
+"""The entries of a base file's footer about its record keys: their Bloom filter and their range.
 
-Parquet has no checksum for that. Base files of ours have an entry of their own beside, with one: so
-damage is found, and a file that may lose no key takes over the filter of the one before it: of all
-its keys, only the new ones are hashed. ``docs/decisions/0016-filters-are-kept.md`` says more.
+These entries have no checksum in Parquet. Files of lookupstore have an additional entry with one.
+Therefore damage is found, and a file that keeps all keys of the previous file can use its filter:
+only new keys are hashed. ``docs/decisions/0016-filters-are-kept.md`` explains this.
 
     entry  := CRC-32C of what follows and of the other entries, 8 hexadecimal digits; a space; JSON
     JSON   := {"file": its name, "chunks": [[offset, bytes, rows, plain bytes, codec], ...] or null}
 
-A file whose name is not that one is none of ours: Apache Hudi copies the entries of files that it
-puts together.
+If the entry has another name than the file, lookupstore did not write the file: Apache Hudi copies
+the entries of files that it combines.
 
 Source: org.apache.hudi.avro.HoodieBloomFilterWriteSupport,
 org.apache.hudi.util.HoodieFileMetadataMerger.
@@ -38,22 +38,22 @@ from lookupstore.hudi.file_group.bloom import (
 from lookupstore.parquet.footer import CODECS
 from lookupstore.storage.json_text import parse_json
 
-#: Entries of a base file's footer: the least and the greatest key, which a file without rows has
-#: not, and our own.
+#: Keys of entries of a base file's footer: the least and the greatest key, which a file without
+#: rows lacks, and the entry of lookupstore.
 LEAST_KEY, GREATEST_KEY = b"hoodie_min_record_key", b"hoodie_max_record_key"
 OWN_KEY = b"lookupstore.record_keys"
 _ENDS = (LEAST_KEY, GREATEST_KEY)
 
 
 class KeyChunk(NamedTuple):
-    """The chunk of the column of record keys in a row group: PLAIN pages, without nulls.
+    """The record keys of one row group in a file: PLAIN pages, without nulls.
 
     Attributes:
-        offset: of it in the file.
-        nbytes: of it there.
-        rows: of it.
-        plain_bytes: of it when it is not compressed.
-        codec: of pages, in Arrow's words; None: they are not compressed.
+        offset: Offset of the chunk in the file.
+        nbytes: Size of the chunk in the file, in bytes.
+        rows: Number of rows of the chunk.
+        plain_bytes: Size of the chunk without compression, in bytes.
+        codec: Codec of pages, by Arrow's name. None: pages are not compressed.
     """
 
     offset: int
@@ -65,25 +65,28 @@ class KeyChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnEntry:
-    """What a base file of ours says next to the entries of Hudi, which it confirms.
+    """The entry of a footer by which lookupstore confirms the entries of Hudi.
 
     Attributes:
-        chunks: of the column of record keys, one per row group; None: its pages are of other kinds.
+        chunks: Chunks of the column of record keys, one per row group. None: the column has pages
+            of other kinds.
     """
 
     chunks: tuple[KeyChunk, ...] | None
 
 
 def own_entry(said: Mapping[bytes, bytes], name: str, path: str) -> OwnEntry | None:
-    """Return our entry of a footer, verified with those that it vouches for; None: it is not ours.
+    """Return the entry that lookupstore wrote to a footer, verified.
+
+    Its checksum covers the entries of Hudi as well. None: lookupstore did not write the file.
 
     Args:
-        said: entries of the footer.
-        name: of the file.
-        path: of the file, for errors.
+        said: Entries of the footer.
+        name: Name of the file.
+        path: Path of the file, for errors.
 
     Raises:
-        CorruptionError: one of these entries is damaged.
+        CorruptionError: If one of these entries is damaged.
     """
     stored = said.get(OWN_KEY)
     if stored is None:
@@ -118,9 +121,9 @@ class KeyEntries:
     """A builder of the key entries of one base file.
 
     Args:
-        error_rate: of the filter.
-        kept: filter of other keys that the file has, too; None: it has no others.
-        ends: the least and the greatest of these; empty if the file that had them named none.
+        error_rate: Rate of false positives of the filter.
+        kept: Filter of keys that the file has from the start. None: there are no such keys.
+        ends: Least and greatest of these keys; empty if the file that had them named none.
     """
 
     def __init__(
@@ -135,17 +138,19 @@ class KeyEntries:
     def keep(
         cls, said: Mapping[bytes, bytes], path: str, error_rate: float, rows: int, more: int
     ) -> KeyEntries:
-        """Begin with the keys of another file of ours, if its filter has room; else with none.
+        """Return a builder with the keys of another file, if its filter has room.
+
+        If the filter has no room, the builder has no keys. lookupstore has written the file.
 
         Args:
-            said: entries of that file, verified.
-            path: of that file, for errors.
-            error_rate: of the filter.
-            rows: of that file.
-            more: that come to them.
+            said: Verified entries of that file's footer.
+            path: Path of that file, for errors.
+            error_rate: Rate of false positives of the filter.
+            rows: Number of rows of that file.
+            more: Number of rows that are added to them.
 
         Raises:
-            CorruptionError: what is there is not a filter.
+            CorruptionError: If the entry for the filter is not a filter.
         """
         bloom = BloomFilter.from_footer(said, path) if rows else None
         if bloom is None or bloom.rows != 1 or bloom.last_keys != rows:
@@ -160,19 +165,19 @@ class KeyEntries:
 
     @property
     def keeps(self) -> bool:
-        """Return whether the keys of another file are there."""
+        """Return whether the builder has the keys of another file."""
         return self._kept is not None
 
     def add(self, keys: pa.Array) -> None:
-        """Add keys, string, that are not there."""
+        """Add keys, of type string, that the builder does not have."""
         self._keys.append(keys)
 
     def entries(self, name: str, chunks: Sequence[KeyChunk] | None) -> dict[bytes, bytes]:
         """Return the entries of the footer.
 
         Args:
-            name: of the file.
-            chunks: of the column of record keys; None: its pages are of other kinds.
+            name: Name of the file.
+            chunks: Chunks of the column of record keys. None: the column has pages of other kinds.
         """
         if self._kept is None:
             room = entries_with_room(max(1, sum(map(len, self._keys))), self._error_rate)
@@ -186,7 +191,8 @@ class KeyEntries:
             ends += [one.encode() for one in pc.min_max(keys).as_py().values()]
             high = high or bool(high_characters(BinaryColumn(keys)).any())
         found = builder.finish().footer()
-        # Java orders such keys in another way: by no range of ours would it find all of them.
+        # Java orders such keys differently: it would not find all of them with any range in byte
+        # order.
         if ends and not high:
             found |= {LEAST_KEY: min(ends), GREATEST_KEY: max(ends)}
         own = json.dumps({"file": name, "chunks": chunks}).encode()
@@ -194,7 +200,7 @@ class KeyEntries:
 
 
 def own_checksum(said: Mapping[bytes, bytes], own: bytes) -> bytes:
-    """Return the checksum of our entry, with the space that follows it."""
+    """Return the checksum of the entry of lookupstore, followed by a space."""
     found = 0
     for value in (*(said.get(key, b"") for key in (FILTER_KEY, *_ENDS)), own):
         found = crc32c.crc32c(value, crc32c.crc32c(len(value).to_bytes(8, "little"), found))

@@ -1,6 +1,6 @@
-"""What base files say of their record keys: the footer's filter and range, and the keys themselves.
+"""The record keys of base files: the filter and range in the footer, and the keys themselves.
 
-A base file never changes, so that its footer is read once as long as there is room to keep it.
+A base file never changes, so its footer is read once as long as there is room to keep it.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from lookupstore.storage.location import Location
 
 _Key = tuple[Location, FileSlice]
 
-#: Most bytes of filters that stay in memory.
+#: Maximum size of the filters in memory, in bytes.
 FILTER_BYTES = 128 << 20
-#: Most files of which the rest of the footer stays in memory.
+#: Maximum number of files whose other footer data is in memory.
 MOST_FILES = 100_000
 
-#: Of a row group, keys are in memory all at once.
+#: Maximum size of the column chunk of keys of a row group in bytes, since all of it is in memory.
 MOST_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """One base file, as far as its keys go.
+    """The record keys of one base file, and their location.
 
     Attributes:
-        source: the file.
-        shown: its path, for errors.
-        least: the least of its keys, as the footer says; None: it does not.
-        greatest: the greatest one.
-        key_bytes: stored bytes of the column of keys.
-        has_filter: whether the footer has a filter.
-        chunks: of the column of keys; None: it takes Arrow to read them.
+        source: Base file to read from.
+        shown: Path of the file, for errors.
+        least: Least key, as the footer names it. None: the footer does not name it.
+        greatest: Greatest key, as the footer names it. None: the footer does not name it.
+        key_bytes: Stored size of the column of keys, in bytes.
+        has_filter: Whether the footer has a filter.
+        chunks: Chunks of the column of keys. None: only Arrow can read them.
     """
 
     source: SourceFile
@@ -56,12 +56,14 @@ class KeyFile:
     chunks: tuple[KeyChunk, ...] | None = None
 
     def batches(self) -> Iterator[pa.Array]:
-        """Yield the record keys in the order of rows: a few megabytes, or a row group, at a time.
+        """Yield the record keys in the order of rows, in batches.
+
+        A batch has a few megabytes, or a row group.
 
         Raises:
-            CorruptionError: the file is damaged, or a row has no key.
-            StaleStoreError: it is gone.
-            OSError: a remote file could not be read, or is damaged.
+            CorruptionError: If the file is damaged, or a row has no key.
+            StaleStoreError: If the file is gone.
+            OSError: If a remote file could not be read, or is damaged.
         """
         if self.chunks is not None:
             yield from self._chunks(self.chunks)
@@ -73,7 +75,7 @@ class KeyFile:
             yield keys
 
     def _chunks(self, chunks: Sequence[KeyChunk]) -> Iterator[pa.Array]:
-        """Yield the keys of each row group, for which Arrow would take several times as long."""
+        """Yield the keys of each row group; Arrow would take several times as long."""
         optional = self.source.schema.field(RECORD_KEY).nullable
         with self.source.reading(), self.source.open() as file:
             for one in chunks:
@@ -91,16 +93,16 @@ class KeyFile:
 
 
 def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping[bytes, bytes]]:
-    """Read the footer of a base file; return what it says, and the entries of its metadata.
+    """Return what the footer of a base file records of keys, and its entries.
 
     Args:
-        location: of the table.
-        file: the base file.
+        location: Location of the table.
+        file: Base file to read.
 
     Raises:
-        CorruptionError: the footer is damaged, also what it says of keys, if we wrote the file; or
-            there is no column of record keys.
-        StaleStoreError: the file is gone.
+        CorruptionError: If the footer is damaged, or has no column of record keys. In a file that
+            lookupstore wrote, damage to the entries about keys is found as well.
+        StaleStoreError: If the file is gone.
     """
     known, said = read_unverified(location, file)
     own = own_entry(said, file.name, known.shown)
@@ -108,7 +110,7 @@ def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping
 
 
 def read_unverified(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping[bytes, bytes]]:
-    """Read the footer of a base file as `read_key_file` does, whatever it says of keys."""
+    """Read the footer of a base file like `read_key_file`, with any entries about keys."""
     filesystem, path = location.resolve(file.path)
     shown = location.show(file.path)
     try:
@@ -138,10 +140,10 @@ def read_unverified(location: Location, file: FileSlice) -> tuple[KeyFile, Mappi
 
 
 def _checked(chunks: tuple[KeyChunk, ...] | None, known: KeyFile) -> tuple[KeyChunk, ...] | None:
-    """Return the chunks of the column of keys, None if some are large.
+    """Return the chunks of the column of keys. None: some are large.
 
     Raises:
-        CorruptionError: there cannot be such chunks.
+        CorruptionError: If the file cannot have such chunks.
     """
     if chunks is None:
         return None
@@ -157,14 +159,15 @@ def _checked(chunks: tuple[KeyChunk, ...] | None, known: KeyFile) -> tuple[KeyCh
 
 
 class KnownFiles:
-    """What footers say, kept in memory; threads may share it.
+    """Entries of footers about keys, kept in memory; threads may share it.
 
-    Filters that have no room give way at random: a table is gone through in one order each time,
-    so that of the oldest ones, where they are too many, none would be there when it is asked for.
+    Filters without room are dropped at random. A table is read in the same order each time, so if
+    the oldest were dropped, no filter would be in memory when it is needed again.
 
     Args:
-        filter_bytes: most bytes of filters that are kept.
-        most_files: most files that are kept at all; those go that were asked for longest ago.
+        filter_bytes: Greatest size of the filters that are kept, in bytes.
+        most_files: Greatest number of files whose records are kept. The least recently used are
+            dropped first.
 
     >>> KnownFiles().filter_bytes
     0
@@ -176,16 +179,18 @@ class KnownFiles:
         self._lock = threading.Lock()
         self._files: OrderedDict[_Key, KeyFile] = OrderedDict()
         self._filters: dict[_Key, BloomFilter] = {}
-        self._order: list[_Key] = []  # of filters: any
+        self._order: list[_Key] = []  # files with filters, in any order
         self._random = random.Random(0)
         self.filter_bytes: int = 0
 
     def file(self, location: Location, file: FileSlice) -> KeyFile:
-        """Return what the footer of a base file says; see `read_key_file`.
+        """Return what the footer of a base file records of keys.
 
         Raises:
-            CorruptionError: its filter is damaged, too.
-            FormatError: the filter is of a kind that is not known.
+            CorruptionError: If the footer or its filter is damaged, or has no column of record
+                keys.
+            FormatError: If the filter is of an unknown kind.
+            StaleStoreError: If the file is gone.
         """
         with self._lock:
             known = self._files.get((location, file))

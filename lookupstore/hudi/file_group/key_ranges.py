@@ -1,7 +1,7 @@
-"""Range pruning: which keys can be in which files, by the least and greatest key of each file.
+"""Range pruning: find the files that can contain keys by their least and greatest keys.
 
-The keys are sorted once; then those of a file are one span of them, so the whole answer is two
-numbers per file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
+The keys are sorted once; then those of a file are one span of them, so the whole result is two
+numbers per file. ``docs/decisions/0011-key-ranges-are-runs.md`` explains why.
 
 Source: org.apache.hudi.index.bloom (ListBasedIndexFileFilter, IntervalTreeBasedIndexFileFilter),
 which answer with one pair for each key and file.
@@ -32,12 +32,12 @@ class Candidates:
     """The keys that may be in each file.
 
     Attributes:
-        keys: a copy of the keys in that order: a file's span is read from front to end, where
-            taking them one by one from where they were is four times slower.
-        order: rows of the keys, uint32: those that ranges are for, sorted, then those that every
-            file is asked for.
-        spans: for each file where its keys start and end in `order`, int64 (files, 2).
-        anywhere: place in `order` from which on keys are asked of every file.
+        keys: Copy of the keys, in the order of `order`. A file's span is read from front to end.
+            Taking its keys one by one from their original places would be four times slower.
+        order: Rows of the keys, uint32: first the keys to which ranges apply, sorted, then the keys
+            that may be in every file.
+        spans: Start and end of each file's keys in `order`, int64 (files, 2).
+        anywhere: Place in `order` at which the keys begin that may be in every file.
     """
 
     keys: pa.Array
@@ -87,14 +87,15 @@ class KeyRanges:
     """The key ranges of files, to compare with any number of batches of keys.
 
     Args:
-        least: the least key of each file, string or binary. A file without one, or without a
-            greatest one, or whose least is above its greatest, may have any key.
-        greatest: the greatest key of each.
-        prune: `tree` leaves out whole subtrees of files at once, `list` looks at every file, `off`
-            takes every key for every file. `tree` and `list` answer the same.
+        least: Least key of each file, string or binary. A file may have any key if it lacks its
+            least or its greatest key, or if its least key is above its greatest.
+        greatest: Greatest key of each file, string or binary.
+        prune: Rule of comparison: `tree` leaves out whole subtrees of files at once, `list` looks
+            at every file, and `off` takes every key for every file. `tree` and `list` have the same
+            result.
 
     Raises:
-        ValueError: different numbers of least and greatest keys, or another rule.
+        ValueError: If the numbers of least and greatest keys differ, or `prune` is another rule.
 
     >>> ranges = KeyRanges(pa.array(["a", "m", None]), pa.array(["k", "z", None]))
     >>> found = ranges.candidates(pa.array(["n", "b", "zz"]))
@@ -116,7 +117,8 @@ class KeyRanges:
             raise ValueError(f"least has {len(ends[0])} keys, greatest {len(ends[1])}")
         self.prune: Prune = prune
         self._files = len(ends[0])
-        # A range that nothing can be in says that its ends were compared in another order.
+        # If the least key is greater than the greatest, the file was written with another order of
+        # keys.
         stated = pc.fill_null(pc.less_equal(*ends), False)
         self._ranged = np.flatnonzero(stated.to_numpy(zero_copy_only=False))
         self._ranges = Ranges(*(BinaryColumn(end.filter(stated)) for end in ends))
@@ -128,17 +130,18 @@ class KeyRanges:
         """Return which keys may be in which files.
 
         Args:
-            keys: string or binary, no nulls; in any order, also repeated.
+            keys: Keys, string or binary, without nulls; in any order, also repeated.
 
         Raises:
-            ValueError: a key is null.
+            ValueError: If a key is null.
 
         >>> KeyRanges(["a"], ["k"], prune="off").candidates(pa.array(["z"])).counts.tolist()
         [1]
         """
         array = as_binary(keys)
         column = BinaryColumn(array)
-        # Java's order of these differs from ours where a range has such characters, too.
+        # Java orders keys with such characters differently, also in comparisons with the ends of a
+        # range.
         high = high_characters(column)
         order = argsort(array)
         if high.any():

@@ -1,7 +1,7 @@
-"""One file group: the rows that it has and what changes in them become the rows of a new slice.
+"""The merge of one file group: its rows and their changes become the rows of a new slice.
 
-Rows keep their order. Those that nothing changes keep commit time and sequence number, so that a
-reader of what changed does not see them again.
+Rows keep their order. Unchanged rows keep commit time and sequence number, so that readers of
+changes do not read them again.
 
 Source: org.apache.hudi.io.HoodieMergeHandle, DefaultHoodieRecordPayload
 (combineAndGetUpdateValue, needUpdatingPersistedRecord).
@@ -26,50 +26,50 @@ from lookupstore.hudi.file_group.writer import ROW_COLUMNS, BaseFileWriter, in_t
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.meta_columns import RECORD_KEY
 
-#: Rows to insert are added in pieces, of which the writer makes row groups.
+#: Number of rows to insert that are added at a time; the writer makes row groups of them.
 PIECE_ROWS = 1 << 16
 
 Mask = npt.NDArray[np.bool_]
 
 
 class ComingChanges(Protocol):
-    """What changes in the rows of a file group, wherever it is."""
+    """The changes of the rows of a file group, in memory or not."""
 
     @property
     def may_delete(self) -> bool:
         """Return whether rows may be deleted."""
 
-    def within(self, first: int, count: int) -> Changes:
-        """Return what changes in some rows that follow each other; positions begin with these.
+    def within(self, first: int, count: int) -> RowChanges:
+        """Return the changes in some consecutive rows, with positions relative to them.
 
-        It is asked once about each row, in their order.
+        It is called once for each row, in the order of rows.
         """
 
     def beyond(self, rows: int) -> int | None:
-        """Return the position of a row that changes after some first rows; None: none does."""
+        """Return the position of a changed row after some first rows; None: there is none."""
 
 
 class ComingInserts(Protocol):
-    """New rows, wherever they are."""
+    """New rows, in memory or not."""
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of new rows."""
 
     def pieces(self) -> Iterator[Inserts]:
-        """Yield them in their order, a few at a time; once."""
+        """Yield the new rows in their order, in batches; call it once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
-    """What changes in the rows of a file group.
+class RowChanges:
+    """The changes of the rows of a file group.
 
     Attributes:
-        positions: of the rows in the current slice, int64, ascending, each once.
-        rows: the new data columns of each; None: all are deleted, whatever they hold.
-        deleted: which of them are deleted if they win; None: none.
-        ordering: column by which they win; None: they do in any case.
-        kept: columns that rows keep as they are stored.
+        positions: Positions of the rows in the current slice, int64, ascending, each once.
+        rows: New data columns of each row. None: all of the rows are deleted, whatever they hold.
+        deleted: Mask of the rows that are deleted if their change wins. None: no row is deleted.
+        ordering: Column whose values decide whether a change wins. None: every change wins.
+        kept: Columns, or fields of them, that rows keep as they are stored.
     """
 
     positions: npt.NDArray[np.int64]
@@ -78,10 +78,10 @@ class Changes:
     ordering: str | None = None
     kept: MissingColumns = NOTHING_MISSING
 
-    def within(self, first: int, count: int) -> Changes:
-        """Return what changes in some rows that follow each other; positions begin with these."""
+    def within(self, first: int, count: int) -> RowChanges:
+        """Return the changes in some consecutive rows, with positions relative to them."""
         low, high = np.searchsorted(self.positions, [first, first + count])
-        return Changes(
+        return RowChanges(
             self.positions[low:high] - first,
             None if self.rows is None else self.rows.slice(low, high - low),
             None if self.deleted is None else self.deleted[low:high],
@@ -90,7 +90,7 @@ class Changes:
         )
 
     def beyond(self, rows: int) -> int | None:
-        """Return the position of a row that changes after some first rows; None: none does."""
+        """Return the position of a changed row after some first rows; None: there is none."""
         if not len(self.positions) or self.positions[-1] < rows:
             return None
         return int(self.positions[-1])
@@ -112,18 +112,18 @@ class Inserts:
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of new rows."""
         return len(self.keys)
 
     def pieces(self) -> Iterator[Inserts]:
-        """Yield them in their order, a few at a time."""
+        """Yield the new rows in their order, in batches."""
         for start in range(0, len(self.keys), PIECE_ROWS):
             yield Inserts(self.keys.slice(start, PIECE_ROWS), self.rows.slice(start, PIECE_ROWS))
 
 
 @dataclass(frozen=True)
 class RowCounts:
-    """The row counts of a new slice: all, those that are new, changed, and deleted."""
+    """The row counts of a new slice: all, and those inserted, updated and deleted."""
 
     written: int = 0
     inserted: int = 0
@@ -132,7 +132,10 @@ class RowCounts:
 
 
 def row_schema(columns: pa.Schema) -> pa.Schema:
-    """Return what a merge reads of a slice: the rows' own meta columns, and the data columns."""
+    """Return the columns that a merge reads from a slice.
+
+    They are the meta columns that belong to rows, then the data columns.
+    """
     time, number, key = ROW_COLUMNS
     meta = [pa.field(time, SHARED_TEXT), pa.field(number, pa.string()), pa.field(key, pa.string())]
     return pa.schema([*meta, *columns])
@@ -144,14 +147,15 @@ def merge(
     """Write the rows of the next slice.
 
     Args:
-        current: rows of the current slice, as `row_schema` says.
-        changes: in these.
-        inserts: what comes after them.
-        into: the new file.
+        current: Rows of the current slice, in the columns of `row_schema`.
+        changes: Changes in the rows of the current slice.
+        inserts: New rows, which follow the rows of the current slice.
+        into: Writer of the new file.
 
     Raises:
-        CorruptionError: the current slice is damaged, or ends before a row that changes.
-        FormatError: it has a column whose type cannot be widened to that of the table.
+        CorruptionError: If the current slice is damaged, or ends before a row that changes.
+        FormatError: If the current slice has a column whose type cannot be widened to that of the
+            table.
     """
     into.share(current.shared)
     if current.is_ours and not changes.may_delete:
@@ -179,7 +183,7 @@ def merge(
 
 
 def write_inserts(inserts: ComingInserts, into: BaseFileWriter) -> RowCounts:
-    """Write rows that are new, after those that are in a file."""
+    """Write new rows after the rows of a file."""
     for piece in inserts.pieces():
         places = np.arange(into.rows, into.rows + len(piece.keys))
         into.add([*into.new_rows(places), piece.keys, *piece.rows.columns])
@@ -187,27 +191,27 @@ def write_inserts(inserts: ComingInserts, into: BaseFileWriter) -> RowCounts:
 
 
 def wins(incoming: pa.Array, stored: pa.Array) -> Mask:
-    """Return which rows are at least as new as those that are stored, by their ordering values.
+    """Return which rows are at least as new as the stored ones, by ordering values.
 
     Args:
-        incoming: values without nulls.
-        stored: as many values; a row without one is older than any.
+        incoming: Ordering values of the rows, without nulls.
+        stored: Ordering values of as many stored rows. A row without one is older than any.
 
     >>> wins(pa.array([1, 2, 3]), pa.array([None, 2, 4])).tolist()
     [True, True, False]
     """
     newer = pc.less_equal(stored, incoming)
     if pa.types.is_floating(incoming.type):
-        # As in the batch, and in Java, what is not a number (NaN) is above all numbers.
+        # As among the rows of a batch, and in Java, NaN is greater than all numbers.
         newer = pc.or_(newer, pc.is_nan(incoming))
     found: Mask = pc.fill_null(newer, True).to_numpy(zero_copy_only=False)
     return found
 
 
 def _copy_group(
-    group: int, changes: Changes, current: SliceRows, copies: GroupCopy, into: BaseFileWriter
+    group: int, changes: RowChanges, current: SliceRows, copies: GroupCopy, into: BaseFileWriter
 ) -> int:
-    """Write a row group of which no row goes, and return how many rows change."""
+    """Write a row group without deletes, and return how many rows change."""
     keys = None if into.keeps_keys else current.read_group(group, [RECORD_KEY])[RECORD_KEY]
     stored = None
     if changes.ordering is not None and len(changes.positions):
@@ -229,8 +233,10 @@ def _copy_group(
     return len(places)
 
 
-def _add_merged(batch: pa.RecordBatch, changes: Changes, into: BaseFileWriter) -> tuple[int, int]:
-    """Write stored rows, and return how many of them change, and how many go."""
+def _add_merged(
+    batch: pa.RecordBatch, changes: RowChanges, into: BaseFileWriter
+) -> tuple[int, int]:
+    """Write stored rows, and return the numbers of replaced and deleted rows."""
     if not len(changes.positions):
         into.add(batch.columns, stored=True)
         return 0, 0
@@ -240,12 +246,12 @@ def _add_merged(batch: pa.RecordBatch, changes: Changes, into: BaseFileWriter) -
     return int(np.count_nonzero(replaced)), int(np.count_nonzero(gone))
 
 
-def _decide(changes: Changes, stored: pa.Array | None) -> tuple[Mask, Mask]:
+def _decide(changes: RowChanges, stored: pa.Array | None) -> tuple[Mask, Mask]:
     """Return which changes replace their row, and which delete it.
 
     Args:
-        changes: in some rows.
-        stored: ordering values of these rows.
+        changes: Changes in some rows.
+        stored: Ordering values of these rows. None: every change wins.
     """
     count = len(changes.positions)
     if changes.rows is None:
@@ -259,29 +265,29 @@ def _decide(changes: Changes, stored: pa.Array | None) -> tuple[Mask, Mask]:
 
 
 def _fresh(
-    changes: Changes,
+    changes: RowChanges,
     replaced: Mask,
     numbers: npt.NDArray[np.int64],
     into: BaseFileWriter,
 ) -> list[pa.Array]:
-    """Return the columns of rows that change, as they are then, but the key, which stays.
+    """Return the new columns of the rows that changes replace, without the record key.
 
     Args:
-        changes: in some rows.
-        replaced: which of them replace a row.
-        numbers: places in the new file of the rows that are replaced.
-        into: the new file.
+        changes: Changes in some rows.
+        replaced: Mask of the changes that replace a row.
+        numbers: Positions in the new file of the rows that are replaced.
+        into: Writer of the new file.
     """
-    assert changes.rows is not None  # they replace some
+    assert changes.rows is not None  # at least one row is replaced
     new = np.flatnonzero(replaced)
     taken = changes.rows if len(new) == len(replaced) else changes.rows.take(pa.array(new))
     return [*into.new_rows(numbers), *taken.columns]
 
 
 def _merged(
-    batch: pa.RecordBatch, changes: Changes, replaced: Mask, gone: Mask, into: BaseFileWriter
+    batch: pa.RecordBatch, changes: RowChanges, replaced: Mask, gone: Mask, into: BaseFileWriter
 ) -> list[pa.Array]:
-    """Return the columns of stored rows after some were replaced and others left out."""
+    """Return the columns of stored rows, with some rows replaced and others removed."""
     source = np.arange(batch.num_rows)
     count = np.count_nonzero(replaced)
     source[changes.positions[replaced]] = batch.num_rows + np.arange(count)
@@ -289,7 +295,7 @@ def _merged(
         source = np.delete(source, changes.positions[gone])
     if not count:
         return list(batch.take(pa.array(source)).columns)
-    # The number of a row that changes is its place in the new file.
+    # The number of a changed row is its position in the new file.
     numbers = np.flatnonzero(source >= batch.num_rows) + into.rows
     fresh = _fresh(changes, replaced, numbers, into)
     places = pa.array(changes.positions[replaced])

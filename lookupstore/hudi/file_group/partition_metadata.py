@@ -1,4 +1,4 @@
-"""The file by which Hudi knows that a folder is a partition of a table.
+"""The file that marks a folder as a partition of a Hudi table.
 
 Source: org.apache.hudi.common.model.HoodiePartitionMetadata.
 """
@@ -11,17 +11,17 @@ from lookupstore.hudi.properties import print_properties
 from lookupstore.storage.location import Location
 
 _NAME = ".hoodie_partition_metadata"
-#: Its names; the last two with `hoodie.partition.metafile.use.base.format`.
+#: Names of the file; the last two with `hoodie.partition.metafile.use.base.format`.
 MARKERS = (_NAME, f"{_NAME}.parquet", f"{_NAME}.orc")
 
 
 def mark_partition(location: Location, partition: str, time: str) -> None:
-    """Write the file of a partition, unless it is there.
+    """Write the file of a partition, unless it exists.
 
     Args:
-        location: of the table.
-        partition: path of the folder; empty for that of the table.
-        time: of the commit that makes the partition.
+        location: Location of the table.
+        partition: Path of the partition's folder; empty for that of the table.
+        time: Request time of the commit that makes the partition.
 
     >>> import tempfile
     >>> table = Location(tempfile.mkdtemp())
@@ -34,16 +34,16 @@ def mark_partition(location: Location, partition: str, time: str) -> None:
         return
     depth = len(partition.split("/")) if partition else 0
     pairs = {"commitTime": time, "partitionDepth": str(depth)}
-    with suppress(FileExistsError):  # another writer was first, and said as much
+    with suppress(FileExistsError):  # another writer has written the same
         location.write(name, [print_properties(pairs, ["partition metadata"])])
 
 
 def is_marked(location: Location, partition: str) -> bool:
-    """Return whether the file of a partition is there.
+    """Return whether the file of a partition exists.
 
     Args:
-        location: of the table.
-        partition: path of the folder; empty for that of the table.
+        location: Location of the table.
+        partition: Path of the partition's folder; empty for that of the table.
     """
     folder = f"{partition}/" if partition else ""
     return any(location.size(f"{folder}{name}") is not None for name in MARKERS)

@@ -1,9 +1,9 @@
-"""Values of an older base file in the types that the table has now: Hudi's promotions alone.
+"""Conversion of values of an older base file to the present types of the table, as in Hudi.
 
 A file keeps the types that the table had when it was written. Hudi reads an int as a long, float,
 double or string, a long as a float, double or string, a float as a double or string, a double as a
-string, and a string as bytes and back. Numbers become the texts of Java. All else is refused, with
-the name of the file: Arrow would cast most of it.
+string, and a string as bytes and back. Numbers become the same texts as in Java. All other
+conversions are refused, with the name of the file, although Arrow would cast most of them.
 
 Source: org.apache.hudi.avro.AvroSchemaCompatibility, HoodieAvroUtils.rewritePrimaryType,
 java.lang.Double.toString as of Java 19, which gives the fewest digits that a number needs.
@@ -19,11 +19,11 @@ from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import FormatError
 
 _TEXT = pa.string()
-# Numbers that Java writes without an exponent.
+# Least and greatest number that Java writes without an exponent.
 _LEAST, _END = 1e-3, 1e7
-# A number as Arrow writes it.
+# Pattern of a number as Arrow writes it.
 _NUMBER = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<part>\d*)(?:e\+?(?P<by>.*))?$"
-# Below these Java may have two digits where one would do; there are few such numbers.
+# Numbers below which Java may write two digits if one would suffice; there are few such numbers.
 _FEW = {pa.float64(): 1e-321, pa.float32(): 1e-43}
 
 
@@ -66,7 +66,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(is_text or is_raw or types.is_fixed_size_binary(kind))
 
 
-# Types of one meaning, whose widths and units differ by writer.
+# Groups of types with the same meaning; their widths and units depend on the writer.
 _KINDS = (
     _is_bytes,
     pa.types.is_decimal,
@@ -77,7 +77,7 @@ _KINDS = (
 
 
 def needs_promotion(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether Arrow would not do with a column's values what Hudi does, or not filter them.
+    """Return whether Arrow would not convert or filter a column as Hudi does.
 
     >>> needs_promotion(pa.float64(), pa.string()), needs_promotion(pa.string(), pa.string())
     (True, False)
@@ -99,17 +99,17 @@ def needs_promotion(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def promoted(column: pa.Array, wanted: pa.DataType, name: str, path: str) -> pa.Array:
-    """Return a column of a base file in the type that the table has.
+    """Return a column of a base file in the type of the table.
 
     Args:
-        column: as the file has it.
-        wanted: the type.
-        name: of the column, for errors.
-        path: of the file, for errors.
+        column: Column in the type that the file has.
+        wanted: Type that the table has.
+        name: Name of the column, for errors.
+        path: Path of the file, for errors.
 
     Raises:
-        FormatError: it is not of a type that Hudi promotes to this one; or a value is not exact in
-            it.
+        FormatError: If Hudi does not promote the column's type to this one, or if a value is not
+            exact in it.
 
     >>> promoted(pa.array([5.0, 1e20]), pa.string(), "n", "f").to_pylist()
     ['5.0', '1.0E20']
@@ -188,12 +188,12 @@ def java_texts(numbers: pa.Array) -> pa.Array:
 
 
 def _with_exponent(text: pa.Array) -> pa.Array:
-    """Return numbers of Arrow's texts with an exponent, and one digit before the point."""
+    """Return numbers in the form with an exponent and one digit before the point."""
     parts = pc.extract_regex(text, _NUMBER)
     sign, whole, part, by = (pc.struct_field(parts, one) for one in ("sign", "whole", "part", "by"))
     digits = pc.utf8_ltrim(pc.binary_join_element_wise(whole, part, ""), "0")
     zeros = pc.subtract(pc.add(pc.utf8_length(whole), pc.utf8_length(part)), pc.utf8_length(digits))
-    # Of the first digit that counts: how far it is before the point, by its place and Arrow's text.
+    # Position of the first significant digit before the point, from its index and Arrow's text.
     place = pc.subtract(pc.subtract(pc.utf8_length(whole), zeros), 1)
     by = pc.if_else(pc.equal(by, ""), "0", by).cast(pa.int32())
     rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, 1), "0")
@@ -204,7 +204,7 @@ def _with_exponent(text: pa.Array) -> pa.Array:
 
 
 def _few_digits(number: float, kind: pa.DataType) -> str:
-    """Return one of the least numbers, of which Java writes the nearest with two digits."""
+    """Return the text of one of the least numbers, which Java writes with two digits."""
     shortest = _with_exponent(pa.array([number], kind).cast(_TEXT))[0].as_py()
     digits, _, exponent = shortest.partition("E")
     if not digits.endswith(".0"):

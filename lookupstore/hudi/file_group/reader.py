@@ -1,6 +1,6 @@
-"""The rows of one base file in the order of the file, as a merge copies them.
+"""Read the rows of one base file in their order, for a merge that copies them.
 
-`scan` reads many files at once; here memory is that of a few batches, whatever the file is.
+`scan` reads many files at once; this module needs memory for a few batches only.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
-from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
+from lookupstore.parquet.footer import ColumnChunk, ParquetFooter, read_footer
 from lookupstore.storage.location import Location
 
-#: Of a batch: rows, or fewer if they are wide.
+#: Maximum number of rows of a batch; wide rows make smaller batches.
 BATCH_ROWS = 1 << 15
 _BATCH_BYTES = 8 << 20
 _NEVER = 1 << 62
 
-#: Texts that many rows share: Arrow and Parquet keep each of them once.
+#: Type of texts that many rows share: Arrow and Parquet store each of them once.
 SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -37,15 +37,15 @@ class SliceRows:
     """The rows of one base file.
 
     Args:
-        location: of the table.
-        file: that is read.
-        schema: of the rows that are wanted; fields that are dictionaries are read as such.
-        threads: whether columns are decoded at the same time.
+        location: Location of the table.
+        file: File to read.
+        schema: Schema of the rows to read. Fields that are dictionaries are read as dictionaries.
+        threads: Whether to decode columns at the same time.
 
     Raises:
-        StaleStoreError: it is gone.
-        CorruptionError: it is damaged.
-        OSError: it could not be read; of a remote file, also that it may be damaged.
+        StaleStoreError: If the file is gone.
+        CorruptionError: If the file is damaged.
+        OSError: If the file could not be read. A remote file may also be damaged.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class SliceRows:
         self._address = location.address(file.path)
         with self._reading():
             self._stream = self._address.open()
-            #: What the file says of itself.
-            self.footer: Footer = read_footer(self._stream, self.shown)
+            #: Footer of the file.
+            self.footer: ParquetFooter = read_footer(self._stream, self.shown)
             parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
             first = pq.ParquetFile(parquet)
-            #: Columns of text that the file holds as a few values, and that are read like that.
+            #: Names of text columns with few different values, which are read as dictionaries.
             self.shared: frozenset[str] = shared_texts(first, schema)
             names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
@@ -73,13 +73,13 @@ class SliceRows:
                 buffer_size=self._address.column_bytes,
                 page_checksum_verification=True,
             )
-        #: Columns that are read, and how.
+        #: Schema in which the columns are read.
         self.schema: pa.Schema = pa.schema(
             [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
         )
         metadata = self._file.metadata
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-        #: Rows in each row group.
+        #: Number of rows of each row group.
         self.group_rows: list[int] = [one.num_rows for one in groups]
         self._row_bytes = max(1, sum(one.total_byte_size for one in groups)) / max(
             1, metadata.num_rows
@@ -87,10 +87,12 @@ class SliceRows:
 
     @cached_property
     def is_ours(self) -> bool:
-        """Return whether we wrote the file; if so, what its footer says of keys is verified.
+        """Return whether lookupstore wrote the file.
+
+        If so, the entries of its footer about keys are verified.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: If one of these entries is damaged.
         """
         return own_entry(self.footer.entries, self._name, self.shown) is not None
 
@@ -101,11 +103,11 @@ class SliceRows:
         return data
 
     def read_group(self, group: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Read columns of a row group that the file has, by their names.
+        """Read columns of a row group by their names, as far as the file has them.
 
         Raises:
-            CorruptionError: the file is damaged.
-            FormatError: a column has a type that is not promoted to the schema's.
+            CorruptionError: If the file is damaged.
+            FormatError: If a column has a type that is not promoted to the schema's.
         """
         with self._reading():
             if self._claims.is_large(group):
@@ -123,7 +125,7 @@ class SliceRows:
         }
 
     def _within_bounds(self, group: int, names: Sequence[str]) -> list[pa.RecordBatch]:
-        """Read columns of a row group of a small file, as long as they are not too much."""
+        """Read columns of a row group of a small file, unless they are too large."""
         found, nbytes = [], 0
         most = self._claims.rows_at_once(BATCH_ROWS)
         for batch in self._file.iter_batches(most, row_groups=[group], columns=list(names)):
@@ -137,11 +139,11 @@ class SliceRows:
         return found
 
     def batches(self, group: int) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a row group, a few at a time.
+        """Read the rows of a row group in batches.
 
         Raises:
-            CorruptionError: the file is damaged.
-            FormatError: a column has a type that is not promoted to the schema's.
+            CorruptionError: If the file is damaged.
+            FormatError: If a column has a type that is not promoted to the schema's.
         """
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self.schema.names if name in stored]
@@ -164,7 +166,7 @@ class SliceRows:
             self._check_rows(group, found)
 
     def _check_rows(self, group: int, found: int) -> None:
-        """Check that a row group has its rows: Arrow ends a column where a header says so."""
+        """Check that a row group has all its rows: Arrow ends a column where a header says so."""
         if found != self.group_rows[group]:
             expected = f"{self.group_rows[group]} rows in row group {group}, as the footer says"
             raise CorruptionError(self.shown, 0, expected, found)
@@ -182,13 +184,13 @@ class SliceRows:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        """Return a column in the type that is wanted."""
+        """Return a column in the wanted type."""
         if pa.types.is_dictionary(column.type) and len(column):
             self._check_places(column, field.name)
         return promoted(column, field.type, field.name, self.shown)
 
     def _check_places(self, column: pa.DictionaryArray, name: str) -> None:
-        """Refuse values that are not in their dictionary: Arrow reads these as they are."""
+        """Refuse indices that are outside of their dictionary: Arrow does not check them."""
         ends = pc.min_max(column.indices)
         low, high = ends["min"].as_py(), ends["max"].as_py()
         most = len(column.dictionary) - 1
@@ -202,9 +204,9 @@ class SliceRows:
 
 
 def shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns of text that take less than a byte per value: few, in dictionaries.
+    """Return the names of text columns that take less than a byte per value: dictionaries.
 
-    Decoding such a column, and encoding it again, would be most of what it takes.
+    Decoding such a column and encoding it again would take most of the time.
     """
     sizes: dict[str, int] = {}
     for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
@@ -229,12 +231,17 @@ def rows_at(
     """Yield columns of some rows of a base file.
 
     Args:
-        location: of the table.
-        file: that is read.
-        positions: of the rows, ascending; a row that is named several times comes as often.
-        schema: of the columns.
+        location: Location of the table.
+        file: File to read.
+        positions: Positions of the rows, ascending. A row whose position is repeated is yielded as
+            often.
+        schema: Schema of the columns to read.
 
-    Raises: what `SliceRows` does.
+    Raises:
+        StaleStoreError: If the file is gone.
+        CorruptionError: If the file is damaged.
+        FormatError: If a column has a type that is not promoted to the schema's.
+        OSError: If the file could not be read. A remote file may also be damaged.
     """
     stored = SliceRows(location, file, schema, threads=True)
     start = 0

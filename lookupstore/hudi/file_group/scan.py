@@ -1,8 +1,8 @@
-"""The rows of base files, in the columns and types of a table's schema.
+"""The rows of base files in the columns and types of a table's schema.
 
-Files are older than the schema: columns that they lack are null, and types are promoted. Arrow's
-dataset reads files of the schema's types, and passes over row groups that a filter excludes; the
-others are read as they are, promoted, and then filtered.
+Files may be older than the schema: columns that they lack are null, and types are promoted. Arrow's
+dataset reads files with the types of the schema, and skips row groups that a filter excludes. Other
+files are read in their own types, promoted, and then filtered.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _FORMAT = ds.ParquetFileFormat(
 )
 
 _GONE = "deleted by a clean or a rollback; read the table again"
-# Footers that are read at one time.
+# Number of footers that are read at a time.
 _FOOTER_THREADS = 16
-# Rows that are read at once, as Arrow does by itself.
+# Number of rows that are read at a time, Arrow's default.
 _BATCH_ROWS = 1 << 17
-# How a scan goes that has one processor, and shares memory with others that have the others.
+# Options of a scan that has one processor, and shares memory with scans on other processors.
 _ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 << 15}
 
 
 def written_at(times: Sequence[str]) -> pc.Expression:
-    """Return which rows some instants wrote."""
+    """Return a filter of the rows that some instants wrote."""
     return pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
 
 
 def _ahead(rows: int, *, threads: bool) -> dict[str, Any]:
-    """Return how a scan goes that reads so many rows at once."""
-    if rows < _BATCH_ROWS:  # few rows may be much memory: nothing is read ahead
+    """Return the options of a scan that reads `rows` rows at a time."""
+    if rows < _BATCH_ROWS:  # few rows may need much memory: nothing is read ahead
         most = min(rows, _ONE_THREAD["batch_size"])
         return {**_ONE_THREAD, "batch_readahead": 1, "batch_size": most}
     return {} if threads else _ONE_THREAD
@@ -55,10 +55,10 @@ class BaseFiles:
     """Base files, read as one table.
 
     Args:
-        location: of the table.
-        paths: of the files, relative to the table.
-        schema: of the rows, meta columns included.
-        known: what is true of every row of some of the files, by their paths.
+        location: Location of the table.
+        paths: Paths of the files, relative to the table.
+        schema: Schema of the rows, with the meta columns.
+        known: Expressions that are true for every row of a file, by the paths of some of the files.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class BaseFiles:
         """Return rows of all files, in their order.
 
         Args:
-            columns: that are wanted, in this order.
-            where: which rows; None: all.
+            columns: Names of the columns to return, in this order.
+            where: Filter of the rows to return. None: all rows.
 
         Raises:
-            ValueError: `where` does not fit the columns.
-            CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type is not promoted to the schema's.
-            StaleStoreError: a file is gone.
-            OSError: a remote file could not be read, or is damaged.
+            ValueError: If `where` does not fit the columns.
+            CorruptionError: If a file is damaged.
+            FormatError: If a file has a column whose type is not promoted to the schema's.
+            StaleStoreError: If a file is gone.
+            OSError: If a remote file could not be read, or is damaged.
         """
         dataset = self.dataset()
-        # Tables without a column that are put together have no rows.
+        # Concatenated tables without columns would have no rows.
         asked = list(columns) or self._schema.names[:1] if where is not None else columns
         scanners = self._scanners(dataset, asked, where, threads=True)
         with self._telling():
@@ -109,29 +109,34 @@ class BaseFiles:
     def batches(
         self, columns: Sequence[str], where: pc.Expression | None = None, *, threads: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Return rows of all files, in their order, a few at a time; see `table`.
+        """Return rows of all files, in their order, in batches.
+
+        Errors are those of `table`.
 
         Args:
-            columns: as of `table`.
-            where: as of `table`.
-            threads: whether to read and decode several files at the same time, and ahead.
+            columns: Names of the columns to return, in this order.
+            where: Filter of the rows to return. None: all rows.
+            threads: Whether to read and decode several files at the same time, and ahead.
         """
         dataset = self.dataset()
         scanners = self._scanners(dataset, columns, where, threads=threads)
         return self._batches(scanners, dataset, columns, where)
 
     def num_rows(self) -> int:
-        """Return the number of rows of all files, by their footers; see `table`."""
+        """Return the number of rows of all files from their footers.
+
+        Errors are those of `table`.
+        """
         with self._telling():
             return int(self.dataset().count_rows())
 
     def row_groups(self, where: pc.Expression | None) -> tuple[list[int], list[int]]:
-        """Return the bytes of each row group, and of each that Arrow would read; see `table`.
+        """Return the bytes of each row group, and of each that Arrow would read.
 
-        Only footers are read.
+        Only footers are read. Errors are those of `table`.
 
         Args:
-            where: which rows; None: all.
+            where: Filter of the rows that Arrow would read. None: all rows.
         """
 
         def of_file(path: str) -> tuple[list[int], list[int]]:
@@ -148,11 +153,13 @@ class BaseFiles:
         ]
 
     def groups_left(self, path: str, where: pc.Expression) -> list[int]:
-        """Return the numbers of the row groups of a file that Arrow would read; see `table`.
+        """Return the numbers of the row groups of a file that Arrow would read.
+
+        Errors are those of `table`.
 
         Args:
-            path: of the file, whose footer somebody has checked.
-            where: which rows.
+            path: Path of the file, whose footer the caller has checked.
+            where: Filter of the rows that Arrow would read.
         """
         with self._telling():
             return self._left(path, where)
@@ -160,7 +167,7 @@ class BaseFiles:
     def _left(self, path: str, where: pc.Expression) -> list[int]:
         fragment = self._fragment(path)
         if self._is_older(fragment, path, self._schema.names):
-            # What the footer says is of values as they were.
+            # Statistics in the footer are those of values before promotion.
             return [one.id for one in fragment.row_groups]
         left = fragment.subset(where, schema=self._schema).row_groups
         return [one.id for one in left]
@@ -184,7 +191,7 @@ class BaseFiles:
     def _check_rows(self, dataset: ds.Dataset, columns: Sequence[str], found: int) -> None:
         """Check that all rows were read: Arrow ends a column where a header of a page says so."""
         with self._telling():
-            if found == dataset.count_rows():  # by footers, which the scan has read
+            if found == dataset.count_rows():  # from footers that the scan has read
                 return
             for path, fragment in zip(self._paths, dataset.get_fragments(), strict=True):
                 rows = fragment.count_rows()
@@ -202,7 +209,7 @@ class BaseFiles:
         *,
         threads: bool,
     ) -> list[ds.Scanner]:
-        """Return what reads the files, one after the other."""
+        """Return scanners that read one file after the other."""
         names = list(self._schema.names if where is not None else columns)
         with self._telling():
             ahead = _ahead(self._rows_at_once(columns, where), threads=threads)
@@ -210,7 +217,7 @@ class BaseFiles:
         try:
             if not any(older):
                 return [dataset.scanner(columns=list(columns), filter=where, **ahead)]
-            # Whether the filter fits, before a file is read.
+            # Check the filter before any file is read.
             ds.dataset(self._schema.empty_table()).scanner(columns=list(columns), filter=where)
             fragments = list(dataset.get_fragments())
             scanners = []
@@ -233,14 +240,14 @@ class BaseFiles:
             raise ValueError(f"filter: {error}; `schema` says names and types") from None
 
     def _older(self, dataset: ds.Dataset, names: Sequence[str]) -> list[bool]:
-        """Return of which files columns have to be promoted.
+        """Return whether each file has columns that must be promoted.
 
         Raises:
-            FormatError: a file has a column of a type that is not.
+            FormatError: If a file has a column whose type is not promoted to the schema's.
         """
 
         def is_older(one: tuple[ds.ParquetFileFragment, str]) -> bool:
-            # The scan uses what is read here.
+            # The scan uses the metadata that is read here.
             one[0].ensure_complete_metadata()
             return self._is_older(*one, names)
 
@@ -249,7 +256,7 @@ class BaseFiles:
             return list(pool.map(is_older, pairs))
 
     def _is_older(self, fragment: ds.ParquetFileFragment, path: str, names: Sequence[str]) -> bool:
-        """Return whether columns of a file have to be promoted; see `_older`."""
+        """Return whether a file has columns that must be promoted; see `_older`."""
         stored, found = fragment.physical_schema, False
         for name in names:
             at = stored.get_field_index(name)
@@ -281,10 +288,10 @@ class BaseFiles:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _rows_at_once(self, columns: Sequence[str], where: pc.Expression | None) -> int:
-        """Look at what Arrow believes of files: footers that a filter asks, pages of small ones.
+        """Check the footers that a filter uses, and the pages of small files.
 
         Returns:
-            How many rows to read at once.
+            Number of rows to read at once.
         """
         names = self._schema.names if where is not None else columns
 
@@ -304,7 +311,7 @@ class BaseFiles:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Name the file in Arrow's errors, and what is wrong with it."""
+        """Add the file and the reason to Arrow's errors."""
         try:
             yield
         except READ_ERRORS as error:
@@ -314,7 +321,7 @@ class BaseFiles:
             raise
 
     def _find_fault(self) -> None:
-        """Read file by file, and raise the error of the first that cannot be read."""
+        """Read file by file, and raise the error of the first unreadable file."""
         for path in self._paths:
             fragment = self._fragment(path)
             try:

@@ -1,7 +1,7 @@
 """One new base file: meta columns, row groups, footer, and the name under which it appears.
 
-Rows go through as Arrow batches. A row group is encoded when its rows are there, so that a file of
-any size takes the memory of one row group, and of its keys, from which the filter is made.
+Rows are added as Arrow batches. A row group is encoded when its rows are complete, so a file of any
+size needs memory for one row group and for its keys, from which the filter is made.
 
 Source: org.apache.hudi.io.HoodieWriteHandle, HoodieAvroParquetWriter,
 org.apache.hudi.avro.HoodieBloomFilterWriteSupport.
@@ -27,14 +27,14 @@ from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.timeline.names import GroupId, base_file_name
 from lookupstore.hudi.timeline.work_files import mark
-from lookupstore.parquet.footer import Footer
+from lookupstore.parquet.footer import ParquetFooter
 from lookupstore.parquet.new_file import EncodedChunk, NewParquetFile
 from lookupstore.storage.location import Location
 
 _AVRO_KEY = b"parquet.avro.schema"
 _MODEL_KEY = b"writer.model.name"
 
-#: The meta columns that a row has before it is in a file: commit time, sequence number, key.
+#: Meta columns of a row before it is in a file: commit time, sequence number, key.
 ROW_COLUMNS = META_COLUMNS[:3]
 _FILE_COLUMNS = META_COLUMNS[3:]
 
@@ -44,13 +44,14 @@ class NewFile:
     """A base file to write.
 
     Attributes:
-        partition: folder of it.
-        file_id: of its group.
-        task: number of the task that writes it, which is in its name and in its rows.
-        time: of the instant.
-        attempt: what tells attempts of one task apart, in its name: two integers, joined by `-`.
-        waits_in: folder of the table in which it waits for its name; empty: it gets it at once.
-        replaces: whether it takes the place of another slice of its group.
+        partition: Folder of the file, relative to the table; empty for that of the table.
+        file_id: Id of the file group.
+        task: Number of the task that writes the file, which is in its name and in its rows.
+        time: Request time of the instant that writes the file.
+        attempt: Attempt of the task, which is in the file's name: two integers, joined by `-`.
+        waits_in: Folder of the table in which the file waits for its name. Empty: the file gets its
+            name at once.
+        replaces: Whether the file replaces another slice of its group.
     """
 
     partition: str
@@ -82,13 +83,15 @@ class NewFile:
 
 
 class BaseFileWriter:
-    """A writer of one base file, which appears when the block ends, whole, or not at all.
+    """A writer of one base file, which appears complete when the `with` block ends.
+
+    If the block raises an error, the file does not appear.
 
     Args:
-        location: of the table.
-        file: that is written.
-        schema: of its rows.
-        format: of its pages.
+        location: Location of the table.
+        file: File to write.
+        schema: Schema of the table.
+        format: Encoding of the file.
     """
 
     def __init__(
@@ -97,9 +100,9 @@ class BaseFileWriter:
         self.file = file
         self._location = location
         self._schema = schema
-        #: How it is encoded.
+        #: Encoding of the file.
         self.format = format
-        #: Rows so far.
+        #: Number of rows so far.
         self.rows: int = 0
         self._batches: list[pa.RecordBatch] = []
         self._waiting_bytes = self._flushed_bytes = 0
@@ -117,8 +120,10 @@ class BaseFileWriter:
         )
         self._time = pa.array([file.time])
         self._own = [pa.array([file.partition]), pa.array([file.name])]
-        #: Footer of a file with the same columns, and no rows.
-        self.like: Footer = ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
+        #: Footer of a file with the same columns and without rows.
+        self.like: ParquetFooter = (
+            ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
+        )
 
     def __enter__(self) -> BaseFileWriter:
         file = self.file
@@ -143,28 +148,31 @@ class BaseFileWriter:
 
     @property
     def written_bytes(self) -> int:
-        """Return the bytes that are written so far, without the rows of the next row group."""
+        """Return the bytes written so far, without the rows of the next row group."""
         return int(self._stream.tell())
 
     @property
     def expected_bytes(self) -> int:
-        """Return the size of the file if no rows come any more, without the footer; about."""
+        """Return the approximate size of the file, without the footer and further rows."""
         written = self.written_bytes
         share = written / self._flushed_bytes if self._flushed_bytes else 0.5
         return written + round(self._waiting_bytes * share)
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the bytes of rows in memory that wait for others to make a row group."""
+        """Return the bytes of rows in memory that do not make a row group yet."""
         return self._waiting_bytes
 
     def result(self) -> FileSlice:
-        """Return the slice that the file is, after the block."""
+        """Return the slice that the writer wrote; call this after the `with` block."""
         group = GroupId(self.file.partition, self.file.file_id)
         return FileSlice(group, self.file.time, self.file.name, self._size)
 
     def share(self, names: Collection[str]) -> None:
-        """Take columns of text as dictionaries, before the first row; others may still come."""
+        """Accept columns of text as dictionaries; call it before the first row is added.
+
+        Columns that are added later may still be plain text.
+        """
         self._arrow = pa.schema(
             [one.with_type(SHARED_TEXT) if one.name in names else one for one in self._arrow]
         )
@@ -173,26 +181,26 @@ class BaseFileWriter:
         """Start with the keys of the previous slice, if that is possible.
 
         Args:
-            said: entries of its footer, which is one of ours, verified.
-            path: of it, for errors.
-            rows: of it, all of which this file has, too.
-            more: rows that come to them.
+            said: Verified entries of that slice's footer, which lookupstore wrote.
+            path: Path of that slice's file, for errors.
+            rows: Number of rows of that slice, all of which the new file has as well.
+            more: Number of rows that are added to them.
 
         Raises:
-            CorruptionError: what is there is not a filter.
+            CorruptionError: If the entry for the filter is not a filter.
         """
         self._keys = KeyEntries.keep(said, path, self.format.error_rate, rows, more)
 
     @property
     def keeps_keys(self) -> bool:
-        """Return whether the file has the keys of the slice before from the start."""
+        """Return whether the file has the keys of the previous slice from the start."""
         return self._keys.keeps
 
     def new_rows(self, places: npt.NDArray[np.int64]) -> list[pa.Array]:
-        """Return the first two meta columns of rows that this commit brings.
+        """Return the first two meta columns of rows that this commit writes.
 
         Args:
-            places: of the rows in the file.
+            places: Positions of the rows in the file.
         """
         start = pa.scalar(f"{self.file.time}_{self.file.task}_")
         texts = pa.array(places).cast(pa.string())
@@ -203,8 +211,8 @@ class BaseFileWriter:
         """Add rows.
 
         Args:
-            columns: the three meta columns of a row, then the data columns.
-            stored: whether the slice before has these rows; their keys may be kept.
+            columns: Three meta columns of the rows, then the data columns.
+            stored: Whether the previous slice has these rows, so that their keys may be kept.
         """
         rows = len(columns[0])
         if rows == 0:
@@ -215,7 +223,7 @@ class BaseFileWriter:
             for column, field in zip([*columns[:3], *own, *columns[3:]], self._arrow, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(fitted, schema=self._arrow)
-        # Of wide rows even one batch may be more than a row group.
+        # A single batch of wide rows may exceed a row group.
         step = max(1, rows * self.format.row_group_bytes // max(1, batch.nbytes))
         for start in range(0, rows, step):
             piece = batch.slice(start, step)
@@ -241,12 +249,12 @@ class BaseFileWriter:
             self._parquet.append(rows, chunks)
 
     def add_group(self, rows: int, chunks: Iterable[EncodedChunk], keys: pa.Array | None) -> None:
-        """Add a row group that is encoded already, after all rows that came before.
+        """Add an encoded row group after all rows added before.
 
         Args:
-            rows: of it.
-            chunks: its columns, in the order of the schema.
-            keys: record keys of its rows; None: they are kept.
+            rows: Number of rows of the row group.
+            chunks: Encoded columns of the row group, in the order of the schema.
+            keys: Record keys of the rows. None: the file has the keys of the previous slice.
         """
         self.flush()
         self._parquet.append(rows, chunks)
@@ -255,7 +263,7 @@ class BaseFileWriter:
         self.rows += rows
 
     def file_name(self, rows: int) -> pa.Array:
-        """Return the meta column that tells of rows in which file they are."""
+        """Return the meta column of rows that contains the name of their file."""
         return _shared(self._own[1], rows)
 
     def _finish(self) -> None:
@@ -271,7 +279,7 @@ class BaseFileWriter:
         return entries | self._keys.entries(self.file.name, self._key_chunks())
 
     def _key_chunks(self) -> list[KeyChunk] | None:
-        """Return where record keys are, if that is all it takes to find them."""
+        """Return the chunks of record keys. None: they have pages of other kinds."""
         chunks = [one for one in self._parquet.chunks if one[0].path == (RECORD_KEY,)]
         if not all(one.is_plain and one.has_no_null and one.has_known_codec for one, _ in chunks):
             return None
@@ -282,12 +290,12 @@ class BaseFileWriter:
 
 
 def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column of text as a dictionary, if that is what the others are."""
+    """Return a column of text as a dictionary, if the wanted type is a dictionary."""
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
         return column.dictionary_encode()
     return column
 
 
 def _shared(text: pa.Array, rows: int) -> pa.DictionaryArray:
-    """Return an array that has one text in every row."""
+    """Return an array with one text in every row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), text)

@@ -1,8 +1,9 @@
-"""Who has this key: the base files and rows of record keys.
+"""Indexes that find the base files and rows of record keys.
 
-`tagging` asks an index for the places of keys, `row_tags` of rows. `interface` is what an index is
-(`KeyIndex`), `names` finds one by its name: one of ours, or a class of the caller.
-`wanted_keys` and `key_check` compare keys with files, `funnel` counts what each step left over.
+`tagging` finds the places of keys, and `row_tags` the places of rows. `interface` defines the
+protocol of an index (`KeyIndex`). `names` finds an index by its name: a built-in one, or a class of
+the caller. `wanted_keys` and `key_check` compare keys with files, and `funnel` counts what each
+step looked at.
 """
 
 from lookupstore.hudi.index.names import INDEXES, index_of

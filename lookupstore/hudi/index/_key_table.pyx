@@ -1,4 +1,4 @@
-"""A hash table over record keys, to find many others in it."""
+"""A hash table of record keys, in which many other keys are looked up."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -25,19 +25,19 @@ cdef extern from "ls_key_table.h":
 
 
 cdef class KeyTable:
-    """A hash table that says in which row of a column a key is first.
+    """A hash table of the first row of each key of a column.
 
     Args:
-        keys: the column; nulls are in no row.
+        keys: Column of keys; nulls are not in the table.
 
     Raises:
-        ValueError: there are too many keys.
+        ValueError: If there are too many keys.
     """
 
-    cdef BinaryColumn keys  # they own what `table` points to
+    cdef BinaryColumn keys  # they own the memory to which `table` points
     cdef object slots, seen
     cdef ls_key_table table
-    #: The row where each key of the column comes first, uint32; None: no key comes twice.
+    #: Row of the first occurrence of each key of the column, uint32; None: no key is repeated.
     cdef readonly object first
 
     def __cinit__(self, BinaryColumn keys not None):
@@ -67,7 +67,7 @@ cdef class KeyTable:
             self.first = rows
 
     def find(self, BinaryColumn asked not None):
-        """Return the row of each key, int64; -1 where it is not there, or null."""
+        """Return the row of each key, int64; -1 for a missing key or a null."""
         cdef size_t count = asked.column.length, bad = 0
         cdef ls_status status
         cdef int64_t[::1] view

@@ -1,7 +1,7 @@
-"""The bloom index: key ranges, then filters, then a look into the files that are left.
+"""The bloom index: key ranges, then filters, then lookups in the remaining files.
 
-Files are gone through one by one: what is in memory is the keys that are looked for and, of each
-file at hand, those that may be in it; never all pairs of keys and files.
+Files are processed one by one. Memory holds the given keys and, for each file in progress, the keys
+that it may contain, but never all pairs of keys and files.
 
 Source: org.apache.hudi.index.bloom (HoodieBloomIndex, HoodieGlobalBloomIndex).
 """
@@ -35,16 +35,16 @@ from lookupstore.processors import processors
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 
-# Files that are asked at one time.
+# Maximum number of files that are searched at a time.
 _MOST_THREADS = 4
-# Files of which it is known how much of them has been read.
+# Maximum number of files for which the amount of bytes read is remembered.
 _MOST_CHECKS = 100_000
-# Keys by which it is told whether ranges leave anything out.
+# Number of keys in a sample that shows whether ranges exclude any keys.
 _SAMPLE = 1024
-# So many keys are sampled before they are all tested with a filter: a file that has many of them is
-# read anyway.
+# Number of keys from which a sample is tested with a filter before all keys are: a file that has
+# many of them is read anyway.
 _MANY_KEYS = 1 << 16
-# A range that has more of the keys than this is asked for all of them, which are not copied then.
+# Share of the keys above which a file is searched for all keys, which are then not copied.
 _MOST_SHARE = 0.75
 
 Rows = npt.NDArray[np.int64]
@@ -53,20 +53,23 @@ R = TypeVar("R")
 
 
 class BloomIndex:
-    """An index that finds keys by the footers of base files, and checks those that may be there.
+    """An index that finds candidate files by their footers, and then checks the keys.
 
-    What footers say, and lookup files that were opened, stay for the next batch of keys.
+    The index keeps footers and open lookup files for the next batch of keys.
 
     Args:
-        everywhere: look for a key in all partitions (global bloom), not only in its own.
-        prune: use key ranges by `tree` or by `list`, which are the same, or not: `off`. Where a
-            sample of many keys says that ranges leave out little, they are not asked.
-        build: when to make the lookup file of a base file, see `KeyCheck`.
-        residency: where lookup files of this host are; None takes that of the host.
-        threads: files that are asked at one time; None: as many as there are processors, up to 4.
+        everywhere: Whether to look for a key in all partitions (global bloom), instead of only in
+            its own.
+        prune: How to use key ranges: `tree` or `list`, with the same result, or `off`. Key ranges
+            are skipped if a sample of many keys shows that they rule out little.
+        build: When to make the lookup file of a base file. `auto`: once reads of the file have cost
+            as much as making it; `always`: at the first key; `never`.
+        residency: Cache of lookup files on this host. None: the default cache of the host.
+        threads: Number of files to search at the same time. None: the number of processors, at most
+            4.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: If an argument is out of range.
 
     >>> BloomIndex(everywhere=True)
     BloomIndex(everywhere=True, prune='tree', build='auto')
@@ -112,7 +115,7 @@ class BloomIndex:
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
     ) -> Iterator[Hits]:
-        """Yield which keys are in which files; see `KeyIndex`."""
+        """Find which keys are in which files; see `KeyIndex`."""
         location = view.location
         with tally.step("footers"):
             known = self._footers(location, files)
@@ -138,7 +141,7 @@ class BloomIndex:
         return list(_mapped(lambda file: self._known.file(location, file), files, threads))
 
     def _candidates(self, known: Sequence[KeyFile], keys: pa.Array) -> Candidates:
-        """Return which keys are in the range of which files."""
+        """Return the keys in the key range of each file."""
         ranges = KeyRanges(
             pa.array([file.least for file in known], pa.large_binary()),
             pa.array([file.greatest for file in known], pa.large_binary()),
@@ -163,11 +166,11 @@ class BloomIndex:
         candidates: _Candidates,
         tally: Tally,
     ) -> Hits:
-        """Return which of the keys in the range of a file it has."""
+        """Return the keys that a file has, among those in its key range."""
         check = self._check(location, file)
         rows, keys = candidates.of(number)
         tested = positives = 0
-        if not check.is_ready():  # a lookup file has a filter of its own, which is faster
+        if not check.is_ready():  # the filter of a lookup file is faster
             bloom = self._known.filter(location, file)
             if bloom is not None and not (rows is None and _has_many(bloom, keys)):
                 with tally.step("filters"):
@@ -220,7 +223,7 @@ class BloomIndex:
 
 
 class _Candidates:
-    """The keys that may be in each file."""
+    """The keys that each file may have."""
 
     def __init__(self, keys: pa.Array, found: Candidates) -> None:
         self._keys = keys
@@ -231,7 +234,7 @@ class _Candidates:
         self._everything: WantedKeys | None = None
 
     def of(self, number: int) -> tuple[Rows | None, pa.Array]:
-        """Return the rows of the keys that may be in a file, None for all; and these keys."""
+        """Return the rows of the keys that a file may have, None for all; and these keys."""
         if self._counts[number] > _MOST_SHARE * len(self._keys):
             return None, self._keys
         rows = self._found.rows(number).astype(np.int64)
@@ -253,7 +256,7 @@ class _Candidates:
 
 
 def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
-    """Return whether a file has so many of some keys that its filter saves no reading of it."""
+    """Return whether a file has so many of the keys that its filter is useless."""
     if len(keys) < _MANY_KEYS:
         return False
     rows = np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64)
@@ -262,12 +265,12 @@ def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
 
 
 def _different(rows: Rows) -> int:
-    """Return how many different rows there are, of which equal ones follow each other."""
+    """Return the number of different rows; equal rows are adjacent."""
     return int(np.count_nonzero(np.diff(rows))) + (len(rows) > 0)
 
 
 def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
-    """Yield what a step returns for each item, in their order, several at the same time."""
+    """Yield the result of a function for each item, in order, several at a time."""
     if len(items) < 2 or threads < 2:
         yield from map(step, items)
         return

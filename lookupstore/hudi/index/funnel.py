@@ -1,4 +1,4 @@
-"""The funnel: how many keys and files each step of a tag left for the next one, and its time."""
+"""Counts and times of each step of a tag."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from lookupstore.html_table import html_table
 
 @dataclass(frozen=True)
 class Funnel:
-    """What a tag looked at. A pair is a key and a file that it could be in.
+    """Counts of keys, files and pairs in each step of a tag.
 
-    A step that an index does not have counts nothing.
+    A pair is a key and a file that may contain it. The count of a step that an index lacks is 0.
 
     Attributes:
-        keys: that were looked for.
-        partitions: that files were looked for in.
-        files: current base files of these.
-        files_in_range: those whose key range has a key.
-        pairs: keys and files of their partitions.
-        pairs_in_range: those that the key ranges leave.
-        filter_tests: those that a filter was asked about: that of the footer, or, where there is
-            one, that of the lookup file.
-        filter_positives: those of them that it did not rule out.
-        false_positives: those of them in which the key was not.
-        files_looked_up: files whose lookup file was asked.
-        files_read: files whose keys were read.
-        found: keys that a file has.
-        seconds: time of each step; threads that do it at one time count each.
+        keys: Number of keys to find.
+        partitions: Number of partitions with files to search.
+        files: Number of current base files in these partitions.
+        files_in_range: Number of files with at least one key in their key range.
+        pairs: Number of pairs of a key and a file of its partition.
+        pairs_in_range: Number of pairs in which the key is in the key range of the file.
+        filter_tests: Number of pairs tested with a filter: that of the lookup file if there is one,
+            or else that of the footer.
+        filter_positives: Number of tested pairs that the filter did not rule out.
+        false_positives: Number of pairs that the filter did not rule out although the file does not
+            have the key.
+        files_looked_up: Number of files searched by their lookup file.
+        files_read: Number of files whose keys were all read.
+        found: Number of keys that a file has.
+        seconds: Seconds of each step, by its name, added up over threads.
     """
 
     keys: int = 0
@@ -82,7 +83,7 @@ class Funnel:
 
 
 class Tally:
-    """The counts that become a `Funnel`; threads may share it.
+    """Counts for a `Funnel`; threads may share it.
 
     >>> tally = Tally()
     >>> tally.add(keys=2, files=1)
@@ -104,7 +105,7 @@ class Tally:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add the time of what is done inside to a step."""
+        """Add the time of the `with` block to a step."""
         start = time.perf_counter()
         try:
             yield
@@ -114,5 +115,5 @@ class Tally:
                 self._seconds[name] = self._seconds.get(name, 0.0) + taken
 
     def funnel(self) -> Funnel:
-        """Return what has been counted."""
+        """Return the counts so far as a `Funnel`."""
         return Funnel(**self._counts, seconds=dict(self._seconds))

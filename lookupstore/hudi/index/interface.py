@@ -1,4 +1,4 @@
-"""What an index does: say which keys are in which base files, and in which rows.
+"""The protocol of an index, which finds base files and rows of keys.
 
 Source: org.apache.hudi.index.HoodieIndex (tagLocation, isGlobal).
 """
@@ -20,13 +20,13 @@ from lookupstore.hudi.view import TableView
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Keys that a base file has.
+    """The keys that a base file has.
 
     Attributes:
-        file: number of the file among those that were given.
-        rows: of the keys among those that were given, int64; of a key that the file has several
-            times as often, one after the other.
-        positions: row of each in the file, int64.
+        file: Number of the file among the given ones.
+        rows: Numbers of the keys among the given ones, int64. A key that the file has several times
+            is repeated.
+        positions: Row number of each of these keys in the file, int64.
     """
 
     file: int
@@ -35,45 +35,47 @@ class Hits:
 
 
 class KeyIndex(Protocol):
-    """The protocol of an index: what a class must do that is given as `index=`.
+    """The protocol of an index: the members of a class that is passed as `index=`.
 
-    An index of the name `package.module.Class` is made once per process, without arguments, and
-    serves any number of tables: what it keeps is of files, which never change.
+    An index passed as `package.module.Class` is made once per process, without arguments, and
+    serves any number of tables. It may keep data of files, which never change.
     """
 
     @property
     def everywhere(self) -> bool:
-        """Return whether a key is looked for in all partitions, not in its own only."""
+        """Return whether to look for a key in all partitions, instead of only in its own."""
 
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
     ) -> Iterable[Hits]:
-        """Yield which of some keys are in which of some files.
+        """Find which of some keys are in which of some files.
 
         Args:
-            view: the table.
-            files: current base files, those of one partition unless the index is for all.
-            keys: record keys, large_binary without nulls; in any order, also repeated.
-            tally: is told what the funnel shows of steps that the index has.
+            view: Table with the keys.
+            files: Current base files to search. They are those of one partition, unless
+                `everywhere` is true.
+            keys: Record keys, large_binary without nulls, in any order; keys may be repeated.
+            tally: Counts and times to add to, by their names in `Funnel`.
 
         Returns:
-            the hits of each file, once per file; every row of a repeated key is one.
+            The hits of each file, once per file. Each row of a repeated key is a hit. Files without
+            hits may be left out.
 
         Raises:
-            CorruptionError: a file is damaged.
-            StaleStoreError: a file is gone.
+            CorruptionError: If a file is damaged.
+            StaleStoreError: If a file was deleted.
         """
 
 
 @runtime_checkable
 class PreparedIndex(Protocol):
-    """The optional part of the protocol: an index that is told of all files first."""
+    """The optional part of the protocol: an index that gets all files first."""
 
     def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
-        """Get ready for files of all partitions that have keys.
+        """Prepare for a search in files of all partitions with keys.
 
         Args:
-            view: the table.
-            files: that `locate` will be called with, one partition at a time.
-            tally: as of `locate`.
+            view: Table with the keys.
+            files: Files that `locate` will be called with, one partition at a time.
+            tally: Counts and times to add to, by their names in `Funnel`.
         """

@@ -1,9 +1,9 @@
-"""The exact check: which of some keys a base file has, and in which rows.
+"""Exact lookups of keys in one base file.
 
-Its lookup file answers at once, but has to be made; reading all keys of the file costs a part of
-that, each time. So files are read until that has cost as much as making the lookup file would (see
-`lookupstore.columnar.rent`). A file whose every slice is written anew by the next upsert never gets
-one.
+A lookup file answers at once, but has a cost to make. Reading all keys of the base file costs a
+fraction of that, every time. Therefore files are read until the reads have cost as much as making
+the lookup file (see `lookupstore.columnar.rent`). A file group that every upsert rewrites never
+gets one.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class KeyCheck:
     """Lookups of keys in one base file; threads may share it.
 
     Args:
-        file: the base file.
-        residency: where lookup files of this host are.
-        build: when to make a lookup file: `auto`: when reads have cost as much; `always`: at the
-            first key; `never`.
+        file: Base file to look up keys in.
+        residency: Cache of lookup files on this host.
+        build: When to make a lookup file. `auto`: once reads have cost as much as making it;
+            `always`: at the first key; `never`.
     """
 
     def __init__(self, file: KeyFile, residency: Residency, build: Build) -> None:
         self.file = file
-        # Whatever the data columns are called, they are not asked.
+        # Only the meta column of keys is read, even if data columns have other names for keys.
         own = pa.schema([file.source.schema.field(RECORD_KEY)])
         keys = replace(file.source, schema=own)
         self._plan = plan_lookup_file(keys, [RECORD_KEY], None, "position", "error")
@@ -52,14 +52,14 @@ class KeyCheck:
         self._rent = Rent(build)
 
     def is_ready(self) -> bool:
-        """Return whether the lookup file is there."""
+        """Return whether the lookup file exists."""
         return self._lookup.is_ready()
 
     def prepare(self) -> bool:
-        """Return whether the lookup file is ready, after making it if that is due.
+        """Make the lookup file if that is due, and return whether it is ready.
 
-        Where it cannot be made, since it does not fit into the quota, or since the file has a key
-        twice, reads go on: only keys that are asked for are the caller's business.
+        If it cannot be made, because the quota is too small or the file has a key twice, base files
+        are still read. The caller checks only the keys that it looks up.
         """
         if self._lookup.is_ready():
             return True
@@ -74,22 +74,23 @@ class KeyCheck:
         return True
 
     def lookup(self, keys: pa.Array, hashed: BinaryColumn | None) -> tuple[Rows, Rows, int]:
-        """Return which keys the file has, by its lookup file.
+        """Find which keys the base file has, by its lookup file.
 
         Args:
-            keys: large_binary, no nulls; in any order, also repeated.
-            hashed: the same, with their hashes, of who asks several files.
+            keys: Keys to find, large_binary without nulls, in any order; keys may be repeated.
+            hashed: The same keys with their hashes, for callers that search several files. None:
+                computed.
 
         Returns:
-            rows of the keys that it has, ascending; the row of each in the file; and how many keys
-            the filter of the lookup file ruled out.
+            Numbers of the keys that the file has, ascending; the row of each in the file; and the
+            number of keys that the filter of the lookup file ruled out.
 
         Raises:
-            CorruptionError: the lookup file is damaged, and so is the base file.
-            StaleStoreError: the base file has been written again, or is gone.
+            CorruptionError: If the lookup file or the base file is damaged.
+            StaleStoreError: If the base file was written again or deleted.
         """
         before = self._lookup.counts().filter_negatives
-        # One field of text is, as a key, its own bytes.
+        # A key of one text field is encoded as its own bytes.
         rows, packed = self._lookup.lookup(keys, hashed)
         ruled_out = self._lookup.counts().filter_negatives - before
         try:
@@ -100,7 +101,7 @@ class KeyCheck:
         return rows, places.to_numpy(zero_copy_only=False), max(0, ruled_out)
 
     def read(self, wanted: WantedKeys) -> tuple[Rows, Rows]:
-        """Return which keys the file has, by reading all of its keys; see `WantedKeys.found_in`."""
+        """Find which keys the file has, by reading all of its keys."""
         found = wanted.found_in(self.file)
         self._rent.pay(self.file.key_bytes)
         return found

@@ -1,7 +1,7 @@
-"""The in-memory index: the keys of the files that were asked for, kept in this process.
+"""The in-memory index, which keeps the keys of files in this process.
 
-Source: org.apache.hudi.index.inmemory.HoodieInMemoryHashIndex, which is filled by writes and knows
-nothing after a restart; this one reads what it does not know.
+Source: org.apache.hudi.index.inmemory.HoodieInMemoryHashIndex. Writes fill that index, and it is
+empty after a restart; this index reads the keys of files that it does not have yet.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lookupstore.storage.location import Location
 
 
 class MemoryIndex:
-    """An index of hash tables over all keys of the files, which stay in memory.
+    """An index with hash tables over all keys of the files, kept in memory.
 
-    For tables whose keys fit there: a key takes its bytes and about 40 more. Tables of files that
-    are not current any more go when their partition is asked again.
+    It suits tables whose keys fit into memory: each key needs its bytes and about 40 more. Hash
+    tables of files that are no longer current are deleted at the next search in their partition.
 
     >>> MemoryIndex().everywhere
     False
@@ -39,7 +39,7 @@ class MemoryIndex:
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
     ) -> Iterator[Hits]:
-        """Yield which keys are in which files; see `KeyIndex`."""
+        """Find which keys are in which files; see `KeyIndex`."""
         if not files:
             return
         place = view.location, files[0].group.partition
@@ -66,7 +66,7 @@ class _FileKeys:
         keys = pa.chunked_array(chunks, pa.large_binary()).combine_chunks()
         self._table = KeyTable(BinaryColumn(keys))
         first = self._table.first
-        # Of a key that the file has several times: its rows, by the first of them.
+        # Rows of keys that the file has several times, sorted by the first row of the key.
         self._order = None if first is None else np.argsort(first, kind="stable")
         self._firsts = None if first is None else first[self._order]
 

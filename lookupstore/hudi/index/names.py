@@ -1,9 +1,9 @@
-"""The indexes that a tag can be asked to use, by their names.
+"""Indexes by name.
 
-Those of the table below are there; any other one is a class of somebody's, named
-`package.module.Class`, that does what `lookupstore.hudi.index.interface.KeyIndex` says.
+The table below lists the built-in indexes. Any other name is that of a class,
+`package.module.Class`, which implements `lookupstore.hudi.index.interface.KeyIndex`.
 
-Source: org.apache.hudi.index.HoodieIndex.IndexType, and its option for a class of one's own.
+Source: org.apache.hudi.index.HoodieIndex.IndexType, and its option for a custom class.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _KINDS: dict[str, Callable[[], KeyIndex]] = {
     "global-bloom": functools.partial(BloomIndex, everywhere=True),
     "global-simple": GlobalSimpleIndex,
 }
-#: The names of the indexes that are there.
+#: Names of the built-in indexes.
 INDEXES = tuple(_KINDS)
 
 
 def index_of(index: str | KeyIndex) -> KeyIndex:
-    """Return the index of a name, one per process, or the one that is given.
+    """Return the index with a name, one per process, or the given index itself.
 
     Raises:
-        ValueError: there is no such index.
-        TypeError: what has that name is not an index.
+        ValueError: If the index does not exist.
+        TypeError: If `index` is not an index.
 
     >>> index_of("global-bloom").everywhere
     True

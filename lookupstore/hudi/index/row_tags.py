@@ -1,4 +1,4 @@
-"""Tag rows: their record keys, and the places of these beside the rows.
+"""Tags of rows: their record keys, and the places of these keys.
 
 Source: org.apache.hudi.table.action.commit.AbstractWriteHelper (tag).
 """
@@ -24,28 +24,31 @@ from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
 
-#: Where a row is: partition path, file id and instant of the base file, and its row there, from 0.
+#: Names of the columns of a row's place: partition path, file id and instant of the base file, and
+#: position of the row in it, from 0.
 PLACE_COLUMNS = ("_partition", "_file_id", "_instant", "_pos")
 
 
 def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Table, Funnel]:
-    """Return rows with the places of their keys in four more columns, null where there is none.
+    """Return rows with the places of their keys in four more columns.
 
     Args:
-        view: the table.
-        given: rows, as an Arrow table, record batch, dict of columns or anything with
-            `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its values.
-            They have the columns of key and partition, or the meta columns of these.
-        index: as of `tag`.
+        view: Table with the keys.
+        given: Rows with the columns of the key and the partition, or their meta columns: an Arrow
+            table, a record batch, a dict of columns, or an object with `__arrow_c_stream__`. For a
+            key of one column also an Arrow array or a list of its values.
+        index: Name of an index, see `lookupstore.hudi.index.names`, or an index object.
 
     Returns:
-        the rows and `PLACE_COLUMNS`; and what was looked at.
+        The rows with `PLACE_COLUMNS`, which are null for keys that the table does not have; and the
+        counts of each step.
 
     Raises:
-        KeyError: a column of the key is missing, or of the partition, unless the index is for all.
-        TypeError: `given` gives no rows, or a key has a type that keys do not have.
-        ValueError: there are columns of these names already, or as of `tag`.
-        FormatError, CorruptionError, StaleStoreError: as of `tag`.
+        KeyError: If a column of the key is missing, or of the partition, unless the index is
+            global.
+        TypeError: If `given` has a form other than those above, or a key has an unsupported type.
+        ValueError: If the rows already have one of `PLACE_COLUMNS`, or `tag` raises it.
+        FormatError, CorruptionError, StaleStoreError: See `tag`.
     """
     rows = _table(given, view.options.record_key)
     check_place_columns("rows", rows.column_names)
@@ -62,11 +65,11 @@ def check_place_columns(what: str, names: Sequence[str]) -> None:
     """Check that rows have none of the columns that a tag adds.
 
     Args:
-        what: has the columns.
-        names: of the columns.
+        what: Name of the argument with the columns, for the error.
+        names: Names of the columns.
 
     Raises:
-        ValueError: they have one.
+        ValueError: If a column has the name of one that a tag adds.
     """
     for name in PLACE_COLUMNS:
         if name in names:
@@ -77,22 +80,22 @@ def check_place_columns(what: str, names: Sequence[str]) -> None:
 
 
 def check_known_partitions(view: TableView, names: Sequence[str], index: KeyIndex) -> None:
-    """Check that the partitions of rows are known, if an index looks only there.
+    """Check that the partitions of rows are known, if the index needs them.
 
     Args:
-        view: of the table.
-        names: of the columns of the rows.
-        index: that looks for their keys.
+        view: State of the table.
+        names: Names of the columns of the rows.
+        index: Index to look for their keys with.
 
     Raises:
-        FormatError: they are not.
+        FormatError: If the partitions are unknown.
     """
     if not (index.everywhere or PARTITION_PATH in names):
         view.check_partitions(f"pass an index for all partitions, or a column {PARTITION_PATH}")
 
 
 def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:
-    """Return rows with `PLACE_COLUMNS`, as a tag of their keys found them."""
+    """Append `PLACE_COLUMNS` to rows, from a tag of their keys."""
     missing = ~tagged.found
     numbers = pa.array(tagged.slice_numbers, mask=missing)
     for name, values in zip(
@@ -110,17 +113,17 @@ def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:
 
 
 def named_key(view: TableView) -> bool | None:
-    """Return whether a record key of one column is written `name:value`; None: unknown.
+    """Return whether one-column record keys are written `name:value`; None: unknown.
 
-    Of complex keys with one column Hudi's versions differ, so that rows of the table have to tell:
-    one of its oldest current file, and one of its newest.
+    Versions of Hudi differ for complex keys with one column, so that this function reads a row of
+    an oldest current file, and one of a newest.
 
     Args:
-        view: the table.
+        view: Table with the keys.
 
     Raises:
-        CorruptionError: a base file is damaged.
-        FormatError: the two differ: writers of several versions of Hudi wrote the table.
+        CorruptionError: If a base file is damaged.
+        FormatError: If the two rows differ, because several versions of Hudi wrote the table.
     """
     options = view.options
     if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
@@ -140,7 +143,7 @@ def named_key(view: TableView) -> bool | None:
 
 @dataclass(frozen=True)
 class _FirstKey:
-    """The record key of a row, and whether it has the column's name."""
+    """The record key of a row, and whether it contains the column's name."""
 
     path: str
     key: str
@@ -148,7 +151,7 @@ class _FirstKey:
 
 
 def _first_key(view: TableView, files: Sequence[FileSlice]) -> _FirstKey | None:
-    """Return the first key of the first file that has rows."""
+    """Return the first key of the first file with rows."""
     (name,) = view.options.record_key
     for one in files:
         file, _ = read_key_file(view.location, one)
@@ -160,27 +163,27 @@ def _first_key(view: TableView, files: Sequence[FileSlice]) -> _FirstKey | None:
 
 
 def written_name(view: TableView) -> bool | None:
-    """Return whether keys that are written have the name of their one column; see `named_key`."""
+    """Return whether to write one-column keys with their name; see `named_key`."""
     options = view.options
     if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
         return None
     named = named_key(view)
-    # Hudi 0.x and 1.1 write the name, if there is nothing to go by.
+    # Hudi 0.x and 1.1 write the name if no stored key shows the form.
     return True if named is None else named
 
 
 def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.ChunkedArray:
-    """Return the record keys of rows: those of their meta column, or made of the key's columns.
+    """Return the record keys of rows, from their meta column or their key columns.
 
     Args:
-        rows: of a scan, or of the columns of the key.
-        options: of the table.
-        named: as of `named_key`.
+        rows: Rows with the meta column of the key, or with the key columns.
+        options: Options of the table.
+        named: Whether a record key of one column is written `name:value`. None: unknown.
 
     Raises:
-        KeyError: a column of the key is missing.
-        TypeError: a key has a type that keys do not have.
-        ValueError: a row has no key.
+        KeyError: If a column of the key is missing.
+        TypeError: If a key has an unsupported type.
+        ValueError: If a row has no key.
     """
     if RECORD_KEY in rows.column_names:
         return rows.column(RECORD_KEY)
@@ -190,15 +193,16 @@ def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.Chu
 def partitions_of(
     rows: pa.Table, options: TableOptions, *, everywhere: bool
 ) -> pa.Array | pa.ChunkedArray:
-    """Return the partition paths of rows; empty texts if they are not needed.
+    """Return the partition paths of rows, or empty texts if they are not needed.
 
     Args:
-        rows: of a scan, or of the columns of key and partition.
-        options: of the table.
-        everywhere: whether keys are looked for in all partitions.
+        rows: Rows with the meta columns, or with the columns of the key and the partition.
+        options: Options of the table.
+        everywhere: Whether the index looks for keys in all partitions.
 
     Raises:
-        KeyError, TypeError, ValueError: as of `keys_of`, of the columns of the partition.
+        KeyError, TypeError, ValueError: If `keys_of` would raise it for the columns of the
+            partition.
     """
     names = rows.column_names
     if PARTITION_PATH in names and RECORD_KEY in names:

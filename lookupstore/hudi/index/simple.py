@@ -1,4 +1,4 @@
-"""The simple index: read the keys of every file, and look at each.
+"""The simple index, which reads the keys of every file.
 
 Source: org.apache.hudi.index.simple (HoodieSimpleIndex, HoodieGlobalSimpleIndex).
 """
@@ -18,9 +18,9 @@ from lookupstore.hudi.view import TableView
 
 
 class SimpleIndex:
-    """An index that keeps nothing: all keys of the files are read.
+    """An index that keeps nothing, and reads all keys of the files.
 
-    Exact, and what others are compared with. Memory is that of the keys that are looked for.
+    It is exact; tests compare other indexes with it. Memory holds only the keys to find.
 
     >>> SimpleIndex().everywhere
     False
@@ -31,7 +31,7 @@ class SimpleIndex:
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
     ) -> Iterator[Hits]:
-        """Yield which keys are in which files; see `KeyIndex`."""
+        """Find which keys are in which files; see `KeyIndex`."""
         wanted = WantedKeys(keys)
         for number, file in enumerate(files):
             with tally.step("read"):

@@ -1,4 +1,4 @@
-"""Tag: find the base file, and the row in it, where each of many keys is.
+"""Tagging: find the base file of each key, and its row there.
 
 Source: org.apache.hudi.index.HoodieIndex (tagLocation), HoodieIndexUtils.
 """
@@ -28,15 +28,16 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tagged:
-    """Where keys are.
+    """The base file and row of each key.
 
     Attributes:
-        slices: base files that were looked at, by partition path and file id.
-        slice_numbers: number of the slice that has each key, int32; -1: none has it.
-        positions: row of each key in that base file, int64; -1: none has it.
-        funnel: what was looked at.
-        rows: number of the key that each of these is said of, first of all keys, then of those
-            that the table has again; None: it has each once, and they are said of all in order.
+        slices: Base files that were searched, by partition path and file id.
+        slice_numbers: Number of the base file that has each key, int32. -1: no file has the key.
+        positions: Row of each key in that base file, int64. -1: no file has the key.
+        funnel: Counts and times of each step.
+        rows: Number of the key that each entry of `slice_numbers` and `positions` belongs to: first
+            of all keys in order, then of the further rows of repeated keys. None: one entry for
+            each key, in order.
     """
 
     slices: tuple[FileSlice, ...]
@@ -47,7 +48,7 @@ class Tagged:
 
     @property
     def found(self) -> npt.NDArray[np.bool_]:
-        """Return whether a base file has each key."""
+        """Return which keys have a base file."""
         found: npt.NDArray[np.bool_] = self.slice_numbers >= 0
         return found
 
@@ -65,25 +66,24 @@ def tag(
     """Find the current base file, and the row in it, of each key.
 
     Args:
-        view: the table.
-        partitions: partition path of each key, string or dictionary of strings, no nulls; empty
-            text if the table is not partitioned.
-        keys: record keys, string or binary, no nulls; repeated ones are found each time.
-        index: name of an index, see `lookupstore.hudi.index.names`, or one that was made.
-        slices: current base files, by partition path and file id, of who knows them; None: they
-            are listed.
-        repeated: whether every row of a key counts that the table has more than once, with an index
-            for all partitions also in several of them.
-        bar: opens a progress bar of that many files; None: nobody would see it.
+        view: Table with the keys.
+        partitions: Partition path of each key, string or dictionary of strings, without nulls.
+            Empty text if the table is not partitioned.
+        keys: Record keys, string or binary, without nulls. Repeated keys are found each time.
+        index: Name of an index, see `lookupstore.hudi.index.names`, or an index object.
+        slices: Current base files, by partition path and file id. None: lists them.
+        repeated: Whether to return every row of a key that the table has more than once. With a
+            global index, the rows may be in several partitions.
+        bar: Function that opens a progress bar for a number of files. None: no progress bar.
 
     Raises:
-        ValueError: a key is null or empty, a partition is null, or there are more of the ones than
-            of the others.
-        FormatError: base files have no record keys; or, unless `repeated`, an index for all
-            partitions found a key in two of them.
-        DuplicateKeyError: a key is in several rows of a partition, unless `repeated`.
-        CorruptionError: a base file is damaged.
-        StaleStoreError: a base file is gone: a clean came between.
+        ValueError: If a key is null or empty, a partition is null, or `partitions` and `keys` have
+            different lengths.
+        FormatError: If base files have no record keys; or, unless `repeated`, a global index finds
+            a key in two partitions.
+        DuplicateKeyError: If a key is in several rows of a partition, unless `repeated`.
+        CorruptionError: If a base file is damaged.
+        StaleStoreError: If a clean deleted a base file during the search.
     """
     chosen = index_of(index)
     if not view.options.meta_fields:
@@ -120,19 +120,19 @@ def tag(
             places.put(task.first + hits.file, rows, hits.positions)
             looked_at += 1
             advance(1)
-        advance(len(task.files) - looked_at)  # the others have none of these keys
+        advance(len(task.files) - looked_at)  # the other files have none of these keys
     tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
     return places.tagged(tally.funnel())
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """Files, and the keys that are looked for in them.
+    """Files, and the keys to look for in them.
 
     Attributes:
-        first: number of the first file.
-        files: that are looked at.
-        rows: of the keys; None: all.
+        first: Number of the first file.
+        files: Files to search.
+        rows: Numbers of the keys to look for. None: all keys.
     """
 
     first: int
@@ -141,7 +141,7 @@ class _Task:
 
 
 class _Places:
-    """Where keys are, as far as it has been found."""
+    """Places of the keys found so far."""
 
     def __init__(
         self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array, repeated: bool
@@ -170,7 +170,7 @@ class _Places:
         self.positions[rows] = positions
 
     def tagged(self, funnel: Funnel) -> Tagged:
-        """Return what has been found."""
+        """Return the places found so far."""
         if not self._more:
             return Tagged(tuple(self._slices), self.numbers, self.positions, funnel)
         rows, numbers, positions = map(np.concatenate, zip(*self._more, strict=True))
@@ -219,7 +219,7 @@ def _checked(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _coded(
     partitions: pa.Array | pa.ChunkedArray, count: int
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the different partitions, and for each key which one it is of."""
+    """Return the different partitions, and the number of the partition of each key."""
     if len(partitions) != count:
         raise ValueError(f"partitions has {len(partitions)} rows, keys {count}")
     if partitions.null_count:
@@ -228,7 +228,7 @@ def _coded(
         partitions = partitions.dictionary_encode()
     if isinstance(partitions, pa.ChunkedArray):
         partitions = partitions.unify_dictionaries().combine_chunks()
-    if isinstance(partitions, pa.ChunkedArray):  # what pyarrow makes of no chunks
+    if isinstance(partitions, pa.ChunkedArray):  # pyarrow returns this for zero chunks
         return np.zeros(0, np.int64), []
     paths = partitions.dictionary.to_pylist()
     if None in paths:

@@ -1,4 +1,4 @@
-"""Keys that are looked for, as what goes through the keys of a file."""
+"""Keys to find, in the form for a search in the keys of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WantedKeys:
     """Keys in a hash table, to compare with those of files.
 
     Args:
-        keys: binary or large_binary, no nulls.
+        keys: Keys to find, binary or large_binary, without nulls.
     """
 
     def __init__(self, keys: pa.Array) -> None:
@@ -23,13 +23,13 @@ class WantedKeys:
         self._table = KeyTable(BinaryColumn(keys))
 
     def found_in(self, file: KeyFile) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return which keys a file has, by reading all of its keys, and the row of each in it.
+        """Read all keys of a file, and return the wanted keys in it, with their rows.
 
-        A key that it has several times comes as often, one after the other.
+        A key that the file has several times is repeated, one after the other.
 
         Raises:
-            CorruptionError: the file is damaged.
-            StaleStoreError: it is gone.
+            CorruptionError: If the file is damaged.
+            StaleStoreError: If the file was deleted.
         """
         start = 0
         parts = []
@@ -45,7 +45,7 @@ class WantedKeys:
         found, rows = found[order], rows[order]
         if self._table.first is None:
             return found, rows
-        # Keys that are asked for again are found where the first of them is.
+        # Repeated keys are found at the row of their first occurrence.
         starts = np.searchsorted(found, self._table.first, "left")
         counts = np.searchsorted(found, self._table.first, "right") - starts
         asked = np.repeat(np.arange(len(self._keys)), counts)

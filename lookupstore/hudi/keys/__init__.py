@@ -1,11 +1,11 @@
-"""From the rows of a caller to rows, keys and partitions of a table.
+"""Rows of a caller, as rows, keys and partitions of a table.
 
-`incoming` makes rows of the table of what is given; `given_columns` says which columns the table
-takes, and in which types, `column_names` which names. `key_generator` gives record keys and
-partition paths, as the table's key generator does in Java, `time_paths` the texts of times in
-these. `dedupe` decides which of two rows with one key stays, `ambiguous_keys` whether keys of one
-text are one. `missing_columns` is what rows lack. `table_schema` and `avro_types` are the schema of
-the table, in Avro and Arrow; `new_columns` says what it is of a new table.
+`incoming` makes rows of the table from given rows. `given_columns` checks their columns and types,
+and `column_names` their names. `key_generator` makes record keys and partition paths like the
+table's key generator in Java, and `time_paths` the texts of times in these. `dedupe` chooses the
+row to keep if several have the same key, and `ambiguous_keys` finds different keys with the same
+text. `missing_columns` holds the columns that rows lack. `table_schema` and `avro_types` convert
+the schema of the table between Avro and Arrow, and `new_columns` checks the schema of a new table.
 """
 
 from lookupstore.hudi.keys.dedupe import rows_to_keep

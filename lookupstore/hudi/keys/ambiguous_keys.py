@@ -1,8 +1,9 @@
-"""Keys of several columns that are different, and have one text: Hudi takes their rows for one.
+"""Different keys of several columns with the same text, which Hudi confuses.
 
-`a:x,b:y,b:z` is the record key of `("x,b:y", "z")` and of `("x", "y,b:z")`, and that of a null is
-the one of the text `__null__`. Nothing in a value is escaped, as in Hudi, so that such rows are
-refused where two of them meet. Most keys cannot be such: these are told by their columns alone.
+`a:x,b:y,b:z` is the record key of `("x,b:y", "z")` and of `("x", "y,b:z")`, and the key of a null
+equals that of the text `__null__`. Like Hudi, lookupstore escapes nothing in a value. Therefore two
+such rows raise an error if they meet. Most keys cannot be ambiguous; a check of their columns alone
+shows this.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _NULL = "n"
 
 
 def ambiguous_keys(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the rows whose record key may be that of other values, too.
+    """Return the numbers of the rows whose record key other values may also have.
 
     Args:
-        rows: with the columns of the key.
-        fields: names of these.
+        rows: Rows with the columns of the key.
+        fields: Names of the columns of the key.
 
     >>> ambiguous_keys(pa.table({"a": ["x", "x,b:y", "x"], "b": [None, "z", "z"]}), ["a", "b"])
     array([0, 1])
@@ -46,7 +47,7 @@ def ambiguous_keys(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.int6
             found |= pc.fill_null(empty, True).to_numpy(zero_copy_only=False)
         data = column.buffers()[2]
         content = b"" if data is None else data.to_pybytes()
-        # Most columns have none of these texts anywhere, which one look at all bytes tells.
+        # Most columns have none of these texts, which a search in all bytes shows.
         for text in texts:
             if text.encode() in content:
                 there = pc.fill_null(pc.match_substring(column, text), False)
@@ -55,7 +56,7 @@ def ambiguous_keys(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.int6
 
 
 def exact_values(rows: pa.Table, fields: Sequence[str]) -> pa.Array:
-    """Return for each row a text that only rows with the same values have.
+    """Return a text for each row, which only rows with the same values have.
 
     >>> exact_values(pa.table({"a": ["x,b", None], "b": ["", "z"]}), ["a", "b"]).to_pylist()
     ['3:x,b0:', 'n1:z']
@@ -88,12 +89,12 @@ def shown_values(text: str, fields: Sequence[str]) -> str:
 
 
 def same_text_error(key: str, one: str, other: str) -> ValueError:
-    """Return the error of two rows that are different, and have one record key.
+    """Return the error for two different rows with the same record key.
 
     Args:
-        key: the record key.
-        one: what the one is.
-        other: what the other is.
+        key: Record key of both rows.
+        one: Description of the first row.
+        other: Description of the second row.
     """
     return ValueError(
         f"{one}, and {other}, have different keys and one record key, {key!r}: Hudi would keep one "

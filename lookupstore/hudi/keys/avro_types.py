@@ -1,6 +1,7 @@
-"""Arrow schemas <-> the Avro schemas in which Hudi keeps the columns of a table.
+"""Arrow schemas, and the Avro schemas in which Hudi stores the columns of a table.
 
-Every column may be null. Avro's `uuid` is refused, since other readers of Hudi tables fail at it.
+Every column may be null. Avro's `uuid` is not supported, because other readers of Hudi tables fail
+at it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,16 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 }
 _REFUSED = frozenset({"uuid"})
 _MAX_DIGITS = 38
-# Deeper than any table, and shallow enough for Python's stack; more types than any table has, with
-# those that names stand for; longer than any fixed value.
+# Limits: a depth above that of any table, and small enough for Python's stack; a number of types
+# above that of any table, counting types that names stand for; a size above that of any fixed
+# value.
 _MAX_DEPTH = 64
+# Of a nullable record in another: the union, its record, the fields, the field.
+_BRACKETS = 4
 _MAX_TYPES = 100_000
 _MAX_FIXED = 1 << 20
 _MAX_BYTES = 16 << 20
-# What JSON of another shape ends in.
+# Errors that JSON of another shape may cause.
 _WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -50,12 +54,12 @@ def arrow_schema(text: str, where: str) -> pa.Schema:
     """Return the Arrow schema of an Avro schema.
 
     Args:
-        text: the Avro schema, as JSON.
-        where: it is from, for errors.
+        text: Avro schema, as JSON.
+        where: Source of the schema, for errors.
 
     Raises:
-        CorruptionError: it is not a schema of columns.
-        FormatError: it has a type that is refused.
+        CorruptionError: If the text is not a schema of columns.
+        FormatError: If a type is not supported.
 
     >>> arrow_schema('{"type": "record", "name": "r", "fields": '
     ...     '[{"name": "id", "type": ["null", "long"]}]}', "docs").field("id").type
@@ -63,7 +67,11 @@ def arrow_schema(text: str, where: str) -> pa.Schema:
     """
     try:
         given = parse_json(
-            text.encode(), where, "the Avro schema of a table", most_bytes=_MAX_BYTES
+            text.encode(),
+            where,
+            "the Avro schema of a table",
+            most_bytes=_MAX_BYTES,
+            most_depth=_BRACKETS * (_MAX_DEPTH + 1),
         )
         kind = _Types(where).of(given, "", 0)
     except _WRONG as error:
@@ -78,18 +86,27 @@ def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
     """Return the Avro schema of a table's data columns.
 
     Args:
-        schema: of the columns.
-        name: of the record.
-        namespace: of the record.
+        schema: Schema of the columns.
+        name: Name of the Avro record.
+        namespace: Namespace of the Avro record.
 
     Raises:
-        TypeError: a column has a type that no Hudi table has, or that readers fail at.
-        ValueError: a column has a name that Avro does not take.
+        TypeError: If Hudi tables do not support the type of a column, or readers fail at it; if
+            columns nest more deeply than `arrow_schema` reads.
+        ValueError: If Avro does not allow the name of a column.
 
     >>> avro_schema(pa.schema([("id", pa.int8())]), "r", "n")["fields"]
     [{'name': 'id', 'type': ['null', 'int'], 'default': None}]
     """
-    return _record(list(schema), name, namespace)
+    made = _record(list(schema), name, namespace)
+    try:
+        _Types(name).of(made, "", 0)
+    except ValueError as error:
+        raise TypeError(
+            f"schema: as an Avro schema, it has {error}; flatten nested columns "
+            "or store them as text"
+        ) from None
+    return made
 
 
 class _Types:
@@ -97,13 +114,13 @@ class _Types:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        # With how many types each is made of, and how many are in each other.
+        # Arrow type of each named type, the number of types in it, and their depth.
         self._named: dict[str, tuple[pa.DataType, int, int]] = {}
         self._count = 0
         self._deepest = 0
 
     def of(self, given: Any, namespace: str, depth: int) -> pa.DataType:
-        """Return the Arrow type of an Avro type, and note it if it has a name."""
+        """Return the Arrow type of an Avro type, and remember it if it has a name."""
         self._add(1, depth)
 
         def inner(one: Any, space: str = namespace) -> pa.DataType:
@@ -154,7 +171,9 @@ class _Types:
         self._count += count
         self._deepest = max(self._deepest, depth)
         if self._count > _MAX_TYPES or depth > _MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_TYPES} types, or {_MAX_DEPTH} in each other")
+            raise ValueError(
+                f"more than {_MAX_TYPES} types, or types nested deeper than {_MAX_DEPTH}"
+            )
 
 
 def _fixed_size(given: Mapping[str, Any]) -> int:
@@ -188,7 +207,7 @@ def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
-    """Return the Avro type of values; records and decimals are named after their column."""
+    """Return the Avro type of values; records and decimals have their column's name."""
     if isinstance(kind, pa.BaseExtensionType):
         stored = f"its storage type, {kind.storage_type}, or strings, which can be keys"
         raise _no_type_error(kind, name, stored)
@@ -232,7 +251,7 @@ def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
 def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     if kind.precision > _MAX_DIGITS or kind.scale < 0 or kind.scale > kind.precision:
         raise _no_type_error(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
-    # The least bytes that hold a number of so many digits, and its sign.
+    # Minimum number of bytes for a number of `precision` digits, with its sign.
     size = ((10**kind.precision - 1).bit_length() + 8) // 8
     return {
         "type": "fixed",

@@ -1,6 +1,7 @@
-"""Names of columns that differ by case only, which a table may not have.
+"""Column names that differ only by case, which a table must not have.
 
-Hive, and Spark by default, take them for one: they read neither column, or the values of the other.
+Hive, and Spark by default, do not distinguish such names: they read neither column, or the values
+of the other one.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 
 
 def check_names(columns: pa.Schema, where: str) -> None:
-    """Check the names of the columns of a new table, and those of fields inside them.
+    """Check the names of the columns of a new table, and of fields in these.
 
     Args:
-        columns: the columns.
-        where: they are from, for errors.
+        columns: Columns of the new table.
+        where: Source of the columns, for errors.
 
     Raises:
-        ValueError: two names differ by case only.
+        ValueError: If two names differ only by case.
 
     >>> check_names(pa.schema({"id": pa.int64(), "ID": pa.int64()}), "schema")
     Traceback (most recent call last):
@@ -31,15 +32,15 @@ def check_names(columns: pa.Schema, where: str) -> None:
 
 
 def check_new_names(given: pa.Schema, known: pa.Schema, where: str) -> None:
-    """Check the names that rows bring to a table.
+    """Check the names of columns that rows add to a table.
 
     Args:
-        given: columns of the rows.
-        known: columns of the table.
-        where: the new ones are from, for errors.
+        given: Columns of the rows.
+        known: Columns of the table.
+        where: Source of the new columns, for errors.
 
     Raises:
-        ValueError: a new name differs from another one by case only.
+        ValueError: If a new name differs from another one only by case.
     """
     _check(given, [*META_COLUMNS, *known.names], where)
     for field in given:
@@ -63,7 +64,7 @@ def _check(
 
 
 def _check_inside(given: pa.DataType, known: pa.DataType | None, where: str, path: str) -> None:
-    """Check the fields of structs in a type, of which a table may have some."""
+    """Check the fields of structs in a type, some of which a table may have."""
     given, types = plain_type(given), pa.types
     if known is None or given.id != known.id:
         known = None

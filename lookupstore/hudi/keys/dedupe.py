@@ -1,4 +1,4 @@
-"""Precombine: of the rows of a batch that share a record key, which one is written.
+"""Precombine: choose the row to write if several in a batch have the same key.
 
 Source: org.apache.hudi.table.action.commit.HoodieWriteHelper (deduplicateRecords),
 OverwriteWithLatestAvroPayload.preCombine, which DefaultHoodieRecordPayload inherits.
@@ -19,7 +19,7 @@ from lookupstore.sorting._sort import sort_keys
 
 Ties = Literal["earlier", "later"]
 
-# Which row of equal ordering values stays, by table version.
+# Row that is kept of rows with equal ordering values, by table version.
 TIES: dict[int, Ties] = {6: "earlier", 8: "later", 9: "later"}
 
 
@@ -30,22 +30,23 @@ def rows_to_keep(
     *,
     ties: Ties = "later",
 ) -> npt.NDArray[np.int64]:
-    """Return the rows that stay, one for each partition and key.
+    """Return the numbers of the rows to keep, one for each partition and key.
 
     Args:
-        keys: record keys, string or binary, no nulls.
-        partitions: the path of each row; None: keys are unique over all partitions.
-        ordering: values of which the greatest wins, no nulls. Any type that `KeySchema` takes:
-            text goes by its bytes, NaN is above all numbers, 0.0 and -0.0 are one. None: the last
-            row of the batch wins (commit time ordering).
-        ties: which row of equal ordering values stays: `TIES` of the table's version.
+        keys: Record keys, string or binary, without nulls.
+        partitions: Partition path of each row. None: keys are unique over all partitions.
+        ordering: Ordering values, without nulls; the greatest wins. Any type that `KeySchema`
+            takes: text is ordered by its bytes, NaN is above all numbers, 0.0 equals -0.0. None:
+            the last row of the batch wins (commit time ordering).
+        ties: Row to keep if ordering values are equal, `earlier` or `later`: `TIES` of the table's
+            version.
 
     Returns:
-        int64 rows, ascending.
+        Row numbers to keep, int64, ascending.
 
     Raises:
-        TypeError: the type of the ordering values has no order.
-        ValueError: a null, or columns of different lengths.
+        TypeError: If the type of the ordering values has no order.
+        ValueError: If a value is null, or columns have different lengths.
 
     >>> keys = pa.array(["a", "b", "a"])
     >>> rows_to_keep(keys, ordering=pa.array([5, 1, 4])).tolist()
@@ -68,7 +69,7 @@ def rows_to_keep(
     everything = np.arange(len(keys), dtype=np.int64)
     if same is None:
         return everything
-    # Only rows that share their key with another one are looked at again.
+    # Only rows that share their key with another row are compared.
     shared = same.copy()
     shared[:-1] |= same[1:]
     rows = order[shared].astype(np.int64)
@@ -89,7 +90,7 @@ def rows_to_keep(
 def _ranks(
     ordering: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return numbers that order as the values of some rows do."""
+    """Return numbers with the same order as the values of some rows."""
     values = ordering.take(pa.array(rows))
     schema = KeySchema(pa.schema([pa.field("ordering", values.type)]))
     order, same = sort_keys(schema.encode([values]))

@@ -1,4 +1,4 @@
-"""What is said of a key that several rows have, where one row or one place was asked for."""
+"""The error for a key that several rows have, where only one is allowed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from lookupstore.errors import DuplicateKeyError
 
 
 def duplicate_key_error(key: str, where: str) -> DuplicateKeyError:
-    """Return the error for a record key.
+    """Return the error for a repeated record key.
 
-    Inserts that do not look for keys, ours and Java's, can repeat them: it is not damage.
+    Inserts without key lookups, of lookupstore and of Java writers, can repeat keys. Such a table
+    is not damaged.
 
     Args:
-        key: as it is to be shown.
-        where: what its rows are in.
+        key: Record key, as text for the error.
+        where: Places of the rows, as text for the error.
     """
     return DuplicateKeyError(
         f"the record key {key} is in {where}; to have one row of it, delete the key and upsert the "

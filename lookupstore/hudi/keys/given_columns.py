@@ -1,7 +1,7 @@
-"""Columns that rows bring to a table: which ones it takes, and their values in its types.
+"""Columns of given rows: the ones that a table takes, in the types of the table.
 
-A value is stored if it has an equal in the type of the table's column. What has none is refused,
-with its column and row, and not rounded.
+A value is stored if the type of the table's column has an equal value. Other values are not
+rounded, but raise an error that names the column and row.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from lookupstore.source.source import Source
 
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
-#: What becomes of the table's columns that rows lack: stored rows keep their values.
+#: Choice for the table's columns that rows lack: stored rows keep their values.
 KEEP = "keep"
-#: A column that says of a row that it is to be deleted, in the table or only in what is given.
+#: Name of the column that marks rows to delete, in the table or only in given rows.
 IS_DELETED = "_hoodie_is_deleted"
 
 
 def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
-    """Return the columns of rows; those of nulls alone have no type, as far as that is known.
+    """Return the columns of rows, without a type if they have only nulls.
 
-    A frame has some type for them, which nobody chose. Of a column that the table does not have,
-    it is all that is known.
+    A frame gives such columns an arbitrary type. Columns that the table does not have keep this
+    type, because nothing else is known of them.
 
     Args:
-        source: the rows.
-        known: columns of the table.
+        source: Rows with the columns.
+        known: Columns of the table.
     """
     if source.table is None:
         return source.schema
@@ -53,17 +53,18 @@ def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
 def columns_after(
     source: Source, known: TableSchema, needed: Collection[str], *, evolve: bool
 ) -> TableSchema:
-    """Return the columns of a table after rows were written to it.
+    """Return the columns of a table after rows are written to it.
 
     Args:
-        source: the rows.
-        known: columns of the table.
-        needed: those of which keys, folders and order are made.
-        evolve: whether new columns and wider types become those of the table.
+        source: Rows to write.
+        known: Columns of the table.
+        needed: Names of the columns of keys, folders and order.
+        evolve: Whether to add new columns to the table, and to widen types.
 
     Raises:
-        TypeError: a column is not of the table's type.
-        ValueError: a column comes twice, is new, or is missing and needed.
+        TypeError: If the type of a column does not fit the table's.
+        ValueError: If a column is repeated, a new one is not allowed by `evolve`, or a needed one
+            is missing.
     """
     columns = known.columns
     given = given_columns(source, columns)
@@ -76,7 +77,7 @@ def columns_after(
     for field in given:
         at = columns.get_field_index(field.name)
         if field.name in META_COLUMNS:
-            continue  # rows that were read from a table
+            continue  # rows were read from a table
         if field.name == IS_DELETED:
             kind = plain_type(field.type)
             if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
@@ -86,7 +87,10 @@ def columns_after(
         if at < 0:
             others.append(field)
         elif pa.types.is_null(field.type):
-            continue
+            kind, typed = columns.field(at).type, source.schema.field(field.name)
+            # A wider type was requested, even if these rows have no such values.
+            if evolve and is_wider(typed.type, kind, exact=field.name in needed):
+                others.append(_with_integers(typed, kind, source))
         elif not _always_fits(field.type, columns.field(at).type):
             others.append(
                 _with_integers(field, columns.field(at).type, source) if evolve else field
@@ -99,7 +103,7 @@ def columns_after(
     if not evolve or not others:
         return known
     check_new_names(pa.schema(others), columns, "rows")
-    # Where wider is not what a type is, the table keeps its own, and each value is looked at.
+    # If a type is not wider, the table keeps its own, and each value is checked.
     schema = known.evolved(pa.schema(others), needed, "rows")
     for field in others:
         if not is_castable(field.type, schema.columns.field(field.name).type):
@@ -108,15 +112,15 @@ def columns_after(
 
 
 def check_missing(missing: MissingColumns, given: str | None, *, keeps: bool = True) -> None:
-    """Check that somebody said what becomes of columns that rows lack.
+    """Check that there is a choice for the columns that rows lack.
 
     Args:
-        missing: the columns.
-        given: what becomes of them; None: nobody said.
-        keeps: whether rows may take the place of stored ones, whose values could be kept.
+        missing: Columns that the rows lack.
+        given: Choice for these columns, `keep` or `null`. None: no choice.
+        keeps: Whether the write may replace stored rows, whose values it could keep.
 
     Raises:
-        ValueError: nobody did, or nothing of them can be kept.
+        ValueError: If there is no choice, or values of these columns cannot be kept.
     """
     names = ", ".join(map(repr, missing.names()))
     keep = "set missing to 'keep' to keep the stored values, "
@@ -136,12 +140,12 @@ def check_missing(missing: MissingColumns, given: str | None, *, keeps: bool = T
 
 
 def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
-    """Return the error of a column whose values mean something else than the table's.
+    """Return the error for a column with values of another meaning than the table's.
 
     Args:
-        what: has it: rows or keys.
-        field: the column.
-        columns: of the table.
+        what: Text for the rows, `rows` or `keys`.
+        field: Column of the rows.
+        columns: Columns of the table.
     """
     kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
     hint = ""
@@ -164,17 +168,17 @@ def cast_column(
     first_row: int | None = None,
     fixed: Collection[str] | None = None,
 ) -> pa.ChunkedArray:
-    """Return a column that was given in the type of the table.
+    """Return a given column in the type of the table.
 
     Args:
-        what: has it: rows or keys.
-        column: as it was given.
-        field: of the table.
-        first_row: number of its first row, from 0, for errors; None: they name none.
-        fixed: columns of which keys, folders and order are made; None: no column can be widened.
+        what: Text for the rows, `rows` or `keys`.
+        column: Column as given.
+        field: Column of the table.
+        first_row: Number of the first row, from 0, for errors. None: errors name no row.
+        fixed: Names of the columns of keys, folders and order. None: no column can be widened.
 
     Raises:
-        ValueError: the type cannot hold a value.
+        ValueError: If the type of the table cannot hold a value.
 
     >>> hits = pa.field("hits", pa.int32())
     >>> cast_column("rows", pa.chunked_array([[7.0, None]]), hits).to_pylist()
@@ -200,7 +204,7 @@ def cast_column(
 
 
 def _remedy(given: pa.DataType, field: pa.Field, fixed: Collection[str] | None) -> str:
-    """Return what to do about a value that a column's type cannot hold."""
+    """Return what to do about a value that the type of a column cannot hold."""
     kind, types = field.type, pa.types
     remedy = "change the value"
     if types.is_timestamp(kind) or types.is_time(kind):
@@ -219,13 +223,13 @@ def _remedy(given: pa.DataType, field: pa.Field, fixed: Collection[str] | None) 
 def _refused_error(
     what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]
 ) -> Exception:
-    """Return the error of a column that evolving the table may help.
+    """Return the error for a column that `evolve` may allow.
 
     Args:
-        what: has it: rows.
-        field: the column.
-        columns: of the table.
-        fixed: those of which keys, folders and order are made.
+        what: Text for the rows, `rows`.
+        field: Column of the rows.
+        columns: Columns of the table.
+        fixed: Names of the columns of keys, folders and order.
     """
     at = columns.get_field_index(field.name)
     if at < 0:
@@ -247,7 +251,7 @@ def _refused_error(
 
 
 def _always_fits(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether a type is not wider than another one, so that a table has not to widen its."""
+    """Return whether a type fits another one without widening it."""
     if not is_castable(given, kind):
         return False
     given, types = plain_type(given), pa.types
@@ -270,9 +274,9 @@ def _always_fits(given: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def _with_integers(field: pa.Field, kind: pa.DataType, source: Source) -> pa.Field:
-    """Return a column with the table's integers where its floats are all whole, if it is known.
+    """Return a column with the table's integers, if all of its floats are whole.
 
-    pandas has floats for integers beside a null. For these alone, no column becomes one of floats.
+    pandas uses floats for integers next to a null. These floats alone widen no column.
     """
     wanted = _integers_for_floats(field.type, kind)
     if source.table is None or not source.table.num_rows or wanted == field.type:

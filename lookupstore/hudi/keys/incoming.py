@@ -1,6 +1,6 @@
-"""Rows as a caller gives them, to rows as a table has them: columns, types, keys, folders.
+"""Given rows as rows of a table: columns, types, keys and folders.
 
-Nothing is looked up here, and nothing written.
+This module looks up no keys and writes nothing.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows to write.
+    """Rows to write, with their keys and partitions.
 
     Attributes:
-        rows: the table's data columns, in its types; of keys alone those of keys, or none.
-        keys: record key of each.
-        partitions: partition path of each.
-        deleted: which of them delete a row; None: none.
-        numbers: place of each among the rows of the write; None: they are all of them, in order.
+        rows: Data columns of the table, in its types. For keys without rows: key columns, or none.
+        keys: Record key of each row.
+        partitions: Partition path of each row.
+        deleted: Whether each row deletes a row. None: no row does.
+        numbers: Number of each row among all rows of the write. None: these are all rows, in order.
     """
 
     rows: pa.Table
@@ -65,11 +65,11 @@ class Incoming:
 
     @classmethod
     def joined(cls, parts: list[Incoming], columns: pa.Schema) -> Incoming:
-        """Return rows that come one after the other as one; the list is empty then.
+        """Join consecutive parts of rows, and empty the list of parts.
 
         Args:
-            parts: some of the rows each, which say alike whether rows are deleted.
-            columns: of the rows.
+            parts: Parts of the rows; all of them have deletion flags, or none.
+            columns: Columns of the rows.
         """
         if not parts:
             texts = pa.array([], pa.string())
@@ -79,7 +79,7 @@ class Incoming:
         numbers = [part.numbers for part in parts if part.numbers is not None]
         coded = pa.chunked_array([part.partitions for part in parts]).unify_dictionaries()
         keys = concat([chunk for part in parts for chunk in part.keys.chunks], pa.string())
-        # As many chunks would each of them be looked through for each row that is taken.
+        # Too many chunks would slow down each access to a row, so they are combined.
         chunks = [
             [chunk for part in parts for chunk in part.rows.column(at).chunks]
             for at in range(len(columns))
@@ -87,7 +87,7 @@ class Incoming:
         parts.clear()
         whole = []
         for field in columns:
-            # The parts of a column can go before those of the next are put together.
+            # The parts of a column are freed before those of the next column are combined.
             whole.append(concat(chunks.pop(0), field.type))
         return cls(
             pa.table(whole, schema=columns),
@@ -106,7 +106,7 @@ class Incoming:
         return int(self.rows.nbytes + self.keys.nbytes)
 
     def take(self, rows: Rows) -> Incoming:
-        """Return some of the rows, in the order in which they are named."""
+        """Return some of the rows, in the given order."""
         indices = pa.array(rows)
         return Incoming(
             self.rows.take(indices),
@@ -121,32 +121,32 @@ class Incoming:
         return self if self.deleted is None else self.take(np.flatnonzero(~self.deleted))
 
     def flagged(self) -> Incoming:
-        """Return the rows, which then all say whether they delete one."""
+        """Return the rows with a deletion flag for each."""
         if self.deleted is not None:
             return self
         return replace(self, deleted=np.zeros(len(self), bool))
 
     def combined(self, options: TableOptions, *, everywhere: bool) -> Incoming:
-        """Return the rows that stay where several have one partition and key.
+        """Return one row for each partition and key.
 
         Args:
-            options: of the table.
-            everywhere: whether rows of several partitions count as those of one key, too.
+            options: Options of the table.
+            everywhere: Whether to combine rows of the same key in several partitions, too.
 
         Raises:
-            ValueError: a row has no ordering value.
+            ValueError: If a row has no ordering value.
         """
         kept = self.to_keep(options, everywhere=everywhere)
         return self if len(kept) == len(self) else self.numbered().take(kept)
 
     def numbered(self) -> Incoming:
-        """Return the rows, which then have their numbers."""
+        """Return the rows with their numbers."""
         return self if self.numbers is not None else replace(self, numbers=np.arange(len(self)))
 
     def to_keep(self, options: TableOptions, *, everywhere: bool) -> Rows:
-        """Return the numbers of the rows that stay, ascending; see `combined`."""
+        """Return the numbers of the rows to keep, ascending; see `combined`."""
         column = precombine_of(options)
-        if column not in self.rows.column_names:  # keys alone have nothing to compare
+        if column not in self.rows.column_names:  # rows of keys alone have no ordering column
             column = None
         return rows_to_keep(
             self.keys,
@@ -159,7 +159,7 @@ class Incoming:
         """Return the ordering column.
 
         Raises:
-            ValueError: a row has no ordering value.
+            ValueError: If a row has no ordering value.
         """
         column = self.rows.column(name)
         if column.null_count:
@@ -173,24 +173,27 @@ class Incoming:
 
 
 class IncomingRows:
-    """A reader of rows that a caller gives, as rows of a table.
+    """A reader of given rows, as rows of a table.
 
     Args:
-        given: an Arrow table, batches, anything with `__arrow_c_stream__`, or files: what
-            `lookupstore.source.source` takes.
-        known: columns of the table.
-        options: of the table.
-        named: whether a record key of one column has its name.
-        evolve: whether new columns and wider types become those of the table.
-        missing: what becomes of the table's columns that rows lack: `keep`: stored rows keep their
-            values; `null`: they are null; None: such rows are refused.
-        keeps: whether rows may take the place of stored ones, whose values could be kept.
-        ordering: column of which each row needs a value, if any.
-        errors: takes rows that cannot be written, which are left out; None: they are an error.
+        given: Rows: an Arrow table, batches, an object with `__arrow_c_stream__`, or files, as
+            `lookupstore.source.source` takes them.
+        known: Columns of the table.
+        options: Options of the table.
+        named: Whether a record key of one column contains its name. None: it does not.
+        evolve: Whether to add new columns to the table, and to widen types.
+        missing: Values for columns of the table that the rows lack. `keep`: stored rows keep their
+            values; `null`: nulls. None: such rows raise an error.
+        keeps: Whether the write may replace stored rows, whose values it could keep.
+        ordering: Name of a column in which each row needs a value. None: no such column.
+        errors: Collector of rows that cannot be written, which are left out. None: such rows raise
+            an error.
 
     Raises:
-        TypeError: `given` gives no rows, or a column is not of the table's type.
-        ValueError: a column comes twice, is new, or is missing.
+        TypeError: If `given` has a form other than those above, or the type of a column does not
+            fit the table's.
+        ValueError: If a column is repeated, a new one is not allowed by `evolve`, or a missing one
+            is not allowed by `missing`.
     """
 
     def __init__(
@@ -211,29 +214,30 @@ class IncomingRows:
         self._named = named
         self._ordering = ordering
         self._errors = errors
-        #: The table's columns, after the rows are written.
+        #: Schema of the table after the rows are written.
         self._fixed = _needed(options)
         self.schema: TableSchema = columns_after(self._source, known, self._fixed, evolve=evolve)
         #: Columns of the table that the rows lack.
-        # Rows without the flag are no deletions: nothing is lost with it.
+        # The flag of deletes is not one of them: rows without it are not deletes.
         self.missing: MissingColumns = MissingColumns.of(
             given_columns(self._source, self.schema.columns),
             (one for one in self.schema.columns if one.name != IS_DELETED),
         )
         check_missing(self.missing, missing, keeps=keeps)
-        #: Columns of which stored rows keep their values.
+        #: Columns whose values stored rows keep.
         self.kept: MissingColumns = self.missing if missing == KEEP else NOTHING_MISSING
         self._has_flags = IS_DELETED in self._source.schema.names
-        #: Counts the rows without reading them, or gives None where that is not cheap.
+        #: Function that returns the number of rows without reading them, or None if that is not
+        #: cheap.
         self.count_rows: Callable[[], int | None] = self._source.count_rows
-        #: Rows that were read.
+        #: Number of rows that were read.
         self.read: int = 0
 
     def batches(self) -> Iterator[Incoming]:
-        """Read rows a few at a time; once.
+        """Yield the rows a few at a time, once.
 
         Raises:
-            ValueError: a value does not fit the table's type; a row has no record key.
+            ValueError: If a value does not fit the table's type, or a row has no record key.
         """
         wanted = [
             name
@@ -250,13 +254,13 @@ class IncomingRows:
             yield incoming
 
     def check_order(self, kept: int) -> None:
-        """Check that no row gave way to another one by an order that the source does not have.
+        """Check that no row was dropped by an order that the source does not have.
 
         Args:
-            kept: rows that are left where several have one partition and key.
+            kept: Number of rows left after combining rows with the same partition and key.
 
         Raises:
-            ValueError: some did.
+            ValueError: If a row was dropped.
         """
         gone = self.read - kept
         if self._source.in_order or precombine_of(self._options) or self._errors or not gone:
@@ -269,7 +273,7 @@ class IncomingRows:
         )
 
     def _writable(self, table: pa.Table, errors: RowErrors) -> Incoming:
-        """Return the rows that can be written; tell of the others."""
+        """Return the rows that can be written, and collect the others."""
         try:
             incoming = self.incoming(table)
             if self._ordering is not None:
@@ -279,7 +283,7 @@ class IncomingRows:
         return incoming
 
     def _without_errors(self, table: pa.Table, errors: RowErrors) -> pa.Table:
-        """Return the rows that can be written, as they were given; tell of the others."""
+        """Return the given rows that can be written, and collect the others."""
         options, keyed = self._options, self._options.record_key
         left = _RowsLeft(table, self.read, errors, self._cast)
         for field in self.schema.columns:
@@ -300,7 +304,7 @@ class IncomingRows:
         if options.partition_by:
             levels = [self.schema.columns.field(name) for name in options.partition_by]
             given = left.cast(levels)
-            # Texts that are no times, which is all that can be wrong without a check.
+            # Texts that are not times; without a check, nothing else can be invalid.
             bad = dict(_failing(lambda *rows: _unchecked(given.slice(*rows), options), len(given)))
             left.leave_out(bad, key)
             paths = _unchecked(left.cast(levels), options)
@@ -316,11 +320,11 @@ class IncomingRows:
         return Incoming.joined(list(self.batches()), self.schema.columns)
 
     def incoming(self, table: pa.Table, first_row: int | None = None) -> Incoming:
-        """Return rows of the columns that were given as rows of the table; see `batches`.
+        """Convert rows with the given columns to rows of the table; see `batches`.
 
         Args:
-            table: the rows.
-            first_row: number of the first, from 0, for errors; None: they name no row.
+            table: Rows with the given columns.
+            first_row: Number of the first row, from 0, for errors. None: errors name no row.
         """
         options = self._options
         columns = []
@@ -348,7 +352,7 @@ class IncomingRows:
 
 
 class _RowsLeft:
-    """Rows of which those go that cannot be written."""
+    """Rows from which those that cannot be written are removed."""
 
     def __init__(self, table: pa.Table, first: int, errors: RowErrors, cast: _Cast) -> None:
         self._cast = cast
@@ -357,16 +361,16 @@ class _RowsLeft:
         self._errors = errors
 
     def cast(self, fields: Sequence[pa.Field], row: int | None = None) -> pa.Table:
-        """Return some columns of all rows, or of one, as the table has them."""
+        """Return some columns of all rows, or of one, in the types of the table."""
         table = self.table if row is None else self.table.slice(row, 1)
         return pa.table({one.name: self._cast(table.column(one.name), one) for one in fields})
 
     def leave_out(self, bad: Mapping[int, str], key: Callable[[int], str] | None = None) -> None:
-        """Let rows go.
+        """Remove rows, and collect their errors.
 
         Args:
-            bad: what is wrong with them, by their numbers here.
-            key: makes the record key of one; None: there is none.
+            bad: Reason for each row, by its number in `table`.
+            key: Function that makes the record key of a row. None: the rows have no key.
         """
         if not bad:
             return
@@ -379,7 +383,7 @@ class _RowsLeft:
         self._numbers = self._numbers[kept]
 
     def leave_out_misfits(self, field: pa.Field) -> None:
-        """Let rows go whose value of a column does not fit that of the table."""
+        """Remove the rows whose value of a column does not fit the table."""
         column = self.table.column(field.name)
         bad = _failing(lambda *rows: self._cast(column.slice(*rows), field), len(column))
         self.leave_out(dict(bad))
@@ -392,12 +396,12 @@ def _unchecked(table: pa.Table, options: TableOptions) -> pa.DictionaryArray:
 def _failing(
     attempt: Callable[[int, int], object], count: int, first: int = 0
 ) -> Iterator[tuple[int, str]]:
-    """Yield the rows with which an attempt fails, and why; they are looked for in halves.
+    """Yield the rows for which a function fails, with the reason, by bisection.
 
     Args:
-        attempt: takes the first of some rows, and how many there are.
-        count: how many rows there are.
-        first: the first of them.
+        attempt: Function of the first of some rows and their number.
+        count: Number of rows.
+        first: Number of the first row.
     """
     try:
         attempt(first, count)
@@ -411,17 +415,18 @@ def _failing(
 
 
 def ordering_of(options: TableOptions) -> str | None:
-    """Return the column by which a row is newer than the stored one; None: it always is."""
+    """Return the column that orders given and stored rows. None: the given row wins."""
     if options.merge_mode == EVENT_TIME and options.ordering:
         return options.ordering[0]
     return None
 
 
 def precombine_of(options: TableOptions) -> str | None:
-    """Return the column whose greatest value stays, of rows of a batch; None: the last row stays.
+    """Return the column that orders rows of a batch. None: the last row wins.
 
-    In tables of version 6 Hudi compares rows of a batch by it in either merge mode: `preCombine` of
-    `OverwriteWithLatestAvroPayload` does, and only its merge with the stored row does not.
+    In tables of version 6, Hudi compares rows of a batch by this column in either merge mode,
+    because `preCombine` of `OverwriteWithLatestAvroPayload` does. Only its merge with the stored
+    row does not.
     """
     if options.version == 6 and options.ordering:
         return options.ordering[0]
@@ -429,25 +434,26 @@ def precombine_of(options: TableOptions) -> str | None:
 
 
 def _needed(options: TableOptions) -> frozenset[str]:
-    """Return the columns that each row has to have: those of key, folders and order."""
+    """Return the columns that each row must have: those of key, folders and order."""
     column = precombine_of(options)
     return frozenset({*options.record_key, *options.partition_by, *([column] if column else [])})
 
 
 class IncomingKeys:
-    """A reader of keys that a caller gives.
+    """A reader of given keys.
 
     Args:
-        given: rows as for a write, of which the columns of key and partition are looked at; for a
-            key of one column also an Arrow array of it, or a list of values.
-        columns: of the table.
-        options: of the table.
-        named: whether a record key of one column has its name.
-        everywhere: whether partitions make no difference.
+        given: Keys: rows in any form that a write takes, of which only the columns of key and
+            partition are read. For a key of one column also an Arrow array, or a list of values.
+        columns: Columns of the table.
+        options: Options of the table.
+        named: Whether a record key of one column contains its name. None: it does not.
+        everywhere: Whether to ignore partitions.
 
     Raises:
-        TypeError: `given` are not keys, or a column is not of the table's type.
-        ValueError: a column of the key is missing, or some of the partition's are.
+        TypeError: If `given` are not keys, or the type of a column does not fit the table's.
+        ValueError: If a column of the key is missing, or only some columns of the partition are
+            given.
     """
 
     def __init__(
@@ -466,15 +472,15 @@ class IncomingKeys:
         given = given_columns(source, columns)
         names = given.names
         there = [name for name in options.partition_by if name in names]
-        # Columns of the key may be columns of the partition as well, and say nothing about the
-        # others.
+        # Columns of the key may also be columns of the partition, and do not show whether the other
+        # partition columns were given.
         says = any(name not in options.record_key for name in there)
         if says and len(there) < len(options.partition_by):
             missing = [name for name in options.partition_by if name not in names]
             raise ValueError(
                 f"keys have no column {missing[0]!r}; give all partition columns or none"
             )
-        #: Whether keys come with their partitions; else the path of each is empty.
+        #: Whether keys were given with their partitions; otherwise the path of each is empty.
         self.has_partitions: bool = len(there) == len(options.partition_by) and not everywhere
         wanted = [*options.record_key, *(there if self.has_partitions else [])]
         wanted = list(dict.fromkeys(wanted))
@@ -488,18 +494,20 @@ class IncomingKeys:
                 raise type_error("keys", given.field(name), columns)
         self._schema = pa.schema([columns.field(name) for name in wanted])
         names = options.record_key if len(options.record_key) > 1 else ()
-        #: Columns that come with the keys: those of a key of several, of which texts may be equal.
+        #: Columns that are kept with the keys: the columns of a key of several, whose texts may be
+        #: equal.
         self.columns: pa.Schema = pa.schema([columns.field(name) for name in names])
-        #: Counts the keys without reading them, or gives None where that is not cheap.
+        #: Function that returns the number of keys without reading them, or None if that is not
+        #: cheap.
         self.count_rows: Callable[[], int | None] = source.count_rows
-        #: Keys that were read.
+        #: Number of keys that were read.
         self.read: int = 0
 
     def batches(self) -> Iterator[Incoming]:
-        """Read keys a few at a time, with no columns but `columns`; once.
+        """Yield the keys a few at a time, once, with only the columns in `columns`.
 
         Raises:
-            ValueError: a value does not fit the table's type; there is no record key.
+            ValueError: If a value does not fit the table's type, or a record key is missing.
         """
         options, names = self._options, self._schema.names
         for batch in self._source.batches(names):
@@ -525,14 +533,14 @@ class IncomingKeys:
 def read_keys(
     given: Any, columns: pa.Schema, options: TableOptions, *, named: bool | None
 ) -> tuple[pa.ChunkedArray, pa.DictionaryArray | None]:
-    """Read all keys, and the partition path of each, None if they lack it; see `IncomingKeys`."""
+    """Read all keys and their partition paths, or None instead of these; see `IncomingKeys`."""
     keys = IncomingKeys(given, columns, options, named=named)
     whole = Incoming.joined(list(keys.batches()), pa.schema([]))
     return whole.keys, whole.partitions if keys.has_partitions else None
 
 
 def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
-    """Return keys as rows, where their values are given."""
+    """Return keys as rows, if they are given as values."""
     is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
         given.type
     )
@@ -547,7 +555,7 @@ def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
         )
     if is_values:
         try:
-            # Not of the column's type, in which 1.5 would become 1.
+            # The type is not that of the column, in which 1.5 would become 1.
             given = pa.array(given)
         except (pa.ArrowException, OverflowError) as error:
             raise TypeError(

@@ -1,4 +1,4 @@
-"""Record keys and partition paths: the texts that Hudi makes of key and partition columns.
+"""Record keys and partition paths: texts that Hudi makes of columns.
 
 Source: org.apache.hudi.keygen (KeyGenUtils, SimpleKeyGenerator, ComplexKeyGenerator,
 CustomKeyGenerator),
@@ -25,7 +25,7 @@ NULL_TEXT = "__null__"
 EMPTY_TEXT = "__empty__"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Hive's set of characters that a folder's name must not have, with their escapes.
+# Characters that Hive does not allow in the name of a folder, with their escapes.
 _ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^")]}
 _ESCAPED = re.compile("%([0-9A-F]{2})")
 
@@ -39,23 +39,24 @@ def record_keys(
 ) -> pa.ChunkedArray:
     """Make the record key of each row.
 
-    One field gives its text, several give `a:1,b:2` with `__null__` and `__empty__` for what is
-    missing. Nothing in a value is escaped, so that values with commas can share a key, as in Hudi.
+    A key of one field is its text. A key of several fields is `a:1,b:2`, with `__null__` and
+    `__empty__` for missing values. Nothing in a value is escaped, so that values with commas can
+    share a key, as in Hudi.
 
     Args:
-        table: holds the fields as columns of string, int8, int16, int32 or int64.
-        fields: names of the key fields, in the order of the table's properties.
-        named: write `a:1` for one field as well; Hudi's versions differ when their key generator is
-            COMPLEX. None: only for several fields.
-        first_row: number of the first row, from 0, for errors; None: they name no row.
+        table: Rows with the fields as columns of string, int8, int16, int32 or int64.
+        fields: Names of the key fields, in the order of the table's properties.
+        named: Whether to write `a:1` for one field as well; Hudi's versions differ when their key
+            generator is COMPLEX. None: only for several fields.
+        first_row: Number of the first row, from 0, for errors. None: errors name no row.
 
     Returns:
-        string, chunked as the table is.
+        Record keys, string, chunked as the table is.
 
     Raises:
-        KeyError: a field is not exactly one column.
-        TypeError: a column has a type whose text depends on Hudi's settings.
-        ValueError: no fields, or a row in which all of them are null or empty.
+        KeyError: If a field is not exactly one column.
+        TypeError: If the text of a column's type depends on Hudi's settings.
+        ValueError: If there are no fields, or all fields of a row are null or empty.
 
     >>> table = pa.table({"id": [1, 2], "name": ["Alice", None]})
     >>> record_keys(table, ["id"]).to_pylist()
@@ -86,11 +87,11 @@ def record_keys(
 
 
 def without_key(table: pa.Table, fields: Sequence[str]) -> list[int]:
-    """Return the rows that have no record key.
+    """Return the numbers of the rows without a record key.
 
     Args:
-        table: holds the fields.
-        fields: names of the key fields.
+        table: Rows with the fields.
+        fields: Names of the key fields.
     """
     texts = [
         pa.chunked_array(
@@ -103,7 +104,7 @@ def without_key(table: pa.Table, fields: Sequence[str]) -> list[int]:
 
 
 def no_key(fields: Sequence[str]) -> str:
-    """Return what a row has whose key is missing.
+    """Return the reason that a row has no key.
 
     >>> no_key(["id"])
     'no record key: id is null or empty'
@@ -122,28 +123,29 @@ def partition_paths(
     check: bool = True,
     first_row: int | None = 0,
 ) -> pa.DictionaryArray:
-    """Make the partition path of each row, as rows of a dictionary of the different paths.
+    """Make the partition path of each row, as a dictionary of the different paths.
 
-    Values are joined with `/`; what is null or empty is `__HIVE_DEFAULT_PARTITION__`. A value that
-    has a `/` makes a path of more levels, as in Hudi, unless `url_encode` is set.
+    Values are joined with `/`; null or empty values become `__HIVE_DEFAULT_PARTITION__`. A value
+    with a `/` makes more levels, as in Hudi, unless `url_encode` is set.
 
     Args:
-        table: holds the fields as columns of string, int8, int16, int32 or int64.
-        fields: names of the partition fields; none: every path is empty.
-        hive_style: write `name=value`.
-        url_encode: escape as `%XX` what a folder's name should not have.
-        times: how columns of times become texts, if there are some.
-        check: refuse paths that are not folders of their own.
-        first_row: number of the first row, from 0, for errors; None: they name no row.
+        table: Rows with the fields as columns of string, int8, int16, int32 or int64.
+        fields: Names of the partition fields. Empty: every path is empty.
+        hive_style: Whether to write `name=value`.
+        url_encode: Whether to escape special characters as `%XX`.
+        times: Rules for columns of times. None: no column has times.
+        check: Whether to check that each path is a valid folder.
+        first_row: Number of the first row, from 0, for errors. None: errors name no row.
 
     Returns:
-        dictionary(int32, string), no nulls; every path is in use, and in it once.
+        Partition paths, dictionary(int32, string), without nulls. Every path in the dictionary is
+        used, and is in it once.
 
     Raises:
-        KeyError: a field is not exactly one column.
-        TypeError: a column has a type whose text depends on Hudi's settings.
-        ValueError: a path with a part `..`, `.` or without characters, or one in Hudi's own folder:
-            it would not be the folder that its name says.
+        KeyError: If a field is not exactly one column.
+        TypeError: If the text of a column's type depends on Hudi's settings.
+        ValueError: If a path has a part that is `..`, `.` or empty, or is in Hudi's own folder, so
+            that it would lead to another folder than its name says.
 
     >>> table = pa.table({"region": ["eu", None], "day": ["2024/05", "b"]})
     >>> partition_paths(table, ["region", "day"], hive_style=True).to_pylist()
@@ -172,7 +174,7 @@ def partition_paths(
         codes = pairs.indices.to_numpy().astype(np.int64)
         joined = [divmod(pair, len(folders)) for pair in pairs.dictionary.to_pylist()]
         paths = [f"{paths[i]}/{folders[j]}" if paths[i] else folders[j] for i, j in joined]
-    # Two lists of values may be one path: null and "", or "a/b", "c" and "a", "b/c".
+    # Different values may have the same path: null and "", or "a/b", "c" and "a", "b/c".
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
     for path in numbers if fields and check else ():
         if (fault := path_fault(path)) is not None:
@@ -190,10 +192,10 @@ def paths_of(
     check: bool = True,
     first_row: int | None = 0,
 ) -> pa.DictionaryArray:
-    """Make the partition path of each row of a table of Hudi's; see `partition_paths`.
+    """Make the partition path of each row of a Hudi table; see `partition_paths`.
 
     Raises:
-        FormatError: the table makes paths in a way that is not followed here.
+        FormatError: If lookupstore does not support the table's rules for paths.
     """
     return partition_paths(
         table,
@@ -209,20 +211,20 @@ def paths_of(
 def folder_texts(
     path: str, fields: Sequence[str], *, hive_style: bool, url_encode: bool
 ) -> list[str] | None:
-    """Return the texts that `partition_paths` makes a path of; None: unknown.
+    """Return the texts in a partition path. None: unknown.
 
     Args:
-        path: of a partition.
-        fields: names of the partition fields.
-        hive_style: whether folders are called `name=value`.
-        url_encode: whether characters are escaped in folders' names.
+        path: Path of a partition.
+        fields: Names of the partition fields.
+        hive_style: Whether folders are named `name=value`.
+        url_encode: Whether special characters in folder names are escaped.
 
     >>> folder_texts("day=2024%2F05", ["day"], hive_style=True, url_encode=True)
     ['2024/05']
     >>> folder_texts("a/b/c", ["region", "day"], hive_style=False, url_encode=False)
     """
     folders = path.split("/")
-    if len(folders) != len(fields):  # a value has a "/", and nobody knows which
+    if len(folders) != len(fields):  # a value has a "/", and it is unknown which
         return None
     texts = []
     for name, folder in zip(fields, folders, strict=True):
@@ -280,9 +282,9 @@ def _joined(fields: Sequence[str], texts: Sequence[pa.Array]) -> pa.Array:
 
 
 def _different(texts: pa.ChunkedArray) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the different values, and for each row which one it has."""
+    """Return the different values, and the number of the value of each row."""
     coded = texts.dictionary_encode(null_encoding="encode").combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):  # what pyarrow makes of no chunks
+    if isinstance(coded, pa.ChunkedArray):  # pyarrow returns this for zero chunks
         coded = pa.array([], texts.type).dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
@@ -295,7 +297,7 @@ def _folder(name: str, value: str | None, hive_style: bool, url_encode: bool) ->
 
 
 def path_fault(path: str) -> str | None:
-    """Return why a partition path cannot be one, None if it can.
+    """Return the reason that a partition path is invalid. None: it is valid.
 
     >>> path_fault("2024/05"), path_fault("a/../b") is None
     (None, False)

@@ -1,4 +1,4 @@
-"""The columns of a table that rows to write lack, and what stored rows keep of them."""
+"""Columns of a table that given rows lack, and their stored values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class MissingColumns:
     """Columns that rows lack, or fields that their structs lack.
 
     Attributes:
-        fields: by name; None: all of it is lacking, else the fields of the struct that are.
-        repeated: fields that are lacking inside lists and maps, as paths: no stored element
-            belongs to a new one, so that nothing of them can be kept.
+        fields: Missing columns by name. None: the whole column is missing; else: the missing fields
+            of a struct.
+        repeated: Paths of missing fields inside lists and maps. They cannot be kept, because no
+            stored element belongs to a new one.
     """
 
     fields: Mapping[str, MissingColumns | None] = field(default_factory=dict)
@@ -29,8 +30,8 @@ class MissingColumns:
         """Compare the columns of rows with those of a table.
 
         Args:
-            given: columns of the rows.
-            known: columns of the table.
+            given: Columns of the rows.
+            known: Columns of the table.
 
         >>> point = pa.struct({"x": pa.int32(), "y": pa.int32()})
         >>> table = pa.schema({"id": pa.int32(), "at": point})
@@ -74,7 +75,7 @@ class MissingColumns:
         return bool(self.fields or self.repeated)
 
     def names(self) -> list[str]:
-        """Return what is lacking, as paths."""
+        """Return the paths of the missing columns and fields."""
         return [*self._paths(), *self.repeated]
 
     def _paths(self) -> Iterator[str]:
@@ -85,12 +86,12 @@ class MissingColumns:
                 yield from (f"{name}.{path}" for path in inside._paths())
 
     def filled(self, name: str, fresh: pa.Array, stored: pa.Array) -> pa.Array:
-        """Return a column of new rows with what they keep of the stored ones.
+        """Return a column of new rows, with missing values from the stored rows.
 
         Args:
-            name: of the column, one of `fields`.
-            fresh: the column of the new rows, in the table's type.
-            stored: the column of the stored rows that they take the place of.
+            name: Name of the column, one of `fields`.
+            fresh: Column of the new rows, in the table's type.
+            stored: Column of the stored rows that the new ones replace.
 
         >>> lacking = MissingColumns({"at": MissingColumns({"y": None})})
         >>> kind = pa.struct({"x": pa.int32(), "y": pa.int32()})
@@ -108,5 +109,5 @@ class MissingColumns:
         return pa.StructArray.from_arrays(children, fields=list(fresh.type), mask=fresh.is_null())
 
 
-#: Of rows that have all columns.
+#: Missing columns of rows that have all columns.
 NOTHING_MISSING = MissingColumns()

@@ -1,6 +1,6 @@
-"""The columns of a new table: which ones a caller means, and whether writes can use them.
+"""Columns of a new table, with a check that writes can use them.
 
-A table that every write would refuse is refused when it is made.
+`create` refuses a table that every write would refuse.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from lookupstore.source.source import KNOWN, Source, in_columns
 
 
 def columns_of(given: Any) -> pa.Schema:
-    """Return a schema, or that of rows, which are not read.
+    """Return a schema, or the schema of rows without reading them.
 
     Raises:
-        TypeError: it is neither, or rows that do not say their columns before they are read.
-        FileNotFoundError, ValueError: as of `open_source`.
+        TypeError: If `given` is neither a schema nor rows, or the rows show their columns only when
+            read.
+        FileNotFoundError, ValueError: See `open_source`.
 
     >>> columns_of(pa.table({"id": [1]})).names
     ['id']
@@ -33,7 +34,7 @@ def columns_of(given: Any) -> pa.Schema:
         return given
     if isinstance(getattr(given, "schema", None), pa.Schema):
         return given.schema
-    if not isinstance(given, Iterator):  # whose first batch would be gone
+    if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:
             return _without_nanoseconds(in_columns(given, pa.schema([])))
         except TypeError:
@@ -45,9 +46,9 @@ def columns_of(given: Any) -> pa.Schema:
 
 
 def _without_nanoseconds(source: Source) -> pa.Schema:
-    """Return the columns of rows, times in microseconds if no digit is lost.
+    """Return the columns of rows, with times in microseconds if that loses no digit.
 
-    Times of pandas are in nanoseconds, of which Hudi tables have none.
+    pandas has times in nanoseconds, which Hudi tables do not support.
     """
     if source.table is None:
         return source.schema
@@ -55,23 +56,23 @@ def _without_nanoseconds(source: Source) -> pa.Schema:
     for field, column in zip(source.schema, source.table.columns, strict=True):
         kind = field.type
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            with suppress(pa.ArrowInvalid):  # it is refused as what it is
+            with suppress(pa.ArrowInvalid):  # it is refused in its own type
                 kind = column.cast(pa.timestamp("us", kind.tz)).type
         fields.append(field.with_type(kind))
     return pa.schema(fields)
 
 
 def check_columns(options: TableOptions, where: str) -> None:
-    """Make sure that writes can make keys, folders and order of the columns that are to be these.
+    """Check that writes can make keys, folders and order of the columns.
 
     Args:
-        options: of the new table, with its columns.
-        where: the table is, for errors.
+        options: Options of the new table, with its columns.
+        where: Location of the table, for errors.
 
     Raises:
-        KeyError: there is no such column.
-        TypeError: a column is of a type of which they cannot be made.
-        ValueError: two names differ by case only.
+        KeyError: If the table does not have a column.
+        TypeError: If keys, folders or order cannot be made of the type of a column.
+        ValueError: If two names differ only by case.
     """
     stored = arrow_schema(options.create_schema or "", where)
     check_names(stored, "schema")

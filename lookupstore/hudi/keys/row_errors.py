@@ -1,4 +1,4 @@
-"""Rows that cannot be written, which a write leaves out and tells of, if it is asked to.
+"""Rows that a write leaves out, with the reasons.
 
 Source: org.apache.hudi.client.WriteStatus (markFailure), which counts all and keeps some.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Of so many rows it is said what is wrong; the others are counted.
+#: Maximum number of rows whose errors are kept; further rows are only counted.
 MOST_ERRORS = 100
 
 
 @dataclass(frozen=True)
 class RowError:
-    """What is wrong with a row.
+    """The reason that a row cannot be written.
 
     Attributes:
-        row: its number among those that were given, from 0; texts for people count from 1.
-        key: its record key; None: it has none, or none could be made.
-        reason: why it cannot be written.
+        row: Number of the row among the given ones, from 0. Messages count from 1.
+        key: Record key of the row. None: it has no key, or none could be made.
+        reason: Reason that the row cannot be written.
     """
 
     row: int
@@ -28,11 +28,11 @@ class RowError:
 
 @dataclass
 class RowErrors:
-    """The rows of a write that cannot be written.
+    """Rows of a write that cannot be written.
 
     Attributes:
-        count: how many there are.
-        some: the first of them.
+        count: Number of these rows.
+        some: Reasons for the first of these rows.
     """
 
     count: int = 0
@@ -40,11 +40,11 @@ class RowErrors:
 
     @property
     def is_full(self) -> bool:
-        """Return whether more are counted only."""
+        """Return whether further rows are only counted."""
         return len(self.some) >= MOST_ERRORS
 
     def add(self, row: int, key: str | None, reason: str) -> None:
-        """Take one more, and keep what is wrong with it if it is one of the first."""
+        """Count a row, and keep its reason if it is one of the first."""
         self.count += 1
         if not self.is_full:
             self.some.append(RowError(row, key, reason))

@@ -1,7 +1,7 @@
-"""The columns of a table as its writers see them: Avro texts, and what a write may bring to them.
+"""The columns of a table as Avro texts, and their changes by writes.
 
-New columns come last. A type becomes a wider one only where the wider one holds every value
-exactly: files keep their types, and readers cast what is in them.
+New columns are added at the end. A type is widened only if the wider type holds every value
+exactly: files keep their types, and readers cast their values.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class TableSchema:
     """The data columns of a table.
 
     Attributes:
-        columns: their names and types.
-        avro: the same as Avro, in JSON, as commits have it.
+        columns: Names and types of the columns.
+        avro: Avro schema of the same columns in JSON, as in commits.
     """
 
     columns: pa.Schema
     avro: str
 
     def with_meta(self, meta: Collection[str]) -> str:
-        """Return the Avro schema of base files, in which meta columns come first.
+        """Return the Avro schema of base files, with meta columns first.
 
         >>> schema = TableSchema(pa.schema([]), '{"type":"record","name":"r","fields":[]}')
         >>> schema.with_meta(["m"])
@@ -47,16 +47,17 @@ class TableSchema:
         return _json(record)
 
     def evolved(self, given: pa.Schema, fixed: Collection[str], where: str) -> TableSchema:
-        """Return the schema of the table after rows with other columns were written to it.
+        """Return the schema of the table after a write of rows with other columns.
 
         Args:
-            given: columns of the rows; those that they lack stay.
-            fixed: columns that keys and folders are made of: their values keep their texts.
-            where: the rows are from, for errors.
+            given: Columns of the rows. Columns that the rows lack are kept.
+            fixed: Names of the columns of keys and folders, whose values must keep their texts.
+            where: Source of the rows, for errors.
 
         Raises:
-            TypeError: a column has a type that its own does not widen to, or no table has.
-            ValueError: a new column has a name that Avro does not take.
+            TypeError: If the type of a column cannot be widened to that of the rows, or Hudi tables
+                do not support it.
+            ValueError: If Avro does not allow the name of a new column.
 
         >>> known = pa.schema({"id": pa.int32()})
         >>> text = json.dumps(avro_schema(known, "r", "n"))
@@ -66,7 +67,7 @@ class TableSchema:
         new: string
         """
         record = json.loads(self.avro)
-        # What the rows' types are in a table, records inside of them named as the table's are.
+        # Types of the rows in a table; records in them have names like those of the table.
         namespace = record.get("namespace", "")
         made = avro_schema(given, record["name"], namespace)
         stored = arrow_schema(json.dumps(made), where)
@@ -85,16 +86,16 @@ class TableSchema:
 
 
 def parse_table_schema(text: str, where: str, meta: Collection[str]) -> TableSchema:
-    """Return the columns that an Avro text says.
+    """Return the columns in an Avro schema.
 
     Args:
-        text: of a commit, or of the properties.
-        where: it is from, for errors.
-        meta: columns that it may have, which are not data.
+        text: Avro schema of a commit or of the properties, as JSON.
+        where: Source of the schema, for errors.
+        meta: Names of meta columns, which are left out.
 
     Raises:
-        CorruptionError: it is not a schema of columns.
-        FormatError: it has a type that is refused.
+        CorruptionError: If the text is not a schema of columns.
+        FormatError: If a type is not supported.
     """
     columns = arrow_schema(text, where)
     if any(name in meta for name in columns.names):
@@ -108,9 +109,9 @@ def is_wider(wide: pa.DataType, narrow: pa.DataType, *, exact: bool = False) -> 
     """Return whether a type holds every value of another one, and more.
 
     Args:
-        wide: the one.
-        narrow: the other.
-        exact: whether values must keep their texts as well.
+        wide: Type that may be wider.
+        narrow: Type that may be narrower.
+        exact: Whether values must keep their texts as well.
 
     >>> is_wider(pa.float64(), pa.int32()), is_wider(pa.float64(), pa.int64())
     (True, False)
@@ -131,7 +132,7 @@ def is_wider(wide: pa.DataType, narrow: pa.DataType, *, exact: bool = False) -> 
     if types.is_struct(wide) and types.is_struct(narrow):
         known = {field.name: field.type for field in narrow}
         names = [field.name for field in wide]
-        # The fields that were there stay, in their order, before those that are new.
+        # Known fields stay first, in their order, followed by new fields.
         return names[: len(known)] == list(known) and all(
             field.name not in known
             or field.type == known[field.name]

@@ -1,8 +1,8 @@
-"""Folders of times: the texts that Hudi's timestamp key generator makes of a partition column.
+"""Folders of times: texts that Hudi's timestamp key generator makes of a column.
 
-Patterns are those of Joda-Time, as far as they say the same everywhere: numbers, no names of months
-or days, no text that depends on a language. A time zone is said, or not needed: where Java goes by
-that of its process, nothing is written here.
+Patterns are those of Joda-Time, as far as they mean the same everywhere: numbers, but no names of
+months or days, nor other text that depends on a language. If Java would use the time zone of its
+process, lookupstore writes nothing.
 
 Source: org.apache.hudi.keygen.TimestampBasedAvroKeyGenerator, parser.HoodieDateTimeParser,
 org.joda.time.format.DateTimeFormat.
@@ -24,11 +24,11 @@ from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import FormatError
 from lookupstore.hudi.options import TableOptions
 
-#: Kinds of partition columns that a custom key generator knows.
+#: Kinds of partition columns of a custom key generator.
 SIMPLE, TIMESTAMP = "SIMPLE", "TIMESTAMP"
-# Texts of times, which have patterns of their own.
+# Kind of times that are texts, which have patterns of their own.
 _TEXTS = "DATE_STRING"
-# Milliseconds of a number, or how many of it are one.
+# Number of milliseconds of each unit, and number of units in that time.
 _UNITS: dict[str, tuple[int, int]] = {
     "DAYS": (86_400_000, 1), "HOURS": (3_600_000, 1), "MINUTES": (60_000, 1), "SECONDS": (1000, 1),
     "MILLISECONDS": (1, 1), "MICROSECONDS": (1, 1000), "NANOSECONDS": (1, 1_000_000),
@@ -37,7 +37,7 @@ _NUMBERS = {
     "UNIX_TIMESTAMP": "SECONDS", "EPOCHMILLISECONDS": "MILLISECONDS",
     "EPOCHMICROSECONDS": "MICROSECONDS",
 }  # fmt: skip
-# What the letters of a pattern are to Arrow, the shortest last.
+# Arrow's names of the letters of a pattern, from the longest unit to the shortest.
 _FIELDS = {
     "y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second",
     "S": "millisecond",
@@ -48,9 +48,9 @@ def _milliseconds(*days: str) -> tuple[int, ...]:
     return tuple(np.array(days, "datetime64[ms]").astype(np.int64).tolist())
 
 
-# Between these, the year has four digits in every zone.
+# Range of times in which the year has four digits in every zone.
 _LEAST, _MOST = _milliseconds("0002-01-01", "9999-01-01")
-# Of other times in zones of regions what Java has may differ from what Arrow has.
+# Range of times for zones of regions: outside of it, the rules of Java and of Arrow may differ.
 _FIRST, _LAST = _milliseconds("1970-01-01", "2037-12-31")
 _DIGIT, _OFFSET = "[0-9]", "Z|[+-][0-9]{2}:?[0-9]{2}"
 _GMT = re.compile(r"GMT([+-])(\d{1,2})(?::?(\d{2}))?")
@@ -64,10 +64,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 class TimeFaultError(ValueError):
-    """A time of which no folder's name can be made.
+    """A time that cannot be the name of a folder.
 
     Attributes:
-        row: its place in the column, from 0.
+        row: Row number in the column, from 0.
     """
 
     def __init__(self, row: int, reason: str) -> None:
@@ -77,7 +77,7 @@ class TimeFaultError(ValueError):
 
 @dataclass(frozen=True)
 class _Piece:
-    """A letter of a pattern as often as it comes, or, if `count` is 0, a text as it is."""
+    """A repeated letter of a pattern, or plain text if `count` is 0."""
 
     text: str
     count: int = 0
@@ -85,15 +85,16 @@ class _Piece:
 
 @dataclass(frozen=True)
 class TimePaths:
-    """How times of partition columns become texts; made by `time_paths`.
+    """Rules that make texts of times in partition columns; made by `time_paths`.
 
     Attributes:
-        columns: that hold times.
-        unit: of times that are numbers: milliseconds of one, or how many are one; None: texts.
-        inputs: patterns of texts, of which one fits.
-        input_zone: of texts that do not say theirs; None: it makes no difference.
-        output_zone: of folders; None: that of the text.
-        output: pattern of folders.
+        columns: Names of the columns with times.
+        unit: Unit of times that are numbers: milliseconds per unit, and units per millisecond.
+            None: times are texts.
+        inputs: Patterns of texts, one of which fits.
+        input_zone: Time zone of texts that do not name theirs. None: not needed.
+        output_zone: Time zone of the folders. None: that of the text.
+        output: Pattern of the folders.
     """
 
     columns: frozenset[str]
@@ -104,11 +105,11 @@ class TimePaths:
     output: tuple[_Piece, ...]
 
     def segments(self, column: pa.ChunkedArray, name: str) -> tuple[list[str], Numbers]:
-        """Return the different texts of a column, and for each row which one it has.
+        """Return the different texts of a column, and the number of the text of each row.
 
         Raises:
-            TypeError: it is not of the type of such times.
-            TimeFaultError: a row has none, or one that does not fit the pattern.
+            TypeError: If the column does not have the type of such times.
+            TimeFaultError: If a time is null, or does not fit the pattern.
         """
         plain = plain_type(column.type)
         wanted = "string" if self.unit is None else "int32 or int64"
@@ -134,21 +135,22 @@ class TimePaths:
         )
 
     def _of_numbers(self, values: pa.Array, name: str) -> pa.Array:
-        """Return numbers as times of the zone of folders."""
+        """Return numbers as times in the time zone of the folders."""
         assert self.unit is not None
         given = values.to_numpy().astype(np.int64)
         times, parts = self.unit
         outside = (given < _LEAST * parts // times) | (given > _MOST * parts // times)
         _check_all(~outside, values, name, "outside years 2 to 9998")
-        # Java's conversions of units go towards zero.
+        # Java rounds towards zero when it converts units.
         whole = np.sign(given) * (np.abs(given) // parts) * times
         self._check_zones(whole, values, name)
         return _in_zone(pa.array(whole), self.output_zone or "UTC")
 
     def _of_texts(self, values: pa.Array, name: str) -> pa.Array:
-        """Return texts as times of the zone of folders."""
+        """Return texts as times in the time zone of the folders."""
         if len(self.inputs) > 1:
-            # Joda takes the first that fits, and is not strict about the number of digits.
+            # Joda uses the first pattern that matches, and does not check the number of digits
+            # strictly.
             fitting = np.sum([_may_fit(pattern, values) for pattern in self.inputs], axis=0)
             _check_all(np.less(fitting, 2), values, name, "in more than one format of the table")
         local = np.zeros(len(values), np.int64)
@@ -164,13 +166,13 @@ class TimePaths:
         return pa.array(local, pa.timestamp("ms"))
 
     def _check_zones(self, times: Numbers, values: pa.Array, name: str) -> None:
-        """Check that it is known what the clocks of regions show at some times."""
+        """Check that the local times of regions are known at some times."""
         if any("/" in (zone or "") for zone in (self.input_zone, self.output_zone)):
             known = (times >= _FIRST) & (times < _LAST)
             _check_all(known, values, name, "outside years 1970 to 2037, in a zone of a region")
 
     def _shown(self, times: Numbers, offsets: Numbers | None) -> Numbers:
-        """Return times as texts have them in the zone of folders."""
+        """Return times of texts in the time zone of the folders."""
         zone = self.output_zone or self.input_zone
         if offsets is not None:
             if zone is None:
@@ -181,7 +183,7 @@ class TimePaths:
         else:
             naive = pa.array(times, pa.timestamp("ms"))
             try:
-                # Of an hour that comes twice Joda takes the first; one that is left out is none.
+                # For an hour that occurs twice, Joda uses the first; a skipped hour is not a time.
                 known = pc.assume_timezone(
                     naive, self.input_zone, ambiguous="earliest", nonexistent="raise"
                 )
@@ -196,14 +198,15 @@ class TimePaths:
 
 
 def time_paths(options: TableOptions, path: str) -> TimePaths | None:
-    """Return how times become folders in a table; None: it has none.
+    """Return the rules for times in the folders of a table; None: no times.
 
     Args:
-        options: of the table.
-        path: of the table, for errors.
+        options: Options of the table.
+        path: Path of the table, for errors.
 
     Raises:
-        FormatError: it says that in a way that is not followed here; the error names the property.
+        FormatError: If lookupstore does not support the rules of the table; the error names the
+            property.
     """
     columns = options.time_columns
     if not columns:
@@ -257,7 +260,7 @@ def time_paths(options: TableOptions, path: str) -> TimePaths | None:
 
 
 def _check_known(options: TableOptions, path: str) -> None:
-    """Check what the table says besides patterns and zones."""
+    """Check the other rules of the table, besides patterns and zones."""
     parser = options.time_parser
     if parser is not None:
         raise _rule_error(path, *parser, "times are read by a class that is not known here")
@@ -295,7 +298,7 @@ def _pattern(
     *,
     strict: bool = False,
 ) -> tuple[_Piece, ...]:
-    """Return the pieces of a pattern; a strict one is read, and each field of it has one width."""
+    """Return the pieces of a pattern; strict patterns have fields of fixed width."""
     pieces: list[_Piece] = []
     at = 0
 
@@ -308,7 +311,7 @@ def _pattern(
             end = text.find("'", at + 1)
             if end < 0:
                 raise refuse("an open quote")
-            # Two quotes are one, inside a quoted text as well.
+            # Two quotes stand for one quote, inside of a quoted text as well.
             quoted = text[at + 1 : end]
             if not quoted or text[end + 1 : end + 2] == "'":
                 raise refuse("a quoted quote")
@@ -326,7 +329,8 @@ def _pattern(
             known = known[-1:]
         if char not in letters or count not in known:
             raise refuse(f"{char * count!r}")
-        # A year of an era is that year; the letter of years of weeks is another.
+        # The year of an era is the same number; the letter for the year of a week has another
+        # meaning.
         pieces.append(_Piece("y" if char == "Y" else char, count))
         at += count
     fields = [one.text for one in pieces if one.count]
@@ -336,7 +340,7 @@ def _pattern(
 
 
 def _zone(path: str, name: str, text: str) -> str | None:
-    """Return a zone in Arrow's words; None: there is none."""
+    """Return the name of a time zone in Arrow. None: it is not a zone."""
     text = text.strip()
     if not text:
         return None
@@ -345,7 +349,7 @@ def _zone(path: str, name: str, text: str) -> str | None:
     found = _GMT.fullmatch(text)
     if found is not None and int(found[2]) < 24 and int(found[3] or 0) < 60:
         return f"{found[1]}{int(found[2]):02}:{found[3] or '00'}"
-    # Of short names Java's and other tables differ, and a name that it does not know is GMT to it.
+    # Short names differ between Java and other tables, and Java treats unknown names as GMT.
     if "/" in text:
         try:
             pc.local_timestamp(pa.array([0], pa.timestamp("ms", text)))
@@ -359,7 +363,7 @@ def _zone(path: str, name: str, text: str) -> str | None:
 
 
 def _in_zone(instants: pa.Array, zone: str) -> pa.Array:
-    """Return milliseconds since 1970 as the clock of a zone shows them."""
+    """Return milliseconds since 1970 as local times of a zone."""
     if zone == "UTC":
         return instants.cast(pa.timestamp("ms"))
     return pc.local_timestamp(
@@ -381,7 +385,7 @@ def _formatted(pattern: Sequence[_Piece], time: datetime) -> str:
 
 
 def _may_fit(pattern: Sequence[_Piece], texts: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which texts Joda could take for those of a pattern."""
+    """Return which texts Joda could match with a pattern."""
     widths = {"y": "[+-]?[0-9]+", "S": "[0-9]+", "Z": "(Z|[+-][0-9:.]*)"}
     regex = "".join(
         widths.get(one.text, "[0-9]{1,2}") if one.count else re.escape(one.text) for one in pattern
@@ -395,7 +399,7 @@ def _may_fit(pattern: Sequence[_Piece], texts: pa.Array) -> npt.NDArray[np.bool_
 def _parsed(
     pattern: Sequence[_Piece], texts: pa.Array
 ) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers | None]:
-    """Return which texts fit a pattern, their times, and how far these are ahead of UTC."""
+    """Return which texts fit a pattern, their times, and their offsets from UTC."""
     regex = "".join(
         f"(?P<{one.text}>{_OFFSET if one.text == 'Z' else _DIGIT * one.count})"
         if one.count

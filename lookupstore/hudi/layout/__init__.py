@@ -1,9 +1,13 @@
-"""How rows lie in the files of a table, and what is known of each file.
+"""Order the rows of a table in its files, and skip files by their statistics.
 
-`curves` orders rows, `filters` is what queries ask for, `statistics` what is known of the columns
-of each file, `health` what queries read of a table as it lies, `kept` is for going on with an order
-when rows come; `choice` is what a caller may ask for when rows are ordered, and `sealed` how files
-of statistics and layouts are checked. `optional` lets a write go on without any of it.
+- `curves` orders rows.
+- `filters` parses the filters of queries.
+- `statistics` keeps bounds and counts of the columns of each file.
+- `health` estimates the share of the current files that queries read.
+- `kept` keeps the layouts that an incremental clustering continues.
+- `choice` has the options of a layout.
+- `sealed` writes and checks the files of statistics and layouts.
+- `unfailing` lets a write continue if one of these parts fails.
 """
 
 from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice

@@ -1,4 +1,4 @@
-"""What a caller chooses about the layout of a table: columns, curve, mapping, sizes of files."""
+"""Choose the layout of a table by columns, curve, mapping and file sizes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal, get_args
 from lookupstore.hudi.layout.curves.layout import check_together
 from lookupstore.quantities import bytes_of
 
-#: In which order rows of several columns are put.
+#: Orders of rows by several columns.
 Curve = Literal["grid", "hilbert", "zorder", "linear"]
-#: How values become places on a curve.
+#: Mappings of values to coordinates on a curve.
 CurveMapping = Literal["sample", "value"]
-#: As files of other writes are.
+#: Default size of new files in bytes, equal to that of other writes.
 TARGET_FILE_SIZE = 120 << 20
 
 
@@ -23,19 +23,21 @@ class LayoutChoice:
     """A layout that a caller wants.
 
     Attributes:
-        by: the columns, or the name of one, those first by which most is asked.
-        curve: `grid`: boxes of equal numbers of rows, which is best for two columns or three;
-            `hilbert`, `zorder`: curves, of which each file is a stretch; `linear`: by the first
-            column, then by the next.
-        mapping: `sample`: by ranks in a sample, so that skewed values take as much room as others;
-            `value`: by the values themselves.
-        target_file_size: bytes of a file, about; also a text such as `"120MiB"`.
-        small_file_limit: files of at least so many bytes stay as they are; None: none does.
+        by: Names of the columns to order rows by, or the name of one; columns that most queries
+            filter by come first.
+        curve: Order of the rows. `grid`: boxes with equal numbers of rows, best for two or three
+            columns; `hilbert`, `zorder`: a curve through all columns, of which each file is a
+            stretch; `linear`: sorted by the first column, then by the next.
+        mapping: Mapping of values to places on a curve. `sample`: by their ranks in a sample, so
+            that skewed values are spread like others; `value`: by the values themselves.
+        target_file_size: Approximate size of a file in bytes, or a text such as `"120MiB"`.
+        small_file_limit: Size in bytes, or a text such as `"100MiB"`, from which files are not
+            rewritten. Default: files of all sizes are rewritten.
 
     Raises:
-        TypeError: `by` has no names of columns.
-        ValueError: no column, one twice, more than a curve takes, an unknown word, a grid by value,
-            or a size out of range.
+        TypeError: If `by` is not a name or a sequence of names.
+        ValueError: If `by` is empty, has a name twice or more names than the curve supports, a
+            curve or mapping is unknown, a grid is mapped by value, or a size is out of range.
 
     >>> LayoutChoice("day").by
     ('day',)
@@ -66,10 +68,10 @@ class LayoutChoice:
         check_together(by, self.curve, self.mapping)
 
     def check_incremental(self) -> None:
-        """Check that a later clustering can go on with the order.
+        """Check that a later clustering can continue the layout.
 
         Raises:
-            ValueError: it cannot.
+            ValueError: If the curve is `grid`, or `small_file_limit` is set.
         """
         if self.curve == "grid":
             raise ValueError(
@@ -81,7 +83,7 @@ class LayoutChoice:
             )
 
     def to_json(self) -> str:
-        """Return it as JSON, the same for equal ones.
+        """Return the choice as JSON, the same for equal choices.
 
         >>> LayoutChoice(["a", "b"], curve="hilbert").to_json()[:36]
         '{"by": ["a", "b"], "curve": "hilbert'

@@ -1,35 +1,35 @@
-"""A sample of the rows of a partition: each has the same chance, however many there are."""
+"""Sample the rows of a partition; each row has the same chance."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-#: Rows of a sample: of a hundred files, the ends of each are right to a few parts in a hundred.
+#: Number of rows of a sample: with a hundred files, the error of their ends is a few percent.
 SAMPLE_ROWS = 1 << 18
 
 
 class Sample:
-    """A sample of rows that come a few at a time, the same for the same rows.
+    """A sample of rows that are added a few at a time; equal rows make equal samples.
 
     Args:
-        schema: of the rows.
-        most: bytes that it may take.
-        most_rows: rows that it may take; None: `SAMPLE_ROWS`.
+        schema: Schema of the rows.
+        most: Maximum size of the sample in memory, in bytes; one row may exceed it.
+        most_rows: Maximum number of rows in the sample. Default: 262,144.
     """
 
     def __init__(self, schema: pa.Schema, most: int, most_rows: int | None = None) -> None:
         self._schema = schema
         self._most = most
         self._most_rows = SAMPLE_ROWS if most_rows is None else most_rows
-        #: Of the rows that came, so many are in it.
+        #: Share of the added rows that is in the sample.
         self.share: float = 1.0
         self._chance = np.random.default_rng(0)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = self._count = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take some of these rows."""
+        """Add a random part of some rows to the sample."""
         taken = self._some(rows, self.share)
         self._waiting.append(taken)
         self._waiting_bytes += taken.nbytes
@@ -41,7 +41,7 @@ class Sample:
             self.share /= 2
 
     def rows(self) -> pa.Table:
-        """Return those that were taken."""
+        """Return the rows of the sample."""
         return pa.Table.from_batches(self._waiting, self._schema)
 
     def _is_wide(self) -> bool:

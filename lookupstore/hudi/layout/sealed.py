@@ -1,7 +1,7 @@
-"""A file of ours beside a table: compressed, with a checksum over every byte.
+"""Compress the files that lookupstore keeps next to a table, with a checksum.
 
-Layout: a magic of 8 bytes, u64 size of what follows when it is decompressed, BLAKE2b (16 bytes) of
-this size and of the rest, then what it has, compressed with zstd.
+Layout: magic (8 bytes), decompressed size of the content (u64, little-endian), BLAKE2b (16 bytes)
+of that size and the compressed content, then the content, compressed with zstd.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from lookupstore.errors import CorruptionError
 
-#: Where what is compressed begins.
+#: Size of the header before the compressed content, in bytes.
 HEAD = 32
 
 
 def seal(magic: bytes, plain: bytes | pa.Buffer) -> bytes:
-    """Return the file that has some bytes.
+    """Return a file with some content.
 
     Args:
-        magic: that it begins with, 8 bytes.
-        plain: what it has.
+        magic: First 8 bytes of the file.
+        plain: Content of the file, before it is compressed.
     """
     packed = pa.Codec("zstd").compress(plain, asbytes=True)
     size = len(plain).to_bytes(8, "little")
@@ -29,17 +29,17 @@ def seal(magic: bytes, plain: bytes | pa.Buffer) -> bytes:
 
 
 def unseal(magic: bytes, data: bytes, path: str, what: str, most: int) -> pa.Buffer:
-    """Return what a file has.
+    """Return the content of a file.
 
     Args:
-        magic: that it begins with.
-        data: of the file.
-        path: of it, for errors.
-        what: it is, for errors.
-        most: bytes that it may have.
+        magic: First 8 bytes that the file must have.
+        data: All bytes of the file.
+        path: Path of the file, for errors.
+        what: Description of the content, for errors.
+        most: Maximum size of the decompressed content, in bytes.
 
     Raises:
-        CorruptionError: it is damaged.
+        CorruptionError: If the file is damaged, or its content is larger than `most`.
     """
     if len(data) < HEAD or data[:8] != magic:
         raise CorruptionError(path, 0, what, data[:8])

@@ -1,6 +1,6 @@
-"""Who may complete an instant, and who is alive.
+"""Locks of tables, owners of pending instants, and whether an owner is alive.
 
-`lock` holds the lock of a table, `places` are the files that it is in, `owner` says whose it is;
-`lookupstore.storage.lock_file` is one such file.
-`heartbeat` tells others that a writer lives; `renewal` renews both in the background.
+`lock` holds the lock of a table, `places` are the files of the lock, and `owner` identifies a
+writer. `lookupstore.storage.lock_file` is one such file. `heartbeat` shows other writers that a
+writer is alive, and `renewal` renews both in the background.
 """

@@ -1,9 +1,9 @@
-"""Heartbeats: by whom a pending instant is, and whether that one is still at work on it.
+"""Heartbeats: the owner of a pending instant, and whether it is still alive.
 
-A heartbeat is a file `.hoodie/.heartbeat/<instant>`, as Hudi's writers have it, which is written
-again and again while its owner works. Ours names the owner: an instant that has no such file is of
-another program, and is left to that. The file is there before the instant is, and goes after it is
-completed or rolled back.
+A heartbeat is a file `.hoodie/.heartbeat/<instant>`, as Hudi's writers have it. Its owner writes it
+again and again while it works. A heartbeat of lookupstore names the owner. An instant without such
+a file belongs to another program, and is left to it. The file is made before the instant, and
+deleted after the instant is completed or rolled back.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.timeline.work_files import delete_markers
 from lookupstore.storage.location import Location
 
-#: How long an instant is taken for alive after a heartbeat on another machine, in seconds.
+#: Seconds after a heartbeat on another machine during which its instant counts as alive.
 LEASE = 120.0
-#: How long a heartbeat without an instant stays for an owner on another machine, in seconds.
+#: Seconds for which a heartbeat without an instant is kept for an owner on another machine.
 WAKES = 86400.0
 
 _FOLDER = f"{META_FOLDER}/.heartbeat"
+# Number of attempts if other writers delete the file that requests an instant.
+_TRIES = 3
 
 
 class Heartbeats:
     """The heartbeats of a table.
 
     Args:
-        location: of the table.
-        lease: how long one of another machine counts, in seconds.
+        location: Location of the table.
+        lease: Seconds for which a heartbeat of another machine counts.
     """
 
     def __init__(self, location: Location, lease: float = LEASE) -> None:
@@ -45,27 +47,27 @@ class Heartbeats:
             return parse_owner(self._location.read(heartbeat_name(time), MOST_BYTES))
         except FileNotFoundError:
             return None
-        except CorruptionError:  # it is larger than any of ours
+        except CorruptionError:  # it is larger than any heartbeat of lookupstore
             return None
 
     def is_dead(self, time: str, now: float | None) -> bool:
-        """Return whether an instant is one of ours, and its owner is known to be dead.
+        """Return whether an instant belongs to lookupstore, and its owner is dead.
 
         Args:
-            time: of the instant.
-            now: what time it is where the table is; None: nobody knows.
+            time: Time of the instant.
+            now: Current time on the file system of the table, in seconds since 1970. None: unknown.
         """
         return self._is_silent(time, now, self._lease)
 
     def is_forgotten(self, time: str, now: float | None) -> bool:
-        """Return whether a heartbeat without an instant is one of an owner that makes none.
+        """Return whether the owner of a heartbeat without an instant will not make one.
 
-        One that stands still before it requests the instant may die right after it woke and did:
-        without its heartbeat, nobody would take that back.
+        An owner that is suspended before it requests the instant may wake up, request it and die.
+        Without its heartbeat, no writer would roll the instant back.
 
         Args:
-            time: of the instant that is not there.
-            now: what time it is where the table is; None: nobody knows.
+            time: Time of the missing instant.
+            now: Current time on the file system of the table, in seconds since 1970. None: unknown.
         """
         return self._is_silent(time, now, WAKES)
 
@@ -80,17 +82,17 @@ class Heartbeats:
         return modified is not None and now - modified > seconds
 
     def times(self) -> list[str]:
-        """Return the times of all instants that have a heartbeat."""
+        """Return the times of all instants with a heartbeat."""
         names = [file.name.rpartition("/")[2] for file in self._location.files(_FOLDER)]
         return [name for name in names if is_time(name)]
 
     def claim(self, time: str) -> None:
-        """Claim an instant of a dead program, so that it counts as one of a dead owner of ours."""
+        """Claim an instant of a dead program for a dead owner of lookupstore."""
         with suppress(FileExistsError):
             self._location.create(heartbeat_name(time), Owner.here().to_json())
 
     def delete(self, time: str) -> None:
-        """Forget whose an instant was."""
+        """Delete the heartbeat of an instant."""
         self._location.delete(heartbeat_name(time))
 
     @contextmanager
@@ -102,19 +104,20 @@ class Heartbeats:
         *,
         owner: Owner | None = None,
     ) -> Iterator[Heartbeat]:
-        """Request a new instant, and show that its owner lives as long as the block runs.
+        """Request a new instant, and renew its heartbeat while the block runs.
 
         A block that ends without an error has completed the instant, or rolled it back. After an
-        error it is one of a dead owner, if it is still pending: the next writer rolls it back.
+        error, an instant that is still pending counts as one of a dead owner: the next writer rolls
+        it back.
 
         Args:
-            folder: of the timeline.
-            action: of the instant.
-            content: of its requested file.
-            owner: who works on it; None: this process.
+            folder: Folder of the timeline.
+            action: Action of the instant.
+            content: Content of the requested file of the instant.
+            owner: Owner of the instant. None: a new owner for this process.
 
         Raises:
-            OSError: a file cannot be written.
+            OSError: If a file cannot be written.
         """
         owner = owner or Owner.here()
         with owner.at_work():
@@ -123,7 +126,7 @@ class Heartbeats:
                 lambda: self._location.touch(heartbeat_name(instant.time)), self._lease / 4
             ):
                 yield Heartbeat(self, instant, owner)
-            # It is done; what stays of it is that of a dead owner, which the next writer deletes.
+            # It is completed; any rest is that of a dead owner, which the next writer deletes.
             with suppress(Exception):
                 if instant.is_write:
                     delete_markers(self._location, instant.time)
@@ -132,26 +135,37 @@ class Heartbeats:
     def _request(
         self, folder: TimelineFolder, action: str, content: bytes, owner: Owner
     ) -> Instant:
+        lost = 0
         for time in folder.free_times():
             try:
                 self._location.create(heartbeat_name(time), owner.to_json())
             except FileExistsError:
                 continue
             instant = None
-            # Only now: one of another action, which has another name, may be done since the time
-            # was free. Of two instants of one time, each takes the other's files for strays.
+            # This is checked only now: an instant of another action, with another name, may have
+            # completed since the time was free. Of two instants with one time, each treats the
+            # files of the other as strays.
             if not folder.is_taken(time):
-                with suppress(FileExistsError):
+                try:
                     instant = folder.request_at(time, action, content)
+                except FileExistsError:
+                    pass
+                except FileNotFoundError:
+                    # It took longer than the lease, and another writer deleted the file before it
+                    # was renamed, as the file of a dead writer.
+                    lost += 1
+                    if lost == _TRIES:
+                        raise
             is_ours = self.owner(time) == owner
             if instant is None:
-                # Of another program, which must not look like a dead one of ours.
+                # It belongs to another program, and must not look like that of a dead lookupstore
+                # writer.
                 if is_ours:
                     self.delete(time)
             elif is_ours:
                 return instant
             else:
-                # It took longer than the lease, and the heartbeat was one of no instant.
+                # It took longer than the lease, and the heartbeat was one without an instant.
                 folder.delete(instant)
         raise FileExistsError(f"{self._location.uri}: no free time for a new instant")
 
@@ -160,8 +174,8 @@ class Heartbeat:
     """The heartbeat of an instant that this process works on.
 
     Attributes:
-        instant: as it was requested.
-        owner: who works on it.
+        instant: Instant, in its requested state.
+        owner: Owner of the instant.
     """
 
     def __init__(self, heartbeats: Heartbeats, instant: Instant, owner: Owner) -> None:
@@ -172,10 +186,10 @@ class Heartbeat:
     def check(self) -> None:
         """Check that no writer assumed the owner dead and rolled the instant back.
 
-        To be asked before a file of the instant gets its name, and before it is completed.
+        Call this before a file of the instant gets its name, and before the instant is completed.
 
         Raises:
-            CommitConflictError: somebody did.
+            CommitConflictError: If a writer did.
         """
         if self._heartbeats.owner(self.instant.time) != self.owner:
             raise CommitConflictError(

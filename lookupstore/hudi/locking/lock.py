@@ -1,13 +1,14 @@
-"""The lock of a table: one holds it, shows that it lives, and loses it when it does not.
+"""The lock of a table, which its owner renews, and loses without renewals.
 
-It is held in each place where a writer in Java has its own (`places`): while one of ours holds it,
-that writer waits, and the other way round. The places are taken one after the other, always in the
-same order. Whoever finds one taken gives back those before it, and waits with none.
+The lock consists of all places where Java writers have their locks (`places`). While a lookupstore
+writer holds it, Java writers wait, and the other way round. The places are taken one after the
+other, always in the same order. A writer that finds one taken releases the earlier ones, and waits
+without holding any.
 
-An owner that is known to be dead loses the lock at once: on the same machine, its process is gone.
-From another machine it is known to be dead when it did not renew the lock for as long as it said
-that it would, by the clock of the one who waits: nobody's clock is compared with another's. A lock
-that another program made is never taken over, but where its own protocol says when that is right.
+A dead owner loses the lock at once. On the same machine, an owner is dead if its process is gone.
+On another machine, it is dead if it did not renew the lock for the time that it announced, by the
+clock of the waiting writer; clocks are not compared. A lock of another program is never taken over,
+unless its own protocol allows it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.storage.location import Location
 
-#: How long one waits for the lock of another, in seconds.
+#: Default number of seconds to wait for a lock that another writer holds.
 WAIT = 120.0
-#: How long one waits between two looks at the lock of another, in the end.
+#: Longest pause in seconds between two attempts to take the lock.
 LAST_PAUSE = 0.5
 
 _FIRST_PAUSE = 0.01
-# Of the timeline, and made under the lock.
+# Files of the timeline that are made under the lock.
 _COMPLETED = re.compile(r"\d+(_\d+)?\.(?!inflight)[a-z]+")
 
 
@@ -41,7 +42,7 @@ class TableLock:
     """The lock of a table; made by `table_lock`.
 
     Attributes:
-        owner: who holds it.
+        owner: Owner of the lock.
     """
 
     def __init__(self, location: Location, owner: Owner, lease: float) -> None:
@@ -52,14 +53,14 @@ class TableLock:
         self._held: list[Place] = []
         self._renewals = 0
         self._renewed = 0.0
-        # A renewal changes what the lock is known by.
+        # A renewal changes the identity of the lock.
         self._mutex = threading.Lock()
 
     def check(self) -> None:
-        """Make sure that the lock is still held; what follows at once is done under it.
+        """Check that the lock is still held; act on it at once.
 
         Raises:
-            LockLostError: it was not renewed in time, or is another's.
+            LockLostError: If the lock was not renewed in time, or another writer has it.
         """
         shown = self._places[0].shown
         if os.getpid() != self.owner.pid:
@@ -68,16 +69,17 @@ class TableLock:
             for place in self._held:
                 if not place.file.is_ours():
                     raise LockLostError(f"{place.shown}: another writer has it now, or deleted it")
-            # What follows takes time, and on an object store nobody can be kept from taking the
-            # lock meanwhile.
+            # The following steps take time, and on an object store another writer may take the lock
+            # meanwhile.
             late = time.monotonic() - self._renewed
             if late > self._lease / 2:
                 raise LockLostError(f"{shown}: not renewed for {late:.1f} s")
 
     def now(self) -> float | None:
-        """Return the time where the table is, in seconds since 1970; None: unknown.
+        """Return the time on the file system of the table, in seconds since 1970, or None.
 
-        It is when the lock was renewed: ages of other files there are told from it.
+        It is the time of a renewal of the lock, from which ages of other files there can be
+        computed. None: the time is unknown.
         """
         with self._mutex:
             self._renew()
@@ -87,10 +89,11 @@ class TableLock:
         return names.get(name)
 
     def acquire(self, wait: float) -> None:
-        """Take the lock, and wait for it if another writer has it.
+        """Take the lock, after waiting if another writer has it.
 
         Raises:
-            LockedError: it was not free, nor its owner known to be dead, in that time.
+            LockedError: If the lock was not free within that time, and its owner was not known to
+                be dead.
         """
         end = time.monotonic() + wait
         pause = _FIRST_PAUSE
@@ -103,8 +106,8 @@ class TableLock:
                     )
                 time.sleep(pause)
                 pause = min(2 * pause, LAST_PAUSE)
-            # Of owners that lost the lock while they stood still: from here on they complete
-            # nothing. On S3 nothing is half done, and a put is over before the lease is.
+            # Former owners that lost the lock while they paused cannot complete anything from here
+            # on. On S3 no step is left half done, and a put ends before the lease does.
             for name, final in self._location.unfinished().items():
                 if _COMPLETED.fullmatch(final):
                     self._location.delete(name)
@@ -114,7 +117,7 @@ class TableLock:
             raise
 
     def _take(self) -> Place | None:
-        """Take all places, or none and return the first that another has."""
+        """Take all places, or none, and return the first place that another writer has."""
         for place in self._places:
             if not place.take():
                 self.release()
@@ -124,12 +127,12 @@ class TableLock:
         return None
 
     def renew(self) -> bool:
-        """Show that the owner lives; return False if the lock is another's."""
+        """Renew the lock; return False if another writer has it."""
         with self._mutex:
             return self._renew()
 
     def release(self) -> None:
-        """Release the lock, last what was taken first, where it is not another writer's now."""
+        """Release the places of the lock that are still held, in reverse order."""
         with self._mutex, ExitStack() as stack:
             for place in self._held:
                 stack.callback(place.give_back)
@@ -155,16 +158,16 @@ def table_lock(
     """Hold the lock of a table while the block runs; it is not reentrant.
 
     Args:
-        location: of the table.
-        wait: how long to wait for another that has it, in seconds. To take over the lock of a dead
-            owner on another machine takes the lease that this one gave itself.
-        lease: how long the lock lasts without a renewal, which a thread sees to.
-        owner: who wants it; None: this process.
+        location: Location of the table.
+        wait: Seconds to wait while another writer holds the lock. The lock of a dead owner on
+            another machine is taken over after the lease of that owner.
+        lease: Seconds for which the lock lasts without a renewal. A thread renews it.
+        owner: Owner of the lock. None: a new owner for this process.
 
     Raises:
-        LockedError: another had it all the time.
-        FormatError: the file system has no way to make a file only if it is not there.
-        ValueError: `wait` is below 0, or `lease` not above it.
+        LockedError: If another writer held the lock all the time.
+        FormatError: If the file system cannot create a file only if it does not exist.
+        ValueError: If `wait` is below 0, or `lease` is not above 0.
 
     >>> import tempfile
     >>> with table_lock(Location(tempfile.mkdtemp())) as lock:
@@ -182,25 +185,25 @@ def table_lock(
                 try:
                     yield lock
                 except FileExistsError:
-                    # Who stood still finds that whoever took the lock over has done the same.
+                    # A former owner that paused finds that the new owner has done the same.
                     lock.check()
                     raise
         except BaseException:
-            # What went wrong in the block is the error, not what follows from it.
+            # The error of the block is raised, not the errors that follow from it.
             with suppress(Exception):
                 lock.release()
             raise
-        # What was done under it is done; a lock that stays is that of a dead owner.
+        # The work under the lock is done; a remaining lock is that of a dead owner.
         with suppress(Exception):
             lock.release()
 
 
 def check_place(location: Location) -> None:
-    """Check that writers of a table at a location can be kept apart.
+    """Check that the writers of a table at a location can exclude each other.
 
     Raises:
-        FormatError: they cannot: files there are not made on the condition that there is none.
-        ImportError: on an object store, obstore is not installed.
+        FormatError: If the file system cannot create a file only if it does not exist.
+        ImportError: If the location is on an object store, and obstore is not installed.
     """
     if not location.creates_once:
         raise FormatError(

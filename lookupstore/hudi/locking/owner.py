@@ -1,8 +1,8 @@
-"""Who holds a lock or runs an instant, and whether it is known to be dead.
+"""Owners of locks and instants, and whether they are known to be dead.
 
-A process is known by its machine, its number and when it was started, since numbers come again. A
-machine is known by its boot and its process namespace, so that two containers of one host name are
-two machines.
+A process is identified by its machine, its number and its start time, because numbers are used
+again. A machine is identified by its boot and its process namespace, so that two containers with
+the same host name are two machines.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from pathlib import Path
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.json_text import parse_json
 
-#: Of the file of a lock or heartbeat; what is longer is of another program.
+#: Maximum size of the file of a lock or heartbeat; larger files belong to other programs.
 MOST_BYTES = 1 << 16
-# Above it the system has no processes, and does not take the number.
+# Largest process id; the system does not accept larger numbers.
 _MOST_PID = (1 << 31) - 1
 
-# Owners of this process that are at work: one whose thread was left by an error is not.
+# Running owners of this process: an owner whose thread ended with an error is not one.
 _AT_WORK: Counter[str] = Counter()
 _AT_WORK_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A writer that is at work on a table.
+    """A writer that works on a table.
 
     Attributes:
-        name: for people.
-        host: that the process is on.
-        machine: the same for processes that can see each other.
-        pid: number of the process.
-        started: when it was started, as its system tells; empty if that does not.
-        id: of this work alone.
+        name: Name for messages.
+        host: Name of the host of the process.
+        machine: Text that is equal for processes that can see each other.
+        pid: Number of the process.
+        started: Start time of the process, as its system shows it. Empty: unknown.
+        id: Unique id of this work.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Owner:
 
     @classmethod
     def here(cls, name: str | None = None) -> Owner:
-        """Return an owner for new work of this process; its name is host and number if not given.
+        """Return an owner for new work of this process; default name: host and number.
 
         >>> Owner.here("nightly load").name
         'nightly load'
@@ -64,12 +64,12 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Return whether it is, or was, a process that this one can see."""
+        """Return whether this process can see the process of the owner."""
         return self.machine == machine_of(socket.gethostname())
 
     @property
     def is_gone(self) -> bool:
-        """Return whether it is known to be dead; for other machines this is unknown."""
+        """Return whether the owner is known to be dead; False for other machines."""
         if not self.is_here:
             return False
         started = started_at(self.pid)
@@ -79,7 +79,7 @@ class Owner:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Count as alive while the block runs."""
+        """Count the owner as alive while the block runs."""
         with _AT_WORK_LOCK:
             _AT_WORK[self.id] += 1
         try:
@@ -91,7 +91,7 @@ class Owner:
                     del _AT_WORK[self.id]
 
     def to_json(self) -> bytes:
-        """Return it as a file holds it.
+        """Return the owner as the content of a file.
 
         >>> owner = Owner.here()
         >>> parse_owner(owner.to_json()) == owner
@@ -101,7 +101,7 @@ class Owner:
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that a file names; None if another program wrote it."""
+    """Return the owner that a file names; None: another program wrote the file."""
     try:
         record = parse_json(content, "", "an owner", most_bytes=MOST_BYTES)
         values = {one.name: record["owner"][one.name] for one in fields(Owner)}
@@ -113,7 +113,7 @@ def parse_owner(content: bytes) -> Owner | None:
 
 
 def machine_of(host: str) -> str:
-    """Return what processes on this host that can see each other have in common."""
+    """Return a text that processes share if they can see each other on a host."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -122,15 +122,15 @@ def machine_of(host: str) -> str:
 
 
 def started_at(pid: int) -> str | None:
-    """Return when a process was started, empty if its system does not tell; None: it is gone."""
+    """Return the start time of a process, empty if unknown; None: it is gone."""
     if not _is_running(pid):
         return None
     try:
-        # The name before the last bracket may hold anything.
+        # The name before the last bracket may contain any characters.
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
-    # A zombie does nothing any more; it waits for its parent.
+    # A zombie has ended; it only waits for its parent.
     return None if state in ("Z", "X") else rest[18]
 
 

@@ -1,9 +1,9 @@
-"""The places of a table's lock: the files that writers in Java have theirs in.
+"""Places of a table's lock: the files in which Java writers have their locks.
 
-On a local disk these are two, since Hudi's provider for file systems has its lock in `.hoodie`, and
-with its ready-made configuration in `.hoodie/.aux`. That provider refuses S3; Hudi's provider for
-object stores refuses all else, and has one object, of a protocol of its own: what it says stays
-there when nobody has the lock.
+A local disk has two places, because Hudi's provider for file systems has its lock in `.hoodie`, or,
+with its ready-made configuration, in `.hoodie/.aux`. That provider refuses S3. Hudi's provider for
+object stores refuses all else, and uses one object with its own protocol: the object stays after
+the lock is released.
 
 Source: FileSystemBasedLockProvider, StorageBasedLockProvider and StorageLockFile of Apache Hudi.
 """
@@ -23,35 +23,36 @@ from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 from lookupstore.storage.lock_file import LockFile, SeenLock
 
-#: How long the lock lasts when it is not renewed.
+#: Seconds after which a lock that is not renewed expires.
 LEASE = 30.0
 
 _TABLE = f"{META_FOLDER}/lock"
 _AUXILIARY = f"{AUXILIARY}/lock"
 _STORAGE = f"{META_FOLDER}/.locks/table_lock.json"
 
-# Of Java's object, in milliseconds: how long it lasts, and by how much clocks may differ.
+# Times of Java's object in milliseconds: validity of the lock, and possible difference of clocks.
 _VALID, _DRIFT = 300_000, 500
-# Java renews its object each 30 seconds: one that lives shows it in this time, whatever clocks say.
+# Seconds without a renewal after which an owner in Java is dead by any clock: it renews every 30.
 _STILL = 35.0
-# In Java's object, what we know each other by: Java passes over names that it does not know.
+# Name of the field in Java's object that identifies lookupstore; Java ignores unknown names.
 _OURS = "lookupstore"
 
 
 class Place:
-    """The first place of a local table's lock, where of ours only a dead owner's is taken over.
+    """The first place of the lock of a local table.
 
     Args:
-        location: of the table.
-        name: of the file in it.
-        owner: who wants the lock.
-        record: returns what a lock of ours says, another text each time.
+        location: Location of the table.
+        name: Name of the lock file, relative to the table.
+        owner: Owner that takes the lock.
+        record: Function that returns the content of a lock of lookupstore, a different text each
+            time.
 
     Attributes:
-        name: of the file.
-        shown: its path, for errors.
-        file: that it is.
-        began: when the lock was taken, before the file was there.
+        name: Name of the lock file, relative to the table.
+        shown: Path of the file, for errors.
+        file: File that is the lock.
+        began: Monotonic time in seconds at which the lock was taken, before the file was made.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Place:
         self._since = 0.0
 
     def take(self) -> bool:
-        """Take the lock here, unless another has it."""
+        """Take the lock here, unless another writer has it; return whether it is taken."""
         found = self.file.look() if self.file.stays else None
         while found is None:
             self.began = time.monotonic()
@@ -82,29 +83,32 @@ class Place:
         return self.file.take_over(found, self.content())
 
     def renew(self) -> bool:
-        """Show that the owner lives; return False if the lock here is another's."""
+        """Renew the lock here; return False if another writer has it."""
         return self.file.renew(self.content())
 
     def give_back(self) -> None:
-        """Give the lock back here, unless it is another's by now."""
+        """Release the lock here, unless another writer has it."""
         self.file.give_back(b"")
 
     def content(self) -> bytes:
-        """Return what the file is to hold."""
+        """Return the content for the file."""
         return self._record()
 
     @property
     def holder(self) -> str:
-        """Return who had the lock here when it was seen last, for messages."""
+        """Return the last known holder of the lock here, for messages."""
         return "another program" if self._seen is None else shown_owner(self._seen)
 
     def _is_free(self, seen: SeenLock, unchanged: float) -> bool:
-        """Return whether a lock that was seen, and is unchanged for so long, is of nobody."""
+        """Return whether a lock is free that was unchanged for some seconds."""
         return is_dead(seen, unchanged)
 
 
 class _SecondPlace(Place):
-    """A place that is taken after the first: one of ours in it is of an owner that lost that."""
+    """A place that is taken after the first one.
+
+    If lookupstore wrote the lock in it, the owner of that lock has lost the first place.
+    """
 
     def _is_free(self, seen: SeenLock, unchanged: float) -> bool:
         return parse_owner(seen.content) is not None
@@ -113,9 +117,10 @@ class _SecondPlace(Place):
 class _StoragePlace(Place):
     """The object of Java's provider for object stores.
 
-    It says whose it is, until when by the clock of its owner, and whether that gave it back. Java
-    takes it when its time is over by the taker's clock; so it is taken from Java here, if it has
-    not been renewed meanwhile either. Among ours no clock counts.
+    It names its owner, the end of the lock by the clock of the owner, and whether the owner
+    released it. Java takes over a lock that ended by the clock of the taker. Therefore lookupstore
+    takes over a lock of Java if it ended and was not renewed meanwhile. Between lookupstore
+    writers, no clock counts.
     """
 
     def content(self) -> bytes:
@@ -161,7 +166,7 @@ def places_of(location: Location, owner: Owner, record: Callable[[], bytes]) -> 
 
 
 def is_dead(seen: SeenLock, unchanged: float) -> bool:
-    """Return whether the owner of a lock that was seen, and is `unchanged` for so long, is dead."""
+    """Return whether the owner of a lock that is `unchanged` for so long is dead."""
     owner = parse_owner(seen.content)
     if owner is None:
         return False
@@ -169,7 +174,7 @@ def is_dead(seen: SeenLock, unchanged: float) -> bool:
 
 
 def lease_of(seen: SeenLock) -> float:
-    """Return how long a lock lasts, as it says itself."""
+    """Return the lease of a lock in seconds, from its content."""
     with suppress(CorruptionError, TypeError, ValueError, OverflowError, LookupError):
         return float(parse_json(seen.content, "", "a lock", most_bytes=MOST_BYTES)["lease"])
     return LEASE
@@ -182,7 +187,7 @@ def shown_owner(seen: SeenLock) -> str:
 
 
 def _parse_storage(seen: SeenLock) -> dict[str, Any]:
-    """Return what Java's object says; nothing if Java cannot read it either."""
+    """Return the content of Java's object; empty if Java cannot read it either."""
     with suppress(CorruptionError):
         lock = parse_json(seen.content, "", "a lock", most_bytes=MOST_BYTES)
         kinds = {"expired": bool, "validUntil": int, "owner": str}
@@ -192,6 +197,6 @@ def _parse_storage(seen: SeenLock) -> dict[str, Any]:
 
 
 def _ours(seen: SeenLock, lock: dict[str, Any]) -> SeenLock | None:
-    """Return what an owner of ours says in Java's object, as if it said it alone."""
+    """Return the lookupstore part of Java's object, as a lock of its own."""
     record = json.dumps(lock.get(_OURS)).encode()
     return None if parse_owner(record) is None else SeenLock(record, seen.mark)

@@ -1,4 +1,4 @@
-"""What is done again and again while a block runs, so that others see that its owner lives."""
+"""Renewals in a thread while a block runs, which show that the owner is alive."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def renewed(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
-    """Call a function now and then, in a thread, until the block ends or it returns False.
+    """Call a function at intervals in a thread while the block runs.
 
     Args:
-        renew: may fail with an `OSError`: it is called again then.
-        seconds: from one call to the next.
+        renew: Function to call. It is called again after an `OSError`, and not after it returns
+            False.
+        seconds: Seconds between two calls.
     """
     stopped = threading.Event()
 

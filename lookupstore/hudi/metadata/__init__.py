@@ -1,8 +1,8 @@
-"""The metadata table of a table: its partition `files`, from which other readers list files.
+"""The metadata table, whose `files` partition lists the files of a table.
 
-A wrong or missing entry there hides rows from all of them. `maintain` writes it beside each commit
-and clean, and takes it back with a rollback; `files_partition` reads it, `comparison` compares it
-with the folders. `column_stats` reads the bounds that Java keeps of columns. Below these are the
-forms: `group_files` of a partition, with `records` in an `hfile`, in a block of a log file
-(`log_block`), read by a `cursor` that checks every length.
+A wrong or missing entry there hides rows from every other reader. `maintain` updates it with each
+commit and clean, and rolls it back with a rollback. `files_partition` reads it, and `comparison`
+compares it with the folders. `column_stats` reads Java's bounds of columns. The file formats are in
+`group_files` (the files of a partition), `records`, `hfile` and `log_block` (a block of a log
+file); a `cursor` checks every length.
 """

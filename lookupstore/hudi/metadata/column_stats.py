@@ -1,8 +1,8 @@
-"""Statistics of columns of base files, from the `column_stats` partition of Java's metadata table.
+"""Statistics of columns from the `column_stats` partition of a metadata table.
 
 A key begins with a hash of the column's name, so that records of other columns are not decoded.
-Base files never change, and their names are not used again: a record holds as long as its file is
-there.
+Base files never change, and their names are not used again: a record is valid as long as its file
+exists.
 
 Source: HoodieMetadataPayload.createColumnStatsRecords, HashID and ColumnIndexID of Apache Hudi.
 """
@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import xxhash
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi.metadata.group_files import GroupFiles, Records, group_files
+from lookupstore.hudi.metadata.group_files import GroupFiles, HFileRecords, group_files
 from lookupstore.hudi.options import COLUMN_STATS
 from lookupstore.hudi.timeline.avro_file import stored_record_decoder
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.storage.location import Location
 
 _RECORD, _FIELD, _TYPE = "HoodieMetadataRecord", "ColumnStatsMetadata", 3
-# Java's seed, an int, as the long that it becomes.
+# Seed of Java's hash, an int, as the long to which it is converted.
 _SEED = 0xFFFFFFFF_DABADABA
-# Of file groups that are read at one time.
+# Number of file groups that are read at a time.
 _THREADS = 16
 
 
@@ -34,10 +34,10 @@ class FileColumn(NamedTuple):
     """Statistics of a column of a file.
 
     Attributes:
-        least: the least value, or a bound below it; None if unknown, or if all are null.
-        greatest: the greatest value, or a bound above it; None as for `least`.
-        values: number of values, with nulls.
-        nulls: number of nulls.
+        least: Least value, or a bound below it. None: unknown, or all values are null.
+        greatest: Greatest value, or a bound above it. None: unknown, or all values are null.
+        values: Number of values, including nulls.
+        nulls: Number of nulls.
     """
 
     least: Any
@@ -49,18 +49,18 @@ class FileColumn(NamedTuple):
 def read_column_stats(
     location: Location, pending: Collection[str], folder: TimelineFolder, columns: Collection[str]
 ) -> dict[tuple[str, str], FileColumn]:
-    """Return the statistics of some columns, by the names of a file and of a column.
+    """Return statistics of columns, by the name of the file and of the column.
 
     Args:
-        location: the table's location.
-        pending: request times of pending instants, read before the metadata table's timeline.
-        folder: the metadata table's timeline.
-        columns: names of the columns.
+        location: Location of the table.
+        pending: Request times of pending instants, read before the metadata table's timeline.
+        folder: Folder of the metadata table's timeline.
+        columns: Names of the columns.
 
     Raises:
-        CorruptionError: a file is damaged, or gone.
-        FormatError: a file, or a log block, is of a kind that Hudi does not write there.
-        OSError: a file could not be read.
+        CorruptionError: If a file is damaged or missing.
+        FormatError: If Hudi does not write a file or log block of this kind.
+        OSError: If a file cannot be read.
     """
     hashes = frozenset(map(column_hash, columns))
 
@@ -92,9 +92,9 @@ def column_hash(name: str) -> bytes:
 
 
 def _file_columns(
-    records: Records, hashes: Collection[bytes]
+    records: HFileRecords, hashes: Collection[bytes]
 ) -> Iterator[tuple[tuple[str, str], FileColumn | None]]:
-    """Yield statistics of some columns, by file and column; None for those that were deleted."""
+    """Yield statistics of some columns, by file and column; None for deleted ones."""
     file, schema, path, at_schema = records
     decode = stored_record_decoder(schema, path, at_schema, _RECORD)
     size = len(column_hash(""))
@@ -120,5 +120,5 @@ def _file_column(said: Mapping[str, Any], path: str, at: int) -> FileColumn:
 
 
 def _value(wrapper: Any) -> Any:
-    """Return a bound without the record around it, which says its Avro type."""
+    """Return a bound without the record around it, which names its Avro type."""
     return wrapper.get("value") if isinstance(wrapper, dict) else None

@@ -1,4 +1,4 @@
-"""The `files` partition of a metadata table beside the folders that it stands for."""
+"""Comparison of a metadata table's `files` partition with the folders."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lookupstore.hudi.view import TableView
 
 
 class Difference(NamedTuple):
-    """A file that readers see by one way only, or otherwise.
+    """A file that the metadata table and the folders show differently.
 
     Attributes:
-        path: of the file, relative to the table.
-        problem: what it is.
+        path: Path of the file, relative to the table.
+        problem: Description of the difference.
     """
 
     path: str
@@ -29,19 +29,21 @@ class Difference(NamedTuple):
 
 
 def differences(view: TableView) -> Iterator[Difference]:
-    """Yield how the metadata table differs from the files that count; nothing if there is none.
+    """Yield the differences between the metadata table and the files of the table.
 
     Args:
-        view: of the table; what others commit meanwhile does not count.
+        view: State of the table. If another writer changes the timeline during the comparison, no
+            difference is yielded.
 
     Raises:
-        CorruptionError: a file of the metadata table is damaged, or a base file has no such name.
-        FormatError: the metadata table is of a kind that Hudi does not make.
+        CorruptionError: If a file of the metadata table is damaged, or the name of a base file is
+            invalid.
+        FormatError: If Hudi does not make metadata tables of this kind.
     """
     if FILES not in view.options.metadata_partitions or view.options.version == 6:
         return
     found = list(_compared(view))
-    # Others may have added and removed files after the timeline was read.
+    # Other writers may have added and removed files after the timeline was read.
     if found and view.reloaded().timeline == view.timeline:
         yield from found
 
@@ -64,7 +66,7 @@ def _compared(view: TableView) -> Iterator[Difference]:
     for path, (partition, nbytes) in sorted(listed.items()):
         if partition not in listing.partitions:
             yield Difference(path, f"listed in {FOLDER}, but not its partition")
-        # The log files of a merge-on-read table are not among its base files.
+        # The log files of a merge-on-read table are not base files.
         is_log = is_log_file(path) and view.location.size(path) is not None
         if path not in there and path not in leaving and not is_log:
             yield Difference(path, f"listed in {FOLDER}, but missing")
@@ -74,7 +76,7 @@ def _compared(view: TableView) -> Iterator[Difference]:
 
 
 def _leaving(view: TableView) -> set[str]:
-    """Return the paths of files that a clean which is not completed deletes, or has deleted."""
+    """Return the paths of files that pending cleans delete, or have deleted."""
     found = set()
     for instant in view.timeline.pending():
         if instant.action == CLEAN:

@@ -1,4 +1,4 @@
-"""The bytes of a file, taken piece by piece: every length is checked before it is used."""
+"""A reader of bytes that checks every length before it is used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _VARINT_BYTES = 5
 
 
 class Cursor:
-    """A place in some bytes of a file.
+    """A position in some bytes of a file.
 
     Args:
-        content: the bytes.
-        path: of the file, for errors.
-        start: where the bytes are in the file, for errors.
-        what: they are, for errors.
+        content: Bytes to read.
+        path: Path of the file, for errors.
+        start: Offset of the bytes in the file, for errors.
+        what: Description of the bytes, for errors.
     """
 
     def __init__(self, content: bytes, path: str, start: int, what: str) -> None:
@@ -29,19 +29,19 @@ class Cursor:
 
     @property
     def at(self) -> int:
-        """Return where the next byte is in the file."""
+        """Return the offset of the next byte in the file."""
         return self._start + self._at
 
     @property
     def left(self) -> int:
-        """Return how many bytes are left."""
+        """Return the number of bytes left."""
         return len(self._content) - self._at
 
     def take(self, size: int) -> bytes:
         """Return the next bytes.
 
         Raises:
-            CorruptionError: there are fewer.
+            CorruptionError: If there are fewer bytes.
         """
         if not 0 <= size <= self.left:
             raise self.error(f"{size} bytes", f"{self.left} left in {self._what}")
@@ -61,7 +61,7 @@ class Cursor:
         return int(_LONG.unpack(self.take(_LONG.size))[0])
 
     def varint(self, most: int = _VARINT_BYTES) -> int:
-        """Return the next number that Protocol Buffers wrote, of so many bytes at most."""
+        """Return the next Protocol Buffers number, of at most the given number of bytes."""
         number = 0
         for shift in range(most):
             digit = self.take(1)[0]
@@ -71,10 +71,10 @@ class Cursor:
         raise self.error(f"a number of {most} bytes", "a longer one")
 
     def expect(self, wanted: bytes) -> None:
-        """Take bytes that must be these.
+        """Take bytes, and check that they are as expected.
 
         Raises:
-            CorruptionError: they are others.
+            CorruptionError: If the bytes differ.
         """
         at = self.at
         found = self.take(len(wanted))
@@ -82,5 +82,5 @@ class Cursor:
             raise CorruptionError(self._path, at, repr(wanted), repr(found))
 
     def error(self, expected: str, found: object) -> CorruptionError:
-        """Return the error that something else is here than was expected."""
+        """Return an error for unexpected bytes at this position."""
         return CorruptionError(self._path, self.at, expected, found)

@@ -1,4 +1,4 @@
-"""What the `files` partition of the metadata table says, which is one file group."""
+"""The `files` partition of a metadata table, which is one file group."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from lookupstore.hudi.options import FILES, METADATA_FOLDER
 from lookupstore.hudi.timeline.timeline import Timeline, TimelineFolder
 from lookupstore.storage.location import Location
 
-#: Where its files are.
+#: Path of the partition's folder.
 FOLDER = f"{METADATA_FOLDER}/{FILES}"
 
 
 @dataclass(frozen=True)
 class FilesPartition(GroupFiles):
-    """The files of the partition at one moment, all of its one file group."""
+    """The files of the `files` partition at one moment, all of one file group."""
 
     def listing(self, location: Location) -> Listing:
-        """Read what they say.
+        """Read the partitions and files that the partition lists.
 
         Args:
-            location: of the table.
+            location: Location of the table.
 
         Raises:
-            CorruptionError: a file is damaged, or gone.
-            FormatError: one is of a kind that Hudi does not write there.
+            CorruptionError: If a file is damaged or missing.
+            FormatError: If Hudi does not write a file of this kind there.
         """
         listing = Listing()
         for records in self.records(location):
@@ -36,16 +36,16 @@ class FilesPartition(GroupFiles):
 
 
 def files_partition(location: Location, table: Timeline, folder: TimelineFolder) -> FilesPartition:
-    """Return the files of the partition as they are now.
+    """Return the current files of the `files` partition.
 
     Args:
-        location: of the table.
-        table: timeline of the table, read before.
-        folder: of the metadata table's timeline.
+        location: Location of the table.
+        table: Timeline of the table, read before the metadata table's timeline.
+        folder: Folder of the metadata table's timeline.
 
     Raises:
-        CorruptionError: a file is called as none is, or the timeline is damaged.
-        FormatError: there are several file groups, or none.
+        CorruptionError: If the name of a file is invalid, or the timeline is damaged.
+        FormatError: If there are several file groups, or none.
     """
     pending = {instant.time for instant in table.pending()}
     groups = group_files(location, pending, folder, FILES)

@@ -1,7 +1,7 @@
-"""Files of a partition of the metadata table: the newest base file of each group, and its logs.
+"""Current files of a partition of the metadata table: base files and log files.
 
-The metadata table is written before the table is. A log file counts if its instant is completed in
-the metadata table, later than that of the newest base file, and is not pending in the table itself.
+The metadata table is written before the table. A log file counts if its instant is completed in the
+metadata table, is later than that of the newest base file, and is not pending in the table itself.
 
 Source: HoodieTableMetadataUtil.getValidInstantTimestamps, HoodieFileGroup of Apache Hudi.
 """
@@ -20,24 +20,24 @@ from lookupstore.hudi.options import METADATA_FOLDER
 from lookupstore.hudi.timeline.timeline import COMMIT, DELTA_COMMIT, REPLACE, TimelineFolder
 from lookupstore.storage.location import Location
 
-#: Where the timeline of the metadata table is.
+#: Path of the timeline of the metadata table.
 TIMELINE = f"{METADATA_FOLDER}/.hoodie/timeline"
-# Of a base or log file: that of some ten million files.
+# Maximum size of a base or log file, which suffices for some ten million files.
 _MOST_BYTES = 1 << 30
 _ID = r"(?P<file_id>[A-Za-z0-9-]+)"
 _BASE = re.compile(rf"{_ID}_[0-9-]+_(?P<time>\d+)\.hfile")
-#: Name of a log file of a partition.
+#: Pattern of the name of a log file of a partition.
 LOG_FILE = re.compile(rf"\.{_ID}_(?P<time>\d+)\.log\.(?P<version>\d+)_[0-9-]+")
 
 
-class Records(NamedTuple):
+class HFileRecords(NamedTuple):
     """Records of a base file, or of a block of a log file.
 
     Attributes:
-        file: the records.
-        schema: the writer's schema, as JSON.
-        path: path of the file, for errors.
-        at_schema: offset of the schema in it.
+        file: HFile with the records.
+        schema: Schema of the writer, as JSON.
+        path: Path of the file, for errors.
+        at_schema: Offset of the schema in the file.
     """
 
     file: HFile
@@ -51,10 +51,10 @@ class GroupFiles:
     """The files of a group at one moment.
 
     Attributes:
-        file_id: id of the group.
-        base: path of the newest base file, if there is one.
-        logs: paths of the log files that change it, in the order in which they count.
-        log_times: the times of their instants.
+        file_id: Id of the group.
+        base: Path of the newest base file. None: no base file.
+        logs: Paths of the log files that apply to the base file, in their order.
+        log_times: Times of the instants of these log files.
     """
 
     file_id: str
@@ -62,21 +62,21 @@ class GroupFiles:
     logs: tuple[str, ...]
     log_times: tuple[str, ...]
 
-    def records(self, location: Location) -> Iterator[Records]:
+    def records(self, location: Location) -> Iterator[HFileRecords]:
         """Yield the records, the oldest first.
 
         Args:
-            location: the table's location.
+            location: Location of the table.
 
         Raises:
-            CorruptionError: a file is damaged, or gone.
-            FormatError: a file, or a log block, is of a kind that Hudi does not write there.
-            OSError: a file could not be read.
+            CorruptionError: If a file is damaged or missing.
+            FormatError: If Hudi does not write a file or log block of this kind.
+            OSError: If a file cannot be read.
         """
         if self.base is not None:
             shown = location.show(self.base)
             base = read_hfile(_read(location, self.base), shown)
-            yield Records(base, base.info.get(b"schema", b""), shown, 0)
+            yield HFileRecords(base, base.info.get(b"schema", b""), shown, 0)
         for name in self.logs:
             shown = location.show(name)
             for block in read_blocks(_read(location, name), shown):
@@ -88,22 +88,22 @@ class GroupFiles:
                         "the files of a metadata table"
                     )
                 records = read_hfile(block.content, shown, block.at)
-                yield Records(records, block.schema, shown, block.at_schema)
+                yield HFileRecords(records, block.schema, shown, block.at_schema)
 
 
 def group_files(
     location: Location, pending: Collection[str], folder: TimelineFolder, partition: str
 ) -> list[GroupFiles]:
-    """Return the files of each group of a partition as they are now.
+    """Return the current files of each group of a partition.
 
     Args:
-        location: the table's location.
-        pending: request times of pending instants, read before the metadata table's timeline.
-        folder: the metadata table's timeline.
-        partition: a partition of the metadata table.
+        location: Location of the table.
+        pending: Request times of pending instants, read before the metadata table's timeline.
+        folder: Folder of the metadata table's timeline.
+        partition: Name of a partition of the metadata table.
 
     Raises:
-        CorruptionError: the name of a file is invalid, or the timeline is damaged.
+        CorruptionError: If the name of a file is invalid, or the timeline is damaged.
     """
     completed = {
         instant.time: instant.position
@@ -117,7 +117,7 @@ def group_files(
         name = file.name.rpartition("/")[2]
         found = _BASE.fullmatch(name) or LOG_FILE.fullmatch(name)
         if found is None:
-            # Hadoop keeps the checksums of a local file NAME in `.NAME.crc`.
+            # Hadoop stores the checksums of a local file NAME in `.NAME.crc`.
             if (name.endswith(".hfile") or ".log." in name) and not name.endswith(".crc"):
                 expected = "a base or log file of the metadata table"
                 raise CorruptionError(location.show(file.name), 0, expected, repr(name))
@@ -128,13 +128,13 @@ def group_files(
         if found.re is LOG_FILE:
             if time in completed and time not in pending:
                 its_logs.append((time, int(found["version"]), file.name))
-        # Instants of base files are archived, those of the log files after them are not.
+        # Instants of base files may be archived while those of later log files are not.
         elif time in completed or time < first:
             its_bases[time] = file.name
     groups = []
     for file_id in sorted(bases):
         newest = max(bases[file_id], default="")
-        # A log file is of the slice that was the newest when it was completed.
+        # A log file belongs to the slice that was the newest when it was completed.
         after = sorted(log for log in logs[file_id] if completed[log[0]] > newest)
         groups.append(
             GroupFiles(

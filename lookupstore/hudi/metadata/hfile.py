@@ -1,10 +1,10 @@
-"""HFiles, in which a metadata table keeps its records: sorted keys and values, in blocks.
+"""HFiles, in which a metadata table keeps its records: sorted keys and values.
 
-Files are small, and whole in memory. Of each the data blocks are read one after the other, without
-the index, which only says where they begin.
+Files are small, and are read into memory as a whole. Their data blocks are read one after the
+other, without the index, which only contains their offsets.
 
-Source: HFile version 3, as org.apache.hudi.io.hfile (HFileWriterImpl, HFileTrailer) writes it;
-Apache HBase's books for what others write.
+Source: HFile version 3, as written by org.apache.hudi.io.hfile (HFileWriterImpl, HFileTrailer);
+Apache HBase's documentation for other writers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.metadata.cursor import Cursor
 
 _DATA, _INDEX, _INFO, _TRAILER = b"DATABLK*", b"IDXROOT2", b"FILEINF2", b'TRABLK"$'
-# Magic, size on disk and raw, the block before, kind of checksum, bytes of each, size without them.
+# Header of a block: magic, sizes on disk and uncompressed, offset of the block before, kind of
+# checksum, bytes per checksum, size without checksums.
 _HEADER = struct.Struct(">8siiqBii")
 _TRAILER_BYTES = 4096
 _VERSION = 3
@@ -30,17 +31,17 @@ _GZIP_WINDOW = 31
 _CHECKSUMS: Mapping[int, Callable[[bytes], int]] = {1: zlib.crc32, 2: crc32c.crc32c}
 _CHECKSUM_BYTES = 4
 _CHECKED_BYTES = 16384
-# Of a block, raw: that of a partition with some million files.
+# Maximum uncompressed size of a block, which suffices for a partition with some million files.
 _MOST_BYTES = 256 << 20
-# Raw bytes of a new block, at which the next one begins.
+# Uncompressed size in bytes at which a new block begins.
 _BLOCK_BYTES = 1 << 20
-# What is after the row in a key: no family, no time, put.
+# Bytes of a key after the row: no family, no time, put.
 _KEY_END = b"\x00" + b"\x7f" + b"\xff" * 7 + b"\x04"
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _NO_VERSION = b"\x00"
 _PROTOBUF = b"PBUF"
 
-# Fields of the trailer.
+# Numbers of the fields of the trailer.
 _AT_INFO, _AT_INDEX, _RAW, _BLOCKS, _METAS, _ENTRIES, _LEVELS = 1, 2, 3, 5, 6, 7, 8
 _FIRST, _LAST, _ORDER, _CODEC = 9, 10, 11, 12
 
@@ -49,9 +50,9 @@ class Entry(NamedTuple):
     """A key and its value.
 
     Attributes:
-        key: as sorted.
-        value: of the key.
-        at: where its block is in the file.
+        key: Key, by which entries are sorted.
+        value: Value of the key.
+        at: Offset of the entry's block in the file.
     """
 
     key: bytes
@@ -60,11 +61,11 @@ class Entry(NamedTuple):
 
 
 class HFile(NamedTuple):
-    """What a file holds.
+    """The content of an HFile.
 
     Attributes:
-        entries: in the order of their keys.
-        info: what it says of itself, by name.
+        entries: Keys and values, in the order of the keys.
+        info: Metadata of the file, by name.
     """
 
     entries: Sequence[Entry]
@@ -72,7 +73,7 @@ class HFile(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of a file: its kind, its raw content, and where the next one begins."""
+    """A block of a file: its kind, its raw content, and the offset of the next one."""
 
     magic: bytes
     content: bytes
@@ -80,22 +81,22 @@ class _Block(NamedTuple):
 
 
 def read_hfile(content: bytes, path: str, start: int = 0) -> HFile:
-    """Return what an HFile holds.
+    """Parse an HFile.
 
     Args:
-        content: of the file.
-        path: of the file that it is, or is in, for errors.
-        start: where it begins in that.
+        content: Content of the file, or of a log block with it.
+        path: Path of the file, for errors.
+        start: Offset of the content in this file, for errors.
 
     Raises:
-        CorruptionError: it is damaged.
-        FormatError: it is compressed in a way that Hudi's are not.
+        CorruptionError: If the file is damaged.
+        FormatError: If the version or the compression is not one that Hudi writes.
     """
     return _Reading(content, path, start).file()
 
 
 class _Reading:
-    """One HFile that is read."""
+    """A read of one HFile."""
 
     def __init__(self, content: bytes, path: str, start: int) -> None:
         self._content = content
@@ -105,7 +106,7 @@ class _Reading:
         self._trailer = self._read_trailer()
 
     def file(self) -> HFile:
-        """Read all of it."""
+        """Read the whole file."""
         wanted = self._trailer.get(_ENTRIES, 0)
         entries: list[Entry] = []
         if wanted:
@@ -172,7 +173,7 @@ class _Reading:
         return _Block(magic, stored, at + _HEADER.size + on_disk)
 
     def _check(self, at: int, checked: bytes, sums: bytes, kind: int, each: int) -> None:
-        """Compare the checksums of a block, if it has some: what Hudi writes has none."""
+        """Compare the checksums of a block if it has some; Hudi writes none."""
         sum_of = _CHECKSUMS.get(kind)
         if sum_of is None:
             return
@@ -197,13 +198,13 @@ class _Reading:
 
     def _entries(self, content: bytes, at: int) -> Iterator[Entry]:
         block = self._cursor(content, at, "a data block")
-        # Offsets in a block that is compressed are not those of the file: that of the block is.
+        # Offsets in a compressed block are not offsets in the file: the offset of the block is.
         while block.left:
             key_bytes, value_bytes = block.int32(), block.int32()
             key = self._cursor(block.take(key_bytes), at, "a key")
             row = key.take(key.int16())
             value = block.take(value_bytes)
-            # The number of a version, which is 0 here.
+            # Version of the key, which is 0.
             block.expect(_NO_VERSION)
             yield Entry(row, value, self._start + at)
 
@@ -236,12 +237,12 @@ class _Reading:
 
 
 def hfile_bytes(entries: Iterable[tuple[bytes, bytes]], schema: bytes, millis: int) -> bytes:
-    """Return an HFile, as Hudi writes them.
+    """Return an HFile as Hudi writes it.
 
     Args:
-        entries: keys and values, in the order of the keys; at least one.
-        schema: of the values.
-        millis: when it is written, in milliseconds since 1970.
+        entries: Keys and values, in the order of the keys; at least one.
+        schema: Schema of the values.
+        millis: Time of the write, in milliseconds since 1970.
     """
     pairs = list(entries)
     parts: list[bytes] = []
@@ -255,7 +256,7 @@ def hfile_bytes(entries: Iterable[tuple[bytes, bytes]], schema: bytes, millis: i
         parts.append(block)
         raw_bytes, before, at = raw_bytes + len(raw), at, at + len(block)
     at_index = at
-    for content in (b"".join(index), b""):  # that of the data, and one of no other blocks
+    for content in (b"".join(index), b""):  # index of the data, and an empty one
         parts.append(_block_bytes(_INDEX, content))
         at += len(parts[-1])
     count = len(pairs)
@@ -307,7 +308,7 @@ def _block_bytes(magic: bytes, raw: bytes, before: int = -1) -> bytes:
     zip_ = zlib.compressobj(wbits=_GZIP_WINDOW)
     zipped = zip_.compress(raw) + zip_.flush()
     size = _HEADER.size + len(zipped)
-    # Nothing is checked, but there is room for what would be.
+    # There are no checksums, but there is room for them.
     sums = bytes(-(-size // _CHECKED_BYTES) * _CHECKSUM_BYTES)
     on_disk = len(zipped) + len(sums)
     header = _HEADER.pack(magic, on_disk, len(raw), before, 0, _CHECKED_BYTES, size)

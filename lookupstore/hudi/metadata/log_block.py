@@ -1,4 +1,4 @@
-"""The blocks of a log file, of which a metadata table writes one per instant.
+"""Blocks of log files; a metadata table writes one per instant.
 
 Source: org.apache.hudi.common.table.log (HoodieLogFormatWriter, HoodieLogFileReader).
 """
@@ -17,20 +17,20 @@ _VERSION = 1
 #: Kinds of blocks: keys that are deleted, and records in an HFile.
 DELETES, HFILE = 1, 4
 _INSTANT, _SCHEMA = 0, 2
-# A list of no keys, after its version and length; a new file group begins with one.
+# An empty list of keys, after its version and length; a new file group begins with one.
 NO_DELETES = b"\x00\x00\x00\x03\x00\x00\x00\x01\x00"
 
 
 class LogBlock(NamedTuple):
-    """One block.
+    """One block of a log file.
 
     Attributes:
-        kind: what it holds.
-        time: request time of the instant that wrote it.
-        schema: of the records, as JSON.
-        at_schema: where that is in the file.
-        content: of the block.
-        at: where that is in the file.
+        kind: Kind of the content, such as `DELETES` or `HFILE`.
+        time: Request time of the instant that wrote the block.
+        schema: Schema of the records, as JSON.
+        at_schema: Offset of the schema in the file.
+        content: Content of the block.
+        at: Offset of the content in the file.
     """
 
     kind: int
@@ -42,15 +42,15 @@ class LogBlock(NamedTuple):
 
 
 def read_blocks(content: bytes, path: str) -> list[LogBlock]:
-    """Return the blocks of a log file.
+    """Parse the blocks of a log file.
 
     Args:
-        content: of the file.
-        path: of the file, for errors.
+        content: Content of the file.
+        path: Path of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged.
-        FormatError: it is of a version that is not known.
+        CorruptionError: If the file is damaged.
+        FormatError: If the version of a block is unknown.
     """
     rest = Cursor(content, path, 0, "the log file")
     blocks = []
@@ -73,7 +73,7 @@ def _block(block: Cursor, path: str, size: int) -> LogBlock:
     at = block.at
     content = block.take(content_bytes)
     _pairs(block)
-    # For who reads from the end.
+    # For readers that start at the end.
     if block.left != struct.calcsize(">q"):
         raise block.error("the size of the block", f"{block.left} bytes")
     again = block.int64()
@@ -85,7 +85,7 @@ def _block(block: Cursor, path: str, size: int) -> LogBlock:
 
 
 def _pairs(block: Cursor) -> Mapping[int, tuple[bytes, int]]:
-    """Return what a block says of itself, and where, by numbers."""
+    """Return the headers of a block with their offsets, by number."""
     found = {}
     for _ in range(block.int32()):
         name, size = block.int32(), block.int32()
@@ -98,9 +98,9 @@ def block_bytes(time: str, schema: bytes, content: bytes) -> bytes:
     """Return a log file with one block of records.
 
     Args:
-        time: request time of the instant.
-        schema: of the records, as JSON.
-        content: the records, an HFile.
+        time: Request time of the instant.
+        schema: Schema of the records, as JSON.
+        content: Records, as an HFile.
     """
     headers = b"".join(
         struct.pack(">ii", name, len(value)) + value

@@ -1,10 +1,12 @@
-"""The `files` partition, kept true by writes: one instant of the metadata table for each of theirs.
+"""Updates of a metadata table's `files` partition by writes of a table.
 
-It is completed under the table's lock, before the instant of the table. Until that is completed,
-readers pass over it; who dies in between leaves a pending instant, whose rollback takes both back.
+Each write of the table adds an instant to the metadata table. It is completed under the table's
+lock, before the instant of the table. Until the instant of the table is completed, readers skip
+that of the metadata table. If a writer dies in between, the instant of the table stays pending, and
+its rollback rolls back both.
 
-Compaction, cleaning and archival of the metadata table are left to Java's writers. Where its state
-is such that nothing true can be added, it is deleted, and readers list the folders again.
+Java writers compact, clean and archive the metadata table. If no correct entry can be added in its
+current state, it is deleted, and readers list the folders again.
 
 Source: HoodieBackedTableMetadataWriter of Apache Hudi.
 """
@@ -61,23 +63,23 @@ from lookupstore.hudi.view import TableView
 
 _OPERATION = "UPSERT_PREPPED"
 _COMPACTIONS = ("compaction", "logcompaction")
-# A task that there is none of.
+# Token of a task in file names; there is no task.
 _TOKEN = "0-0-0"
-# A reader through the metadata table reads them all; Java compacts ten.
+# Maximum number of log files: a reader of the metadata table reads them all; Java compacts ten.
 _MOST_LOGS = 100
 
 
 def prepared(view: TableView, choice: str) -> TableView:
-    """Do with the metadata table what is to be done before a write, and return the table after it.
+    """Prepare the metadata table for a write, and return the table after it.
 
-    The caller holds the table's lock, and has checked that the choice fits the table.
+    The caller holds the lock of the table, and has checked that the choice fits the table.
 
     Args:
-        view: of the table as it is.
-        choice: one of `METADATA_CHOICES`.
+        view: Current state of the table.
+        choice: Choice for the metadata table, one of `METADATA_CHOICES`.
 
     Raises:
-        FormatError: a compaction is pending that needs the partitions to be taken out.
+        FormatError: If a pending compaction needs the partitions that `reduce` removes.
     """
     location, options = view.location, view.options
     if choice == DROP:
@@ -97,32 +99,32 @@ def metadata_table(view: TableView) -> MetadataTable | None:
     """Return the metadata table that readers use now; None: they list folders.
 
     Raises:
-        FormatError: it is not there, or of another version.
+        FormatError: If the metadata table is missing, or has another version.
     """
     options = read_options(view.location)
-    # That of version 6 has other names; it is deleted before anything is written.
+    # The metadata table of version 6 has other names; it is deleted before anything is written.
     if FILES not in options.metadata_partitions or options.version == 6:
         return None
     return MetadataTable(replace(view, options=options))
 
 
 def forget_instant(view: TableView, time: str, rollback: str, lock: TableLock) -> None:
-    """Take back what an instant did in the metadata table; see `MetadataTable.roll_back`."""
+    """Roll back an instant in the metadata table; see `MetadataTable.roll_back`."""
     if (table := _written_table(view)) is not None:
         table.roll_back(time, rollback, lock)
 
 
 def forget_files(view: TableView, files: Collection[FileSlice]) -> None:
-    """Make sure that files that are about to be deleted, and never committed, are not listed.
+    """Make sure that never committed files are not listed before they are deleted.
 
-    A metadata table that Java made while they were there may have them.
+    Java may have listed them in a metadata table that it made while they existed.
     """
     if files and (table := _written_table(view)) is not None:
         table.drop_if_listed({file.time for file in files})
 
 
 def _written_table(view: TableView) -> MetadataTable | None:
-    """Return the metadata table, unless it is of a kind to which nothing was ever written here."""
+    """Return the metadata table, or None if lookupstore never writes to its kind."""
     try:
         return metadata_table(view)
     except FormatError:
@@ -133,7 +135,7 @@ class MetadataTable:
     """The metadata table of a table; its caller holds the table's lock.
 
     Args:
-        view: of the table, whose options are those of the moment.
+        view: State of the table with current options.
     """
 
     def __init__(self, view: TableView) -> None:
@@ -143,23 +145,23 @@ class MetadataTable:
         self._folder = view.folder.beside(TIMELINE)
 
     def has(self, time: str) -> bool:
-        """Return whether an instant of the table is completed here."""
+        """Return whether an instant of the table is completed in the metadata table."""
         return any(one.time == time and one.is_completed for one in self._commits())
 
     def has_many_logs(self) -> bool:
-        """Return whether reading it has become slower than listing."""
+        """Return whether reading the metadata table is slower than listing folders."""
         return len(self._partition().logs) >= _MOST_LOGS
 
     def compacted(self) -> str:
-        """Return the time of the last compaction; none: a time before all."""
+        """Return the time of the last compaction, or an empty text."""
         done = (one.time for one in self._folder.load() if _is_compacted(one))
         return max(done, default="")
 
     def check_not_compacting(self) -> None:
-        """Check that no compaction is pending, which would look for files of other partitions.
+        """Check that no compaction is pending, which would need files of other partitions.
 
         Raises:
-            FormatError: one is.
+            FormatError: If a compaction is pending.
         """
         for instant in self._compactions(self._folder.load()):
             raise FormatError(
@@ -177,7 +179,7 @@ class MetadataTable:
         self._record(time, changes, lock)
 
     def remove(self, time: str, gone: Mapping[str, Sequence[str]], lock: TableLock) -> None:
-        """Take out files that a clean has deleted; see `_record`."""
+        """Remove files that a clean has deleted; see `_record`."""
         deleted = FileInfo(0, True)
         self._record(
             time, {one: dict.fromkeys(names, deleted) for one, names in gone.items()}, lock
@@ -186,11 +188,11 @@ class MetadataTable:
     def _record(
         self, time: str, changes: Mapping[str, Mapping[str, FileInfo]], lock: TableLock
     ) -> None:
-        """Complete an instant with what one of the table changes, before that is completed.
+        """Record the changes of an instant, before it is completed in the table.
 
         Raises:
-            CommitConflictError: it is completed already.
-            LockLostError: the lock was lost: nothing was completed.
+            CommitConflictError: If another writer completed the instant.
+            LockLostError: If the lock was lost; nothing was completed.
         """
         if self.has(time):
             path = f"{self._location.show(TIMELINE)}/{time}"
@@ -199,7 +201,7 @@ class MetadataTable:
         file_id = self._partition().file_id
         instant = Instant(time, DELTA_COMMIT, State.REQUESTED)
         version = self._view.options.version
-        # One that died may have begun.
+        # A writer that died may have begun.
         with suppress(FileExistsError):
             self._folder.request_at(time, DELTA_COMMIT)
         with suppress(FileExistsError):
@@ -232,32 +234,33 @@ class MetadataTable:
         self._folder.complete(inflight, commit_bytes(done, version), lock.check)
 
     def roll_back(self, time: str, rollback: str, lock: TableLock) -> None:
-        """Take back what a pending, or withdrawn, instant of the table wrote here.
+        """Roll back what a pending or withdrawn instant wrote to the metadata table.
 
-        Every step can be done again: whoever ends the rollback of the table ends this one.
+        Every step can be repeated: a writer that finishes the rollback of the table also finishes
+        this one.
 
         Args:
-            time: of the instant.
-            rollback: time of the table's rollback, which is inflight.
-            lock: of the table, which is held.
+            time: Request time of the instant.
+            rollback: Request time of the table's rollback, which is inflight.
+            lock: Lock of the table, which is held.
 
         Raises:
-            LockLostError: the lock was lost; the next writer goes on.
+            LockLostError: If the lock was lost; the next writer continues.
         """
         lock.check()
         timeline = self._folder.load()
         compacted = [one for one in timeline if _is_compacted(one)]
         later = [one for one in [*compacted, *self._compactions(timeline)] if one.time >= time]
         if later and any(_is(one, time, DELTA_COMMIT) for one in timeline):
-            # Then its files are, or will be, in a base file: Java refuses such a rollback.
+            # In that case its files are, or will be, in a base file: Java refuses such a rollback.
             self._drop()
         elif not self.drop_if_listed({time}):
             self._roll_back(timeline, time, rollback, lock)
 
     def drop_if_listed(self, times: Collection[str]) -> bool:
-        """Delete the metadata table, and return true, if a base file lists files of instants.
+        """Delete the metadata table and return True, if a base file lists given instants.
 
-        What is in log files of these instants goes with them.
+        Entries of log files of these instants do not count.
         """
         partition = self._partition()
         logs = tuple(
@@ -321,7 +324,7 @@ class MetadataTable:
 
     @staticmethod
     def _compactions(timeline: Timeline) -> list[Instant]:
-        """Return the compactions that are pending: those that are completed are commits."""
+        """Return the pending compactions; completed ones are commits."""
         done = {one.time for one in timeline if one.is_completed}
         return [one for one in timeline if one.action in _COMPACTIONS and one.time not in done]
 

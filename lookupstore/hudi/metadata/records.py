@@ -1,6 +1,6 @@
-"""Records of the `files` partition: which partitions a table has, and which files each of them.
+"""Records of the `files` partition: partitions of a table, and their files.
 
-Several records of a key become one: a file that a later one adds or deletes is added or deleted.
+Several records of a key are merged: a file that a later record adds or deletes is added or deleted.
 
 Source: HoodieMetadataPayload of Apache Hudi (createPartitionListRecord, combineFileSystemMetadata).
 """
@@ -26,7 +26,7 @@ from lookupstore.hudi.timeline.names import check_partition
 _RECORD, _READ_AS = "HoodieMetadataRecord", "HoodieMetadataFiles"
 _ALL = "__all_partitions__"
 _PARTITIONS, _FILES = 1, 2
-# The key of a table's own folder.
+# Key of the table's own folder.
 _ROOT = "."
 _UNUSED = (
     *META_COLUMNS,
@@ -38,11 +38,11 @@ _UNUSED = (
 
 
 class FileInfo(NamedTuple):
-    """What a record says of a file, or of a partition, which has no size.
+    """The record of a file, or of a partition, which has no size.
 
     Attributes:
-        bytes: size of the file.
-        is_deleted: whether it is gone.
+        bytes: Size of the file in bytes.
+        is_deleted: Whether the file was deleted.
     """
 
     bytes: int
@@ -50,11 +50,11 @@ class FileInfo(NamedTuple):
 
 
 class Listing:
-    """The partitions of a table, and their files, as records say one after the other.
+    """The partitions of a table, and their files, merged from records.
 
     Attributes:
-        partitions: paths of those that the list of partitions has.
-        files: sizes by name, by the path of a partition.
+        partitions: Paths of the partitions in the list of partitions.
+        files: Sizes of files in bytes, by the path of the partition and the name of the file.
     """
 
     def __init__(self) -> None:
@@ -62,16 +62,16 @@ class Listing:
         self.files: dict[str, dict[str, int]] = {}
 
     def add(self, file: HFile, schema: bytes, path: str, at_schema: int) -> None:
-        """Apply the records of a base file, or of a block.
+        """Apply the records of a base file or of a log block.
 
         Args:
-            file: that has them; later ones than all before.
-            schema: by which they were written, as JSON.
-            path: of the file, for errors.
-            at_schema: where the schema is in it.
+            file: HFile with the records, which are later than all records before.
+            schema: Schema by which the records were written, as JSON.
+            path: Path of the file, for errors.
+            at_schema: Offset of the schema in the file.
 
         Raises:
-            CorruptionError: a record is damaged.
+            CorruptionError: If a record is damaged.
         """
         read = record_decoder(schema, path, at_schema, _READ_AS, _RECORD)
         for entry in file.entries:
@@ -122,26 +122,26 @@ def _partition(key: str, path: str) -> str:
 
 
 def schema_bytes() -> bytes:
-    """Return the schema of records, as JSON."""
+    """Return the schema of the records, as JSON."""
     return _schema()[0]
 
 
 def table_schema() -> str:
-    """Return the same without the meta columns, as commits of the metadata table say it."""
+    """Return the schema without the meta columns, as in commits of the metadata table."""
     schema = json.loads(schema_bytes())
     schema["fields"] = [one for one in schema["fields"] if one["name"] not in META_COLUMNS]
     return avro_json(schema)
 
 
 def changes_bytes(changes: Mapping[str, Mapping[str, FileInfo]], millis: int) -> bytes:
-    """Return the HFile of what an instant changes.
+    """Return an HFile with the changes of an instant.
 
     Args:
-        changes: files by name, by the path of their partition.
-        millis: when it is written, in milliseconds since 1970.
+        changes: Changed files, by the path of the partition and the name of the file.
+        millis: Time of the write, in milliseconds since 1970.
 
     Raises:
-        FormatError: a partition is called as the list of all of them is.
+        FormatError: If a partition has the name of the list of all partitions.
     """
     keys = {partition or _ROOT: infos for partition, infos in changes.items()}
     if _ALL in keys:
@@ -156,7 +156,7 @@ def _record(kind: int, infos: Mapping[str, FileInfo]) -> bytes:
     stored = {
         name: {"size": info.bytes, "isDeleted": info.is_deleted} for name, info in infos.items()
     }
-    # The key is that of the HFile.
+    # The key is stored in the HFile.
     record = {**dict.fromkeys(_UNUSED), "key": "", "type": kind, "filesystemMetadata": stored}
     body = io.BytesIO()
     fastavro.schemaless_writer(body, _schema()[1], record)

@@ -1,12 +1,13 @@
-"""A table's options: what `hoodie.properties` says, and what this version of it means.
+"""The options of a table, which `hoodie.properties` stores.
 
-The only wing that knows names of Hudi's properties; of the options that Java's writers are given
-it is `write.hoodie`.
+Only this package contains names of Hudi's properties. Names of options for Hudi's Java writers are
+in `write.hoodie`.
 
-`names` has them and the words that are their values; `table_options` is what they mean, `new_table`
-what a new table has, `file` reads and writes them. `rules` says which tables are read and written
-here, `other_locks` which locks are not taken here; `metadata_table` changes what readers are told
-of a metadata table. `refused` is how errors say that a value is not supported.
+`names` has the names and the possible values, `table_options` their meaning, and `new_table` the
+options of a new table. `file` reads and writes the properties file. `rules` checks whether a table
+can be read and written, and `other_locks` whether it names a lock that lookupstore does not take.
+`metadata_table` changes the partitions of the metadata table that readers use, and `refused` makes
+errors about values that are not supported.
 """
 
 from lookupstore.hudi.options.file import (

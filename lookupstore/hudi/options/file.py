@@ -1,4 +1,4 @@
-"""The file of a table's properties: read, checked against itself, written."""
+"""Read, check and write the properties file of a table."""
 
 from __future__ import annotations
 
@@ -64,12 +64,14 @@ from lookupstore.storage.location import Location
 
 
 def read_options(location: Location) -> TableOptions:
-    """Read the options of a table, from their backup if they are not there themselves.
+    """Read the options of a table.
+
+    If the properties are missing or damaged, their backup is read.
 
     Raises:
-        FileNotFoundError: there is no table.
-        CorruptionError: they are damaged.
-        FormatError: the table is of a kind that is not read; the error names the property.
+        FileNotFoundError: If the folder has no table.
+        CorruptionError: If the properties are damaged, and there is no valid backup.
+        FormatError: If the table cannot be read. The error names the property.
     """
     damaged: CorruptionError | None = None
     for name in (PROPERTIES, BACKUP):
@@ -79,7 +81,7 @@ def read_options(location: Location) -> TableOptions:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except CorruptionError as error:
-            # A writer that died while it wrote them has left the backup.
+            # A writer that died while it wrote the properties has left the backup.
             damaged = damaged or error
             continue
         return replace(options, from_backup=True) if name == BACKUP else options
@@ -94,7 +96,7 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
     """Write the options of a new table.
 
     Raises:
-        FileExistsError: a table is there.
+        FileExistsError: If the folder has a table.
     """
     if location.size(PROPERTIES) is not None or location.size(BACKUP) is not None:
         raise FileExistsError(f"{location.uri}: there is already a Hudi table")
@@ -104,15 +106,15 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
 
 
 def parse_options(content: bytes, path: str) -> TableOptions:
-    """Return the options that a properties file says.
+    """Return the options in a properties file.
 
     Args:
-        content: of the file.
-        path: of the file, for errors.
+        content: Content of the file.
+        path: Path of the file, which errors name.
 
     Raises:
-        CorruptionError: it is damaged, cut short, or not the one of its checksum.
-        FormatError: the table is of a kind that is not read; the error names the property.
+        CorruptionError: If the file is damaged, cut short, or does not match its checksum.
+        FormatError: If the table cannot be read. The error names the property.
     """
     pairs = parse_properties(content, path)
     for required in (NAME, TYPE, VERSION):
@@ -121,7 +123,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     name, database = pairs[NAME], pairs.get(DATABASE)
     expected = str(checksum(name, database))
     if CHECKSUM not in pairs and not content.endswith((b"\n", b"\r")):
-        # Not every writer has a checksum, but each ends its lines: this one was cut.
+        # Not every writer adds a checksum, but each ends its lines: this file is truncated.
         raise CorruptionError(path, len(content), "the end of a line", repr(content[-20:]))
     if pairs.get(CHECKSUM, expected) != expected:
         raise CorruptionError(path, 0, f"{CHECKSUM}={expected}", pairs[CHECKSUM])
@@ -170,7 +172,8 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         others={
             key: value
             for key, value in pairs.items()
-            # Since version 8 the class is beside the type, which then only says that there is one.
+            # Since version 8, the class is stored next to the type, which then only shows that
+            # there is one.
             if key not in KNOWN or (key == GENERATOR_CLASS and version != 6)
         },
     )
@@ -179,7 +182,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
 
 
 def _merge_mode(pairs: Mapping[str, str], version: int, is_ordered: bool) -> tuple[str, str | None]:
-    """Return how rows of one key are merged, and which property says it if not its own."""
+    """Return the merge mode, and the property that stores it if not the mode's own."""
     given = pairs.get(MERGE_MODE)
     if version != 6 and given is not None:
         return given, None
@@ -189,7 +192,7 @@ def _merge_mode(pairs: Mapping[str, str], version: int, is_ordered: bool) -> tup
             return mode, PAYLOAD
     if payload is not None:
         return CUSTOM, PAYLOAD
-    # What Hudi takes if nothing is said: without a column there is nothing to compare.
+    # Default of Hudi: without an ordering column there is nothing to compare.
     return (EVENT_TIME if is_ordered else COMMIT_TIME), PAYLOAD
 
 

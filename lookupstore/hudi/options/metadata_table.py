@@ -1,4 +1,4 @@
-"""What the properties say of a table's metadata table, and how that is changed."""
+"""Check, reduce or delete the metadata table that a table's properties name."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from lookupstore.storage.location import Location
 
 
 def check_choice(metadata: str) -> None:
-    """Check what a caller says is to be done with a metadata table.
+    """Check a caller's choice for the treatment of a metadata table.
 
     Raises:
-        ValueError: it is none of `METADATA_CHOICES`.
+        ValueError: If the choice is not `refuse`, `maintain`, `reduce` or `drop`.
     """
     if metadata not in METADATA_CHOICES:
         raise ValueError(
@@ -41,35 +41,42 @@ def check_choice(metadata: str) -> None:
 
 
 def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
-    """Make readers list the folders of a table again, and delete its metadata table.
+    """Delete the metadata table of a table, so that readers list its folders again.
 
-    The caller holds the table's lock. Indexes of Java's that are kept in there are gone as well.
+    The caller holds the table's lock. The indexes that Java writers keep there are deleted, too.
 
     Args:
-        location: of the table.
-        options: of the table.
+        location: Location of the table.
+        options: Options of the table.
+
+    Returns:
+        Options of the table without a metadata table.
 
     Raises:
-        FormatError: the properties are a backup.
+        FormatError: If the options are from the backup of the properties.
     """
-    # First: from then on nobody looks into the folder.
+    # This is first: from then on no program reads the folder.
     changed = _with_metadata(location, options, ())
-    # One that died here has left it.
+    # A writer that died at this point has left it.
     location.delete_folder(METADATA_FOLDER)
     return changed
 
 
 def reduce_metadata_table(location: Location, options: TableOptions) -> TableOptions:
-    """Make readers use the list of files only of a metadata table, and delete its other partitions.
+    """Delete the partitions of a metadata table, except the list of files.
 
-    The caller holds the table's lock. Java makes them again when it is set so.
+    The caller holds the table's lock. Java writers rebuild the partitions if their options ask for
+    them.
 
     Args:
-        location: of the table.
-        options: of the table, which says that the list is there.
+        location: Location of the table.
+        options: Options of the table, with the list of files among the metadata partitions.
+
+    Returns:
+        Options of the table with the list of files only.
 
     Raises:
-        FormatError: the properties are a backup.
+        FormatError: If the options are from the backup of the properties.
     """
     changed = _with_metadata(location, options, (FILES,))
     for folder in location.folders(METADATA_FOLDER):
@@ -79,11 +86,11 @@ def reduce_metadata_table(location: Location, options: TableOptions) -> TableOpt
 
 
 def check_metadata_table(location: Location, options: TableOptions) -> None:
-    """Check that the metadata table that a table says it has is there, and of its version.
+    """Check that the metadata table exists, and has the version of its table.
 
     Raises:
-        FormatError: it is not.
-        CorruptionError: its properties are damaged.
+        FormatError: If it does not exist, or has another version or format.
+        CorruptionError: If its properties are damaged.
     """
     name = f"{METADATA_FOLDER}/{PROPERTIES}"
     shown = location.show(name)
@@ -108,7 +115,7 @@ def check_metadata_table(location: Location, options: TableOptions) -> None:
 def _with_metadata(
     location: Location, options: TableOptions, partitions: tuple[str, ...]
 ) -> TableOptions:
-    """Change which partitions of the metadata table readers use, and return the new options."""
+    """Set the partitions of the metadata table that readers use; return the options."""
     if options.from_backup:
         check_writable(options, location.uri)
     changed = replace(options, metadata_partitions=partitions, metadata_inflight=())

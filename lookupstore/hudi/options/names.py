@@ -1,32 +1,33 @@
-"""Names of Hudi's properties, and the words that are their values."""
+"""The names of Hudi's properties, and their possible values."""
 
 from __future__ import annotations
 
-#: Folder of a table in which everything is that is not data.
+#: Name of the folder of a table that contains everything except data.
 META_FOLDER = ".hoodie"
-#: Folder in that where Java has helpers of its own, a lock among them.
+#: Path of the folder of Java's auxiliary files, among them a lock.
 AUXILIARY = f"{META_FOLDER}/.aux"
-#: Table versions that are read and written.
+#: Table versions that can be read and written.
 VERSIONS = (6, 8, 9)
-#: Which of two rows with one key stays: the one with the greater ordering value, or the later one.
+#: Merge modes, which decide between rows with one key: the greater ordering value, or the later
+#: row.
 EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 CUSTOM = "CUSTOM"
-#: Kinds of tables: changes are in base files, or in log files until a compaction.
+#: Types of tables: changes are written to base files, or to log files until a compaction.
 COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
-#: Kinds of queries: what is committed, or what of it is in base files.
+#: Types of queries: all committed rows, or only those in base files.
 SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 
-#: Where the properties of a table are.
+#: Path of the properties of a table.
 PROPERTIES = f"{META_FOLDER}/hoodie.properties"
 BACKUP = f"{PROPERTIES}.backup"
-#: Where its metadata table is, if it has one, and which partitions of that list
-#: files, and have bounds of their columns.
+#: Path of the metadata table, and names of its partitions with the list of files and with bounds of
+#: columns.
 METADATA_FOLDER = f"{META_FOLDER}/metadata"
 FILES, COLUMN_STATS = "files", "column_stats"
-#: What a write does with a metadata table: nothing, by an error; write its list of files; the same
-#: after the other partitions are taken out; delete it first.
+#: Treatments of a metadata table by a write: raise an error; update its list of files; remove the
+#: other partitions and then do the same; delete it first.
 REFUSE, MAINTAIN, REDUCE, DROP = METADATA_CHOICES = ("refuse", "maintain", "reduce", "drop")
-#: Where a bucket index of Hudi's keeps which file groups are buckets, if they are split.
+#: Path of the folder in which Hudi's bucket index stores the file groups of split buckets.
 BUCKETS = f"{META_FOLDER}/.bucket_index"
 
 NAME = "hoodie.table.name"
@@ -76,12 +77,12 @@ FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 SLASHES = "hoodie.datasource.write.slash.separated.date.partitioning"
 ENCODINGS = ("hoodie.table.complex.keygen.encoding", "hoodie.table.complex.keygenerator.encoding")
 LOCK = "hoodie.write.lock."
-#: Property that names the lock of writers in Java, if the table says it.
+#: Name of the property for the lock of writers in Java, if the table sets it.
 LOCK_PROVIDER = f"{LOCK}provider"
 LOCK_FOLDER = f"{LOCK}filesystem.path"
-#: Who keeps other writers out: the table's lock alone, or the caller by another one, too.
+#: Locks against other writers: only the table's lock, or also another lock of the caller.
 TABLE_LOCK, EXTERNAL_LOCK = "table", "external"
-#: In the extra metadata of a commit: the columns by their ids, for schema on read.
+#: Key in the extra metadata of a commit for the columns by id, for schema on read.
 COLUMN_IDS = "latest_schema"
 
 _MODELS = "org.apache.hudi.common.model."
@@ -100,12 +101,12 @@ GENERATORS = {
     "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
     "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
 }
-#: What begins so says how times become folders; the second is what versions of Hudi 0.x have.
+#: Prefixes of properties that define how times become folders; the second is that of Hudi 0.x.
 TIMES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 TIME_PARSERS = ("hoodie.keygen.datetime.parser.class",
                  "hoodie.deltastreamer.keygen.datetime.parser.class")  # fmt: skip
 TIME_PARSER = "org.apache.hudi.keygen.parser.HoodieDateTimeParser"
-#: What begins so says how rows are written. What is not known to change nothing may change that.
+#: Prefixes of properties that define how rows are written. Unknown ones may have an effect.
 RULES = ("hoodie.table.", "hoodie.record.", "hoodie.datasource.write.")
-#: In the plan of a clustering: what a writer in Java sorts by.
+#: Name in the plan of a clustering for the columns by which a writer in Java sorts.
 SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"

@@ -1,4 +1,4 @@
-"""Options of a new table: what a caller says, and what Hudi would write for it."""
+"""``new_options``: the options of a new table, as Hudi would write them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def new_options(
     hive_style: bool = False,
     url_encode: bool = False,
 ) -> TableOptions:
-    """Return the options of a new table; a string in place of a list is one column.
+    """Return the options of a new table; a string instead of a list is one column.
 
     Raises:
-        ValueError: an argument that no table has, or two that contradict each other.
+        ValueError: If an argument is not valid, or two arguments contradict each other.
 
     >>> new_options(name="t", record_key=["id"], partition_by=["day"]).key_generator
     'SIMPLE'
@@ -56,7 +56,7 @@ def new_options(
         if len(set(columns)) < len(columns):
             raise ValueError(f"{argument} is {columns!r}; give each column once")
         for column in columns:
-            # The properties list columns with commas; Hudi's custom keys have a type after ":".
+            # The properties list columns with commas; Hudi's custom keys have a type after a ":".
             if not column or set(column) & set(",:"):
                 raise ValueError(f"{argument} has {column!r}; give names without ',' or ':'")
     mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
@@ -87,7 +87,7 @@ def new_options(
         hive_style=hive_style,
         url_encode=url_encode,
         key_generator=generator,
-        # Instants of writers in several zones would not be in the order of time.
+        # Otherwise instants of writers in several zones would not be in the order of time.
         timezone="UTC",
         merge_from=PAYLOAD if version == 6 else None,
         others=others,

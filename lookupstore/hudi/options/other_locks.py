@@ -1,4 +1,4 @@
-"""Locks that a table says its writers go by, and that are not taken here."""
+"""Check whether a table names a lock that lookupstore does not take."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from lookupstore.hudi.options.names import (
 from lookupstore.hudi.options.table_options import TableOptions
 from lookupstore.storage.location import Location
 
-# Hudi's providers whose locks are held here: on local disks, and on object stores. Each refuses the
-# other.
+# Hudi's lock providers that lookupstore supports: for local disks, and for object stores. Each
+# refuses the other kind of storage.
 _FILE_LOCKS, _OBJECT_LOCKS = "FileSystemBasedLockProvider", "StorageBasedLockProvider"
-# What begins so is for one provider of other locks, and says which if no property does.
+# Prefixes of properties for one provider of other locks; they identify it if no property does.
 _OTHER_LOCKS = tuple(f"{LOCK}{kind}." for kind in ("zookeeper", "dynamodb", "hivemetastore"))
 
 
 def check_lock(options: TableOptions, location: Location, lock: str) -> None:
-    """Raise an error if writers go by a lock that is not held here, nor by the caller.
+    """Raise an error if a table names a lock that is not held for the write.
 
     Args:
-        options: of the table.
-        location: of the table.
-        lock: `EXTERNAL_LOCK` if the caller holds it, else `TABLE_LOCK`.
+        options: Options of the table.
+        location: Location of the table.
+        lock: Holder of that lock: `external` for the caller, otherwise `table`.
 
     Raises:
-        FormatError: they do; the error names the property that says so.
-        ValueError: `lock` is neither.
+        FormatError: If the table names such a lock. The error names the property.
+        ValueError: If `lock` has another value.
     """
     check_lock_choice(lock)
     named = _other_lock(options, location)
@@ -46,10 +46,10 @@ def check_lock(options: TableOptions, location: Location, lock: str) -> None:
 
 
 def check_lock_choice(lock: str) -> None:
-    """Check that a choice of the lock is one.
+    """Check a caller's choice for the lock.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If the choice is not `table` or `external`.
 
     >>> check_lock_choice("table")
     """
@@ -58,10 +58,11 @@ def check_lock_choice(lock: str) -> None:
 
 
 def _other_lock(options: TableOptions, location: Location) -> str | None:
-    """Return the property that names a lock other than those that are held here."""
+    """Return the property that names a lock that lookupstore does not take, if any."""
     provider = options.others.get(LOCK_PROVIDER, "").strip()
     if not provider:
-        # Then writers may be set elsewhere; but whom such a property is for is said.
+        # Writers may be configured elsewhere, but the prefix of such a property identifies the
+        # provider.
         found = [one for one in options.others if one.startswith(_OTHER_LOCKS)]
         return min(found) if found else _other_folder(options, location)
     name = provider.rpartition(".")[2]
@@ -71,7 +72,7 @@ def _other_lock(options: TableOptions, location: Location) -> str | None:
 
 
 def _other_folder(options: TableOptions, location: Location) -> str | None:
-    """Return the property that lets the lock be in another folder than those that have it."""
+    """Return the property that moves the file lock to another folder, if any."""
     if not location.in_place:
         return None
     folder = options.others.get(LOCK_FOLDER, "").strip()

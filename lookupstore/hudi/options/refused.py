@@ -1,4 +1,4 @@
-"""How an error says that an option is not supported."""
+"""Make errors about options that are not supported."""
 
 from __future__ import annotations
 

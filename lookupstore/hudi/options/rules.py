@@ -1,4 +1,4 @@
-"""Which tables are read and written here: what their properties may say."""
+"""Check from a table's properties whether the table can be read and written."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ from lookupstore.hudi.options.refused import either, refused_error
 from lookupstore.hudi.options.table_options import KNOWN, TableOptions
 
 _FALSE = frozenset({"", "false"})
-# Those that change nothing that is written here: with which values, in lower case; None: with any.
+# Properties without effect on writes of lookupstore: allowed values in lower case; None: any value.
 _HARMLESS: Mapping[str, frozenset[str] | None] = {
     INITIAL_VERSION: None,
     FORMAT: frozenset({"native"}),
     BASE_FORMAT: frozenset({"parquet"}),
     READ_FORMAT: frozenset({"parquet"}),
-    # Tables that are written have no log files, and these no changes that are logged.
+    # Tables that lookupstore writes have no log files, and therefore no logged changes.
     LOG_FORMAT: None,
     LOG_READ_FORMAT: None,
     CDC_MODE: None,
     CDC: _FALSE,
-    # Where definitions of indexes are; the indexes are partitions of the metadata table.
+    # Path of the definitions of indexes; the indexes are partitions of the metadata table.
     INDEXES: None,
-    # How catalogs, since Hudi 1.2, take the values of partitions from their paths.
+    # Since Hudi 1.2: how catalogs derive the values of partitions from their paths.
     EXTRACTOR: None,
     PARTIAL: frozenset({"", "none"}),
     MERGE_LIST: frozenset({""}),
@@ -79,7 +79,7 @@ _HARMLESS: Mapping[str, frozenset[str] | None] = {
     FORMATS: _FALSE,
     SLASHES: _FALSE,
 }
-# Why the others are refused that are known.
+# Reasons for the refusal of other known properties.
 _REASONS = {
     CDC: "changes would not be logged for Hudi's CDC queries, which fail then",
     PARTIAL: "rows would not be merged column by column",
@@ -92,14 +92,14 @@ _REASONS = {
 
 
 def check_readable(options: TableOptions, path: str) -> None:
-    """Raise an error if rows of the table cannot be read as they are in its base files.
+    """Raise an error if the rows of a table cannot be read from its base files alone.
 
     Args:
-        options: of the table.
-        path: of the table, for the error.
+        options: Options of the table.
+        path: Path of the table, which errors name.
 
     Raises:
-        FormatError: they cannot; the error names the property that says so.
+        FormatError: If they cannot. The error names the property.
     """
     if options.others.get(FORMAT, "native") != "native":
         raise refused_error(path, FORMAT, options.others[FORMAT], "native")
@@ -112,16 +112,16 @@ def check_readable(options: TableOptions, path: str) -> None:
 
 
 def check_query(options: TableOptions, query_type: str, path: str) -> None:
-    """Raise an error if base files alone do not answer a query.
+    """Raise an error if base files alone cannot answer a query.
 
     Args:
-        options: of the table.
-        query_type: `SNAPSHOT` or `READ_OPTIMIZED`.
-        path: of the table, for the error.
+        options: Options of the table.
+        query_type: Kind of query: `snapshot` or `read_optimized`.
+        path: Path of the table, which errors name.
 
     Raises:
-        ValueError: there is no such kind of query.
-        FormatError: changes are in log files, too, and it asks for these.
+        ValueError: If `query_type` is not a kind of query.
+        FormatError: If the query also needs the changes in log files.
     """
     if query_type not in (SNAPSHOT, READ_OPTIMIZED):
         raise ValueError(f"query_type is {query_type!r}; give {SNAPSHOT!r} or {READ_OPTIMIZED!r}")
@@ -134,15 +134,15 @@ def check_query(options: TableOptions, query_type: str, path: str) -> None:
 
 
 def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> None:
-    """Raise an error if other readers would not see, or understand, what is written here.
+    """Raise an error if other readers would miss or misread what lookupstore writes.
 
     Args:
-        options: of the table.
-        path: of the table, for the error.
-        metadata: what is done with a metadata table, one of `METADATA_CHOICES`.
+        options: Options of the table.
+        path: Path of the table, which errors name.
+        metadata: Treatment of the table's metadata table: `refuse`, `maintain`, `reduce` or `drop`.
 
     Raises:
-        FormatError: they would not; the error names the property that says so.
+        FormatError: If they would. The error names the property.
     """
     check_readable(options, path)
     if options.table_type != COPY_ON_WRITE:
@@ -168,7 +168,7 @@ def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> 
         known = PAYLOADS if options.merge_from is None else PAYLOADS.values()
         raise refused_error(path, named, given, either([*known]))
     if len(options.ordering) > 1:
-        # Readers in Rust refuse such a table as a whole.
+        # Readers in Rust refuse such a table entirely.
         raise refused_error(
             path, options.ordering_property, ",".join(options.ordering), "one column"
         )
@@ -180,7 +180,7 @@ def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> 
 
 
 def _check_metadata(options: TableOptions, path: str, choice: str) -> None:
-    """Check that the metadata table, if there is one, is not made wrong by what is chosen."""
+    """Check that the choice for the metadata table does not make it wrong."""
     partitions, inflight = options.metadata_partitions, options.metadata_inflight
     if choice == DROP or not (partitions or inflight):
         return
@@ -207,7 +207,7 @@ def _check_metadata(options: TableOptions, path: str, choice: str) -> None:
 
 
 def metadata_remedy(choice: str) -> str:
-    """Return how a caller chooses what is done with a metadata table, for errors.
+    """Return a remedy for errors: how to choose the treatment of the metadata table.
 
     >>> metadata_remedy("drop")
     "pass metadata='drop', to a write in options=WriteOptions(metadata='drop')"
@@ -216,7 +216,7 @@ def metadata_remedy(choice: str) -> str:
 
 
 def _check_rules(options: TableOptions, path: str) -> None:
-    """Check that each property that may say how rows are written is known not to."""
+    """Check that no property contains a rule for writers that is not supported."""
     for name, value in options.others.items():
         if name in KNOWN or not (name.startswith(RULES) or name == OLD_STRATEGY):
             continue
@@ -224,7 +224,7 @@ def _check_rules(options: TableOptions, path: str) -> None:
         if name == STRATEGY and options.version != 6 and options.merge_mode in STRATEGIES:
             allowed = frozenset({STRATEGIES[options.merge_mode]})
         elif name == LEGACY_PAYLOAD and options.merge_mode in PAYLOADS:
-            # What it was in version 8; the upgrade wrote the mode that stands for it.
+            # This was the value in version 8; the upgrade wrote the equivalent mode.
             allowed = frozenset({PAYLOADS[options.merge_mode].lower()})
         elif name == OLD_STRATEGY:
             allowed = frozenset(STRATEGIES.values())
@@ -239,15 +239,15 @@ def _check_rules(options: TableOptions, path: str) -> None:
 
 
 def check_same_layout(options: TableOptions, before: TableOptions, path: str) -> None:
-    """Raise an error if a change to the table since a write began invalidates its files.
+    """Raise an error if the layout of a table has changed since a write began.
 
     Args:
-        options: of the table.
-        before: options when the write began.
-        path: of the table, for the error.
+        options: Options of the table.
+        before: Options when the write began.
+        path: Path of the table, which errors name.
 
     Raises:
-        FormatError: it was; the error names the property.
+        FormatError: If a property changed. The error names the property.
     """
     for name, now, then in (
         (VERSION, options.version, before.version),

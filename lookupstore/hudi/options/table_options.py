@@ -1,4 +1,4 @@
-"""A table's options: what its properties mean, and the properties that say it."""
+"""``TableOptions``: the options of a table, and the properties that store them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from lookupstore.hudi.options.names import (
     VERSION,
 )
 
-# Properties that are fields of `TableOptions`, or follow from these.
+# Properties that are fields of `TableOptions`, or are derived from them.
 KNOWN = frozenset(
     (
         NAME, DATABASE, TYPE, VERSION, LAYOUT, TIMELINE, HISTORY, RECORD_KEY, PARTITION,
@@ -57,38 +57,44 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is laid out, and how rows become files of it.
+    """The options of a table: its columns, its layout, and its rules for writers.
 
     Attributes:
-        name: of the table.
-        table_type: `COPY_ON_WRITE` or `MERGE_ON_READ`.
-        database: that it belongs to, if any.
-        version: of the table: 6, 8 or 9.
-        record_key: columns that make the record key.
-        partition_by: columns that make the partition path; none: all files are in one folder.
-        partition_types: what the properties say of each of these: `SIMPLE`, `TIMESTAMP`, as a
-            custom key generator needs it, or ""; empty: nothing of any.
-        ordering: columns that say which of two rows with one key is newer.
-        merge_mode: how that is used: `EVENT_TIME`, `COMMIT_TIME`, or a rule of somebody's, which
-            is not applied here: such a table can only be read.
-        hive_style: whether folders are called `name=value`.
-        url_encode: whether characters are escaped in folders' names.
-        key_generator: `SIMPLE`, `COMPLEX`, `NON_PARTITION`, or what else the table says.
-        generator_is_said: whether it says so; if not, that is what Hudi infers.
-        timezone: of instants, `UTC` or `LOCAL`; None if the table does not say.
+        name: Name of the table.
+        table_type: Type of the table: `COPY_ON_WRITE` or `MERGE_ON_READ`.
+        database: Database of the table. None: the properties do not name one.
+        version: Version of the table: 6, 8 or 9.
+        record_key: Columns of the record key.
+        partition_by: Columns of the partition path. Empty: all files are in one folder.
+        partition_types: Type of each partition column, for a custom key generator: `SIMPLE`,
+            `TIMESTAMP`, or an empty text. Empty: the properties contain no types.
+        ordering: Columns that decide which of two rows with the same key is newer.
+        merge_mode: Rule that decides which of two rows with the same key is kept:
+            `EVENT_TIME_ORDERING`, `COMMIT_TIME_ORDERING`, or another rule. A table with another
+            rule can only be read.
+        hive_style: Whether folders of partitions are named `name=value`.
+        url_encode: Whether special characters in the names of folders are escaped.
+        key_generator: Key generator: `SIMPLE`, `COMPLEX`, `NON_PARTITION`, or another one that the
+            properties name.
+        generator_is_said: Whether the properties name the key generator. If not, it is inferred as
+            in Hudi.
+        timezone: Time zone of instants, `UTC` or `LOCAL`. None: the properties do not name one.
         create_schema: Avro schema of the data columns when the table was made, as JSON.
-        metadata_partitions: of the metadata table; if any, readers list files there.
-        metadata_inflight: those that another writer is making.
-        meta_fields: whether base files have the meta columns.
-        drop_partition_columns: whether base files lack the partition columns.
-        timeline: folder of instants below the table's, with `/`.
-        history: folder of old instants in that one, if the version has it.
-        merge_from: property that `merge_mode` was read from, if it is not one of its own.
-        from_backup: whether only the backup was there: someone is changing the properties, or
-            died doing so.
-        saved: the comments at the head of the properties, which a change of the file keeps:
-            Java's say when it saved them, and in which zone.
-        others: all other properties, which a change of the file keeps.
+        metadata_partitions: Partitions of the metadata table. If there are any, readers list files
+            there.
+        metadata_inflight: Partitions of the metadata table that another writer is making.
+        meta_fields: Whether base files have the meta columns.
+        drop_partition_columns: Whether base files lack the partition columns.
+        timeline: Folder of instants, relative to the table.
+        history: Folder of archived instants, relative to the table. None: the table has version 6,
+            and its archive is in another folder.
+        merge_from: Property that stores the merge mode instead of `hoodie.record.merge.mode`. None:
+            that property does.
+        from_backup: Whether the options are from the backup of the properties, because a writer is
+            changing the properties, or died while it did.
+        saved: Comments at the head of the properties file, which are kept when it changes. Those of
+            Java contain the time and time zone of the change.
+        others: All other properties, which are kept when the file changes.
     """
 
     name: str
@@ -119,40 +125,40 @@ class TableOptions:
 
     @property
     def record_name(self) -> str:
-        """Return the name of the Avro record of its rows."""
+        """Return the name of the Avro record of the table's rows."""
         return f"{_plain(self.name)}_record"
 
     @property
     def namespace(self) -> str:
-        """Return the namespace of that record."""
+        """Return the namespace of the Avro record of the table's rows."""
         return f"hoodie.{_plain(self.name)}"
 
     @property
     def archive(self) -> str:
-        """Return the folder of instants that left the timeline."""
+        """Return the folder of archived instants, relative to the table."""
         if self.history is not None:
             return self.history
         return f"{META_FOLDER}/{self.others.get(ARCHIVE, 'archived')}"
 
     @property
     def time_columns(self) -> tuple[str, ...]:
-        """Return the partition columns whose times become folders."""
+        """Return the partition columns with times that are formatted as folder names."""
         if self.key_generator == "TIMESTAMP":
             return self.partition_by
         if self.key_generator != "CUSTOM":
             return ()
-        # Those of which nobody knows are among them: who reads their format says so.
+        # Unknown properties are among them; readers of their format raise errors.
         return tuple(one for one, kind in self.typed_columns if kind.upper() != "SIMPLE")
 
     @property
     def typed_columns(self) -> tuple[tuple[str, str], ...]:
-        """Return the partition columns, and what the properties say of each; see above."""
+        """Return the partition columns, each with its type in the properties."""
         types = self.partition_types or ("",) * len(self.partition_by)
         return tuple(zip(self.partition_by, types, strict=True))
 
     @property
     def time_format(self) -> dict[str, tuple[str, str]]:
-        """Return the name and value of what says how times become folders, by the name's end."""
+        """Return the properties that format times as folders: name and value, by suffix."""
         found = {}
         for start in reversed(TIMES):
             for name, value in self.others.items():
@@ -162,7 +168,7 @@ class TableOptions:
 
     @property
     def time_parser(self) -> tuple[str, str] | None:
-        """Return the name and value of a class of somebody's that reads times; None: it is none."""
+        """Return the property with a custom class that parses times. None: there is none."""
         for name in TIME_PARSERS:
             if self.others.get(name, TIME_PARSER) != TIME_PARSER:
                 return name, self.others[name]
@@ -170,30 +176,30 @@ class TableOptions:
 
     @property
     def partition_property(self) -> str:
-        """Return the name of the property that has the partition columns."""
+        """Return the name of the property with the partition columns."""
         return PARTITION
 
     def time_property(self, key: str) -> str:
-        """Return the name of a property that says how times become folders."""
+        """Return the name of a property that formats times as folder names."""
         return f"{TIMES[0]}{key}"
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders that a new table has."""
+        """Return the folders of a new table."""
         return (self.archive, AUXILIARY)
 
     @property
     def ordering_property(self) -> str:
-        """Return the name of the property that has the ordering columns."""
+        """Return the name of the property with the ordering columns."""
         return ORDERING if self.version == 9 else PRECOMBINE
 
     @property
     def generator_property(self) -> str:
-        """Return the name of the property that says which key generator there is."""
+        """Return the name of the property with the key generator."""
         return GENERATOR_CLASS if self.version == 6 else GENERATOR
 
     def to_properties(self) -> dict[str, str]:
-        """Return the pairs that say all of it, the checksum among them.
+        """Return the properties that store the options, including the checksum.
 
         >>> from lookupstore.hudi.options import new_options
         >>> options = new_options(name="t", record_key=["id"])
@@ -251,7 +257,7 @@ def checksum(name: str, database: str | None) -> int:
 
 
 def avro_json(schema: Any) -> str:
-    """Return an Avro schema as it is stored in properties and commits.
+    """Return an Avro schema in the form used in properties and commits.
 
     >>> avro_json({"type": "int", "logicalType": "date"})
     '{"type":"int","logicalType":"date"}'
@@ -268,5 +274,5 @@ def bool_text(value: bool) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name of which Avro takes every character."""
+    """Return a name with characters that Avro does not accept replaced by `_`."""
     return re.sub("[^A-Za-z0-9_]", "_", name)

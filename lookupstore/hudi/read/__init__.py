@@ -1,11 +1,11 @@
-"""What is read of a table: scans, changes, and what is at a key.
+"""Reads of a table: scans, changes and lookups.
 
-`scan_plan` and `lookup_plan` say which files of a view count, `partition_pruning` leaves out those
-of other partitions; `following` says which commits come next for who follows a table. `changes`
-plans and reads what became of rows, which `changed_rows` finds by their keys.
-`matching` finds the rows for which a filter is true, `table_history` says what happened to a table.
-`table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what takes files: builds,
-and lookups in columnar files.
+`scan_plan` and `lookup_plan` choose the files of a view, and `partition_pruning` leaves out files
+of other partitions. `following` lists the next commits for a reader that follows a table. `changes`
+plans and reads changes of rows, which `changed_rows` finds by their keys. `matching` finds the rows
+for which a filter is true, and `table_history` returns the history of a table. `table_lookup` looks
+up keys (`TableLookup`). `snapshot` gives a table to functions that take files: builds, and lookups
+in columnar files.
 """
 
 from lookupstore.hudi.read.changes import ChangePlan, plan_row_changes

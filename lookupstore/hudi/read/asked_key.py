@@ -1,4 +1,4 @@
-"""The key columns of given keys: the record key, with or without the partition columns."""
+"""Key columns of given keys: the record key, with or without the partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def keys_in_list(keys: Any) -> Any:
 
 
 def asked_key(keys: Any, options: TableOptions) -> list[str]:
-    """Return the names of the key columns that many keys have values of.
+    """Return the names of the key columns that many keys contain.
 
     Args:
         keys: Keys, in any form that `HudiTable.lookup` takes.
@@ -26,7 +26,7 @@ def asked_key(keys: Any, options: TableOptions) -> list[str]:
 
 
 def key_columns(given: Any, options: TableOptions) -> list[str]:
-    """Return the names of the key columns that one key, or a table of keys, has values of.
+    """Return the names of the key columns that a key or a table of keys contains.
 
     Args:
         given: One key, as a value, a tuple or a dict; or a table or frame of keys.
@@ -44,7 +44,7 @@ def _names_of(given: Any) -> set[str]:
     """Return the names of columns or fields; none where values have no names."""
     if isinstance(given, Mapping):
         return set(given)
-    dtype = getattr(given, "dtype", None)  # of NumPy
+    dtype = getattr(given, "dtype", None)  # of a NumPy array
     names = getattr(dtype, "names", None) or getattr(given, "column_names", None)
     if names is None and getattr(given, "ndim", 2) == 2:  # a frame of pandas or polars
         names = getattr(given, "columns", None)

@@ -1,7 +1,7 @@
-"""A second look at files that a filter has left out: whether rows of them were missed.
+"""A second read of files that a filter left out, to find missed rows.
 
-All rows of such a file are read and filtered in memory: what skips row groups has its bounds from
-the same footers as statistics do, and would miss the same rows.
+All rows of such a file are read and filtered in memory. Row groups cannot be skipped: their bounds
+are from the same footers as the statistics, and would miss the same rows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Audit:
-    """What a second look has found.
+    """The result of a second read of skipped files.
 
     Attributes:
-        files: that were read again.
-        missed: files that have rows for the filter, by path, with how many.
-        unread: files that could not be read, by path, with the reason.
+        files: Number of files that were read again.
+        missed: Files with rows that match the filter: path and number of these rows.
+        unread: Files that could not be read: path and reason.
     """
 
     files: int
@@ -39,7 +39,7 @@ class Audit:
     unread: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        """Return what was found, for people."""
+        """Return the result as text for people."""
         few = [f"{path}: {rows} rows were missed" for path, rows in self.missed[:5]]
         few += [f"{path}: could not be read: {reason}" for path, reason in self.unread[:5]]
         more = len(self.missed) + len(self.unread) - len(few)
@@ -48,10 +48,10 @@ class Audit:
 
 
 def check_rate(one_in: int) -> None:
-    """Check which files are looked at again.
+    """Check the rate of skipped files to read again.
 
     Raises:
-        ValueError: it is no such number.
+        ValueError: If `one_in` is not a whole number from 0 on.
     """
     if isinstance(one_in, bool) or not isinstance(one_in, int) or one_in < 0:
         raise ValueError(
@@ -60,12 +60,12 @@ def check_rate(one_in: int) -> None:
 
 
 def audit(before: ScanPlan, after: ScanPlan, one_in: int) -> Audit:
-    """Read one in some skipped files again; statistics that missed rows are not used any more.
+    """Read some skipped files again, and quarantine statistics that missed rows.
 
     Args:
-        before: what was to be read.
-        after: what a filter left of it.
-        one_in: of how many skipped files one is read.
+        before: Scan without the filter.
+        after: The same scan with the filter.
+        one_in: Number n: one in n of the skipped files is read.
     """
     where = after.where
     left = {file.path for file in after.files}
@@ -92,13 +92,13 @@ def audit(before: ScanPlan, after: ScanPlan, one_in: int) -> Audit:
 
 
 def _looked_at(plan: ScanPlan, file: FileSlice, where: pc.Expression) -> int | str:
-    """Return how many rows of a file a filter leaves, or why that is not known."""
+    """Return the number of matching rows in a file, or the reason why it is unknown."""
     names: Sequence[str] = plan.schema.names
     try:
         batches = BaseFiles(plan.location, [file.path], plan.schema).batches(names, threads=False)
         counts = (pa.Table.from_batches([one]).filter(where).num_rows for one in batches)
         return int(sum(counts))
     except StaleStoreError:
-        return 0  # a clean has removed it
+        return 0  # a clean has removed the file
     except READ_ERRORS as error:
         return str(error)

@@ -1,9 +1,9 @@
-"""Which rows of file groups may have changed between two moments, by record keys and commit times.
+"""Rows that may have changed between two moments, by record keys and commit times.
 
-A rewritten file has the rows of the one before, but those that are deleted; who wrote each says its
-commit time. So of the rows of one group, those that the commits of the range wrote are looked for
-in the file before. What is left, new in one group or gone from another, is compared with each
-other: a clustering, and what overwrites, put rows into other groups.
+A rewritten file has the rows of the file before it, except deleted ones; the commit time of a row
+identifies its writer. In each group, the rows that commits of the range wrote are looked up in the
+file before. The remaining rows, new in one group or deleted from another, are compared with each
+other, because a clustering or an overwrite puts rows into other groups.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.meta_columns import COMMIT_TIME, RECORD_KEY
 from lookupstore.storage.location import Location
 
-#: Numbers of rows, from 0.
+#: Indices of rows, from 0.
 Rows = npt.NDArray[np.int64]
 
 _SCHEMA = pa.schema({RECORD_KEY: pa.string(), COMMIT_TIME: pa.string()})
 
 
 class Were(NamedTuple):
-    """Rows of a file that others were before.
+    """The earlier versions of changed rows, in one file.
 
     Attributes:
-        file: that has them.
-        rows: of it, ascending.
-        turns: which of the others each one was.
+        file: File with the earlier versions.
+        rows: Row numbers in this file, ascending.
+        turns: For each of these rows, the number of the changed row that it belongs to.
     """
 
     file: FileSlice
@@ -44,13 +44,13 @@ class Were(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """Rows of a file that were not found in the other file of its group.
+    """Rows of a file without a match in the other file of its group.
 
     Attributes:
-        file: that has them.
-        rows: of it, ascending.
-        keys: of the rows.
-        is_fresh: whether commits of the range wrote them.
+        file: File with these rows.
+        rows: Row numbers in this file, ascending.
+        keys: Record keys of the rows.
+        is_fresh: Whether commits of the range wrote the rows.
     """
 
     file: FileSlice
@@ -60,16 +60,16 @@ class _Left(NamedTuple):
 
 
 class ChangedRows:
-    """The rows of one partition that may have changed.
+    """The search for rows of one partition that may have changed.
 
     Args:
-        location: of the table.
+        location: Location of the table.
 
     Attributes:
-        deleted: files, each with rows that are gone, ascending.
-        inserted: files, each with rows that are new, ascending.
-        updated: files, each with rows that may have other values than before, ascending, and what
-            they were.
+        deleted: Files with deleted rows: file and row numbers, ascending.
+        inserted: Files with new rows: file and row numbers, ascending.
+        updated: Files with rows whose values may have changed: file, row numbers, ascending, and
+            the earlier versions of the rows.
     """
 
     def __init__(self, location: Location) -> None:
@@ -81,16 +81,17 @@ class ChangedRows:
         self.updated: list[tuple[FileSlice, Rows, list[Were]]] = []
 
     def add(self, before: FileSlice | None, after: FileSlice | None, written: pa.Array) -> None:
-        """Look at a file group.
+        """Compare the two files of a file group.
 
         Args:
-            before: its file at the beginning of the range; None: it has none.
-            after: its file at the end.
-            written: request times of the commits of the range.
+            before: File of the group at the beginning of the range. None: the group has no file
+                then.
+            after: File of the group at the end of the range. None: the group has no file then.
+            written: Request times of the commits of the range.
 
         Raises:
-            DuplicateKeyError: a row that was written has the key of another one.
-            CorruptionError, StaleStoreError, OSError: as of `SliceRows`.
+            DuplicateKeyError: If a written row has the same key as another row.
+            CorruptionError, StaleStoreError, OSError: See `SliceRows`.
         """
         old_keys, _ = self._read(before)
         new_keys, times = self._read(after)
@@ -98,7 +99,7 @@ class ChangedRows:
         rows, others = np.flatnonzero(fresh), np.flatnonzero(~fresh)
         keys = new_keys.take(pa.array(rows))
         self._check_unique(keys, after)
-        # Few keys are looked for among many.
+        # Few keys are looked up among many.
         found = pc.index_in(old_keys, keys)
         matched = pc.indices_nonzero(found.is_valid()).to_numpy().astype(np.int64)
         numbers = found.drop_null().to_numpy().astype(np.int64)
@@ -118,16 +119,16 @@ class ChangedRows:
         gone[matched] = False
         left = np.flatnonzero(gone)
         rest, kept = old_keys.take(pa.array(left)), new_keys.take(pa.array(others))
-        if not rest.equals(kept):  # nearly always they are, in one order
+        if not rest.equals(kept):  # mostly they are equal, in the same order
             is_kept, was_there = _is_in(rest, kept), _is_in(kept, rest)
             self._leave(self._gone, before, left[~is_kept], rest.filter(pa.array(~is_kept)))
             self._leave(self._came, after, others[~was_there], kept.filter(pa.array(~was_there)))
 
     def match_others(self) -> None:
-        """Compare what is gone from files with what came into others, when all groups were seen.
+        """Match deleted rows with rows new in other files, once all groups are added.
 
         Raises:
-            DuplicateKeyError: a row that was written has the key of another one.
+            DuplicateKeyError: If a written row has the same key as another row.
         """
         gone, came = (
             concat([one.keys for one in left], pa.string()) for left in (self._gone, self._came)
@@ -138,7 +139,7 @@ class ChangedRows:
         found = pc.index_in(came, gone)
         stays = np.zeros(len(gone), bool)
         stays[found.drop_null().to_numpy()] = True
-        # Of rows of one key, the first was found.
+        # For rows with one key, the first was found.
         stays[~stays] = _is_in(gone.filter(pa.array(~stays)), gone.filter(pa.array(stays)))
         starts = np.cumsum([0, *(len(one.rows) for one in self._gone)])
         done = 0
@@ -158,7 +159,7 @@ class ChangedRows:
         self._gone, self._came = [], []
 
     def _were(self, numbers: Rows, starts: Rows) -> Iterator[Were]:
-        """Yield where rows are by their numbers among all that are gone from files."""
+        """Yield the files and rows of earlier versions, by their numbers in all left rows."""
         order = np.argsort(numbers)
         ends = np.searchsorted(numbers[order], starts)
         for at, left in enumerate(self._gone):
@@ -179,7 +180,7 @@ class ChangedRows:
             left.append(_Left(file, rows, keys, is_fresh))
 
     def _read(self, file: FileSlice | None) -> tuple[pa.Array, pa.Array]:
-        """Return the keys and commit times of all rows of a file."""
+        """Return the record keys and commit times of all rows of a file."""
         batches = []
         if file is not None:
             stored = SliceRows(self._location, file, _SCHEMA, threads=True)
@@ -189,11 +190,11 @@ class ChangedRows:
         return keys, times
 
     def _check_unique(self, keys: pa.Array, file: FileSlice | None) -> None:
-        """Check that no key is there twice.
+        """Check that every key is unique.
 
         Args:
-            keys: of rows.
-            file: that has them; None: they are in several.
+            keys: Record keys of rows.
+            file: File with these rows. None: several files.
         """
         if pc.count_distinct(keys).as_py() < len(keys):
             counts = pc.value_counts(keys)
@@ -205,11 +206,11 @@ class ChangedRows:
 
 
 def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in plain types.
+    """Decode the dictionary columns of rows.
 
     Args:
-        batch: the rows, of which some columns may be dictionaries.
-        schema: of the rows without.
+        batch: Rows, some columns of which may be dictionaries.
+        schema: Schema of the rows without dictionaries.
     """
     columns = [
         column.dictionary_decode() if column.type != field.type else column

@@ -1,12 +1,11 @@
-"""What changed between two moments of a table: inserts, updates with both images, deletes.
+"""Changes between two moments: inserts, updates with both values, deletes.
 
-Only file groups that were rewritten, replaced or made in between are looked at: first at record
-keys and commit times, which say which rows may have changed, then at the values of these alone.
-A row is that of a record key in a partition. One that a clustering, or an overwrite with the same
-rows, put elsewhere did not change.
+Only file groups that were rewritten, replaced or made in the range are read. Record keys and commit
+times show which rows may have changed; then the values of these rows are compared. A row is
+identified by its record key and partition. A row that a clustering, or an overwrite with the same
+rows, moved to another file did not change.
 
-Rows of the result come so that they can be applied from the first to the last: deletes, then all
-others, file by file.
+Rows of the result can be applied in their order: deletes first, then all others, file by file.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, When, given_po
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
-# Rows of a batch of the result, at most.
+# Maximum number of rows of a batch of the result.
 _BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """Which files have what changed between two moments.
+    """A plan of a read of changes: files, commits and columns.
 
     Attributes:
-        location: of the table.
-        stored: all columns of the table.
-        groups: file groups that are not the same at both ends of the range, each with its file at
-            the beginning and at the end; None: it has none then.
-        times: request times of the commits of the range.
-        columns: names of the columns that are wanted.
-        compared: names of those in which a change counts.
+        location: Location of the table.
+        stored: Schema of all columns of the table.
+        groups: File groups that differ between the ends of the range, each with its file at the
+            beginning and at the end. None: the group has no file then.
+        times: Request times of the commits of the range.
+        columns: Names of the columns to return.
+        compared: Names of the columns whose changes count.
     """
 
     location: Location
@@ -68,11 +67,11 @@ class ChangePlan:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns of the result."""
+        """Return the schema of the result."""
         return changelog_schema(self.stored.field(name) for name in self.columns)
 
     def parts(self) -> list[ChangePlan]:
-        """Return a plan for each partition path, which others need not know of."""
+        """Return a separate plan for each partition path."""
         every = groupby(sorted(self.groups), key=lambda group: group.partition)
         return [
             replace(self, groups={group: self.groups[group] for group in groups})
@@ -80,21 +79,21 @@ class ChangePlan:
         ]
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return what changed; its errors are those of `batches`."""
+        """Return a reader of the changes; its errors are those of `batches`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what changed, in the order in which it can be applied.
+        """Yield the changes, in an order in which they can be applied.
 
-        In memory are the keys and changed values of one file, the keys of rows that are in another
-        file than before, or in none, of one partition, and the numbers of all rows that changed.
+        Memory holds the keys and changed values of one file; for one partition, the keys of rows
+        that moved to another file, are new or were deleted; and the numbers of all changed rows.
 
         Raises:
-            DuplicateKeyError: a row that changed has the key of another one of its partition.
-            CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type cannot be widened to the table's.
-            StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
-            OSError: a remote file could not be read, or is damaged.
+            DuplicateKeyError: If a changed row has the same key as another row of its partition.
+            CorruptionError: If a file is damaged.
+            FormatError: If the type of a column of a file cannot be widened to the table's.
+            StaleStoreError: If a file was deleted by a clean or a rollback.
+            OSError: If a remote file cannot be read, or is damaged.
         """
         written = pa.array(sorted(self.times), pa.string())
         changed = []
@@ -115,7 +114,7 @@ class ChangePlan:
     def _updates(
         self, file: FileSlice, rows: Rows, were: Sequence[Were]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows that have other values than before, each after what it was."""
+        """Yield the rows whose values changed, each after its earlier version."""
         names = list(dict.fromkeys([*self.columns, *self.compared]))
         parts = [self._values(one.file, one.rows, names) for one in were]
         order = np.argsort(np.concatenate([one.turns for one in were]))
@@ -142,14 +141,14 @@ class ChangePlan:
             yield from told(kinds, values).combine_chunks().to_batches(_BATCH_ROWS)
 
     def _values(self, file: FileSlice, rows: Rows, names: Sequence[str]) -> pa.Table:
-        """Return columns of some rows of a file, which ascend."""
+        """Return columns of some rows of a file, by ascending row numbers."""
         schema = pa.schema([self.stored.field(name) for name in names])
         stored = SliceRows(self.location, file, schema, threads=True)
         ends = list(accumulate(stored.group_rows, initial=0))
         parts = []
         for group, (first, end) in enumerate(pairwise(ends)):
             wanted = rows[slice(*np.searchsorted(rows, [first, end]))]
-            # Of a row group without such a row nothing is read.
+            # A row group without such a row is not read.
             for batch in stored.batches(group) if len(wanted) else ():
                 here = int(np.searchsorted(wanted, first + batch.num_rows))
                 parts.append(
@@ -166,21 +165,22 @@ def plan_row_changes(
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
 ) -> ChangePlan:
-    """Plan what `HudiTable.changes` reads.
+    """Plan a read of `HudiTable.changes`.
 
     Args:
-        view: of the table.
-        since: position of the last instant before the range; None: there is none.
-        until: position of the last instant of the range; None: of all.
-        columns: that are wanted, in this order; None: the data columns.
-        ignore: columns in which a change does not count.
+        view: State of the table.
+        since: Position of the last instant before the range. None: the beginning of the table.
+        until: Position of the last instant of the range. None: the latest.
+        columns: Names of the columns to return, in this order. None: the data columns.
+        ignore: Names of columns whose changes are ignored.
 
     Raises:
-        KeyError: a column that the table does not have.
-        ValueError: a time is none, or a wanted column is called as that which says the change.
-        FormatError: the rows of the table do not say when they changed.
-        CorruptionError: the timeline is damaged.
-        StaleStoreError: the table as of `since` or `until` cannot be read any more.
+        KeyError: If the table does not have a column.
+        ValueError: If `since` or `until` is not a valid time, `until` is before `since`, or a
+            requested column is named `change`.
+        FormatError: If the rows of the table do not record when they changed.
+        CorruptionError: If the timeline is damaged.
+        StaleStoreError: If the table as of `since` or `until` cannot be read any more.
     """
     zone = view.options.timezone
     since, until = given_position("since", since, zone), given_position("until", until, zone)
@@ -207,7 +207,7 @@ def plan_row_changes(
 
 
 def _check_nothing_taken_back(view: TableView, since: str | None) -> None:
-    """Check that the commit with a position was not taken back since: its rows are not known."""
+    """Check that the commit at a position was not rolled back later."""
     taken = [one for one in view.timeline if one.action in (RESTORE, ROLLBACK)]
     if since is None or any(one.position == since for one in view.timeline.writes()):
         return

@@ -1,4 +1,4 @@
-"""Which commits a reader that follows a table may take next."""
+"""The next commits for a reader that follows a table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from lookupstore.hudi.view import TableView
 
 
 def positions_after(view: TableView, since: str | None) -> list[str]:
-    """Return the positions of commits after one, ascending, up to where none can come between.
+    """Return the positions of commits that a reader can safely take next, ascending.
 
-    Since version 8 a position is when a commit was completed, and what is completed later comes
-    later. In version 6 it is when it was requested: what is behind a pending commit waits for that,
-    which would otherwise be passed over.
+    Since version 8, the position of a commit is its completion time, so that later completions have
+    later positions. In version 6 it is the request time. Commits after a pending one then wait for
+    it, because a reader would otherwise skip it.
 
     Args:
-        view: of the table.
-        since: position of the last commit that was taken; None: none was.
+        view: State of the table.
+        since: Position of the last commit that the reader took. None: it took no commit yet.
 
     Source: HollowCommitHandling (BLOCK) of Apache Hudi.
     """

@@ -1,7 +1,7 @@
-"""Bounds of columns in Java's metadata table, as statistics by which scans leave out files.
+"""Bounds of columns in Java's metadata table, as statistics for scans.
 
-Only types that Java stores in a single form are used. Floats and decimals are not: bounds of
-floats may leave out NaN, and decimals are bytes without their scale.
+Only types that Java stores in a single form are used, without floats and decimals: bounds of floats
+may leave out NaN, and decimals are bytes without their scale.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def java_statistics(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> TableStatistics | None:
-    """Return statistics of files from Java's metadata table; None if it has none of the columns.
+    """Return statistics of files from Java's metadata table. None: there are none.
 
     Args:
-        location: the table's location.
-        options: the table's options.
-        pending: request times of pending writes.
-        columns: the columns.
-        files: the base files.
+        location: Location of the table.
+        options: Options of the table.
+        pending: Request times of pending writes.
+        columns: Schema of the columns.
+        files: Base files to return statistics of.
 
     Raises:
-        CorruptionError: a file of the metadata table is damaged, or gone.
-        FormatError: such a file is of a kind that Hudi does not write there.
-        OSError: such a file could not be read.
+        CorruptionError: If a file of the metadata table is damaged or missing.
+        FormatError: If Hudi does not write files of this kind to a metadata table.
+        OSError: If a file of the metadata table cannot be read.
     """
     # Log files of version 6 have other names.
     if COLUMN_STATS not in options.metadata_partitions or options.version == 6:

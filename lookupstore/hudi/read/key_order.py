@@ -1,8 +1,8 @@
-"""The rows of a table in the order of their keys, which base files do not have.
+"""Scans of a table in the order of its keys.
 
-A base file is in the order of record keys, which are texts: "10" comes before "9". So a scan sorts
-all rows once, into a file of this host that is kept under the quota of its cache, as lookup files
-are; scans of the same rows and columns use it from then on.
+Base files are in the order of record keys, which are texts: "10" comes before "9". Therefore a scan
+sorts all rows once, into a file on this host. The file is kept under the quota of the host's cache,
+like lookup files, and later scans of the same rows and columns use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lookupstore.hudi.read.lookup_plan import LookupPlan
 from lookupstore.sst import Reader
 
 _MEMORY = 128 << 20
-# Rows in base files are compressed: what they take otherwise, about.
+# Estimated ratio of the size of rows to their compressed size in base files.
 _GROWTH = 2
 
 
@@ -41,19 +41,19 @@ def scan_by_key(
     """Yield the rows of a range of encoded keys: the key columns, then value columns.
 
     Args:
-        plan: says which rows and columns there are.
-        identity: tells the same.
-        residency: where files of this host are.
-        names: value columns to read.
-        start: first key wanted; None is the beginning.
-        stop: stop before this key; None is the end.
-        reverse: from the greatest key to the least.
+        plan: Plan with the files and columns.
+        identity: Id of these rows and columns, part of the name of the sorted file.
+        residency: Cache of sorted files on this host.
+        names: Names of the value columns to read.
+        start: First key to return. None: the first key of the table.
+        stop: Key to stop before. None: the end of the table.
+        reverse: Whether to return rows from the greatest key to the least.
 
     Raises:
-        RepeatedKeyError: a key is in two rows.
-        CorruptionError: a base file, or the sorted file, is damaged.
-        StaleStoreError: a base file is gone.
-        DiskQuotaError: the sorted file does not fit into the quota.
+        RepeatedKeyError: If a key is in two rows.
+        CorruptionError: If a base file or the sorted file is damaged.
+        StaleStoreError: If a base file was deleted.
+        DiskQuotaError: If the sorted file does not fit into the quota.
     """
     columns = pa.schema([*plan.key.schema, *plan.values])
     build = plan_build(columns, key=plan.key.names, columns=plan.values.names)
@@ -75,12 +75,12 @@ def scan_by_key(
                 values = build.row_schema.unpack(batch.column("value"), names)
                 yield pa.RecordBatch.from_arrays([*keys.columns, *values.columns], schema=schema)
         except (CorruptionError, FormatError):
-            files.discard(name)  # the next scan makes it again
+            files.discard(name)  # the next scan makes the file again
             raise
 
 
 def _encoded(plan: LookupPlan, build: BuildPlan) -> Iterator[pa.RecordBatch]:
-    """Yield `key` and `value` of all rows that have a key without nulls."""
+    """Yield `key` and `value` of all rows whose key has no nulls."""
     fields = [field.with_nullable(True) for field in (*plan.key.schema, *plan.values)]
     schema = pa.schema(fields)
     files = BaseFiles(plan.location, [file.path for file in plan.files], schema)

@@ -1,7 +1,7 @@
-"""What a lookup in a Hudi table answers: planned once, and pickled where it goes.
+"""Plans of lookups in a table, which can be pickled.
 
-A row of the table tells whether record keys and partition paths are made of columns as Hudi's usual
-key generators do it: what others make would be looked for in vain.
+A row of the table shows whether record keys and partition paths are made of columns as by Hudi's
+usual key generators. Keys of other generators would not be found.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from lookupstore.storage.location import Location
 
 @dataclass(frozen=True)
 class LookupPlan:
-    """What a `TableLookup` looks up; it is pickled with it.
+    """The files, keys and columns of a `TableLookup`; pickled with it.
 
     Attributes:
-        location: of the table.
-        options: of the table.
-        files: current base files, by partition path and file id.
-        key: columns that keys are given as.
-        named: whether a record key of one column is written `name:value`.
-        everywhere: whether a key is looked for in all partitions, not in its own only.
-        values: columns of an answer.
-        build: when to make lookup files, as of `ColumnarFiles`.
-        position: Position of the newest commit that counts; empty: there is none. None: the files
-            are those as of a moment that the caller chose.
+        location: Location of the table.
+        options: Options of the table.
+        files: Current base files, by partition path and file id.
+        key: Schema of the key columns that lookups take.
+        named: Whether a record key of one column is written `name:value`.
+        everywhere: Whether to look for a key in all partitions, instead of only in its own.
+        values: Schema of the columns of an answer.
+        build: When to make lookup files: `auto`, `always` or `never`; see `ColumnarFiles`.
+        position: Position of the newest commit to read; empty: the table has no commit. None: the
+            caller chose the moment of the files with `as_of`.
         query_type: `snapshot` or `read_optimized`.
     """
 
@@ -56,9 +56,10 @@ class LookupPlan:
 
     @property
     def texts(self) -> list[str]:
-        """Return the key columns whose values two rows of one record key may have otherwise.
+        """Return the key columns whose values are ambiguous in a record key.
 
-        Nothing in a record key of several columns is escaped, nor in a partition path.
+        Record keys of several columns, and partition paths, are not escaped, so that different
+        values can make the same text.
         """
         options = self.options
         parts = options.record_key if len(options.record_key) > 1 else ()
@@ -68,7 +69,7 @@ class LookupPlan:
 
     @property
     def stored(self) -> pa.Schema:
-        """Return the columns that lookup files hold."""
+        """Return the columns in lookup files."""
         fields = list(self.values)
         fields += [self.key.schema.field(name) for name in self.texts]
         return pa.schema([field.with_nullable(True) for field in fields])
@@ -82,9 +83,9 @@ def plan_lookup(
     build: Build,
     until: str | None = None,
 ) -> LookupPlan:
-    """Plan lookups in a table; the arguments and what is raised are those of `TableLookup`.
+    """Plan lookups in a table; for arguments and errors see `TableLookup`.
 
-    `until` is the position of the last commit that counts. Default: of all.
+    `until` is the position of the last commit to read. Default: the newest.
     """
     options, uri = view.options, view.location.uri
     if not (options.meta_fields and options.record_key):
@@ -124,7 +125,7 @@ def plan_lookup(
 
 
 def newest_position(view: TableView, until: str | None = None) -> str:
-    """Return the position of the newest commit up to a position; empty: there is none."""
+    """Return the position of the newest commit up to a position, or an empty text."""
     positions = (one.position for one in view.timeline.writes())
     return max((one for one in positions if until is None or one <= until), default="")
 
@@ -132,7 +133,7 @@ def newest_position(view: TableView, until: str | None = None) -> str:
 def _key_names(
     options: TableOptions, key: Sequence[str] | None, uri: str
 ) -> tuple[list[str], bool]:
-    """Return the key columns, and whether keys are looked for in all partitions."""
+    """Return the key columns, and whether to look for keys in all partitions."""
     both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     for names in (both, list(options.record_key)):
         if key is None or sorted(key) == sorted(names):
@@ -150,10 +151,10 @@ def _key_names(
 def _is_named(
     location: Location, options: TableOptions, files: Sequence[FileSlice], everywhere: bool
 ) -> bool:
-    """Return whether a record key of one column is written `name:value`, as a row of the table is.
+    """Return whether one-column record keys are written `name:value`, by a stored row.
 
     Raises:
-        FormatError: the row has another key, or is in another folder, than its columns say.
+        FormatError: If the row has another key, or is in another folder, than its columns give.
     """
     wanted = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     for file in files:
@@ -186,14 +187,14 @@ def _is_named(
 def partition_codes(
     given: pa.RecordBatch, options: TableOptions
 ) -> tuple[npt.NDArray[np.int64], list[str | None]]:
-    """Return the partition paths, and which one each row is of; None: no folder is called so."""
+    """Return the partition paths, and the number of the path of each row."""
     columns = given.select(list(options.partition_by))
     schema = KeySchema(columns.schema)
     coded = schema.encode(columns).dictionary_encode()
     values = schema.decode(coded.dictionary.cast(pa.large_binary()))
     try:
         of_value: list[str | None] = _paths(values, options).to_pylist()
-    except ValueError:  # one of them has a part such as `..`, which no table has
+    except ValueError:  # a part such as `..`, which no table has
         of_value = [_path_or_none(values.slice(at, 1), options) for at in range(len(values))]
     numbers = {path: number for number, path in enumerate(dict.fromkeys(of_value))}
     codes = np.array([numbers[path] for path in of_value], np.int64)

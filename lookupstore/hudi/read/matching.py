@@ -1,7 +1,7 @@
-"""Where the rows are for which a filter is true: base file, place in it, and record key.
+"""Rows for which a filter is true: base file, row number and record key.
 
-Files are left out as a scan does that. Of the others, only the record key is read and the columns
-that the filter names, in the row groups that the footer leaves.
+Files are skipped as in a scan. In the others, only the record key and the columns of the filter are
+read, in the row groups that the footer does not rule out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from lookupstore.hudi.view import TableView
 #: A base file, the record keys of some of its rows, and the numbers of these, ascending.
 FileMatches = tuple[FileSlice, pa.Array, npt.NDArray[np.int64]]
 
-# Files that are read at one time: from afar, most of that is waiting.
+# Number of files that are read at a time: for remote files, most of the time is waiting.
 _THREADS = 8
-# No column is called like that.
+# Name of the column of row numbers; no column of a table has this name.
 _NUMBER = "#row"
 
 
@@ -40,21 +40,21 @@ class MatchingRows:
     """The rows of a table for which a filter is true.
 
     Attributes:
-        current: the base files of the table, by partition path and id.
-        plan: of a scan with the filter.
+        current: Current base files of the table, by partition path and id.
+        plan: Plan of a scan with the filter.
     """
 
     current: tuple[FileSlice, ...]
     plan: ScanPlan
 
     def found(self) -> Iterator[FileMatches]:
-        """Yield the files that have such rows, in the order of the plan; once.
+        """Yield the files with matching rows once, in the order of the plan.
 
         Raises:
-            CorruptionError: a file is damaged.
-            FormatError: a column has a type that the table's does not widen.
-            StaleStoreError: a file is gone: a clean came between.
-            OSError: a remote file could not be read, or is damaged.
+            CorruptionError: If a file is damaged.
+            FormatError: If the type of a column cannot be widened to the table's.
+            StaleStoreError: If a clean deleted a file.
+            OSError: If a remote file cannot be read, or is damaged.
         """
         with ThreadPoolExecutor(_THREADS, "lookupstore-matching") as pool:
             waiting: deque[Future[FileMatches]] = deque()
@@ -88,16 +88,16 @@ class MatchingRows:
 
 
 def plan_matching(view: TableView, where: Filter) -> MatchingRows:
-    """Plan how rows are found for which a filter is true; where it is null, it is not.
+    """Plan a search for the rows for which a filter is true, not null.
 
     Args:
-        view: the table.
-        where: the filter, as of a scan.
+        view: State of the table.
+        where: Filter, in any form that the `filter` of `HudiTable.scan` has.
 
     Raises:
-        TypeError, ValueError: it does not fit the columns, or is none.
-        ImportError: it is SQL, and what parses that is not installed.
-        CorruptionError: the timeline is damaged.
+        TypeError, ValueError: If `where` is not a filter, or does not fit the columns.
+        ImportError: If `where` is SQL, and sqlglot is not installed.
+        CorruptionError: If the timeline is damaged.
 
     >>> import tempfile
     >>> from lookupstore.hudi import HudiTable

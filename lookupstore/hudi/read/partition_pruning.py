@@ -1,7 +1,7 @@
-"""Which partitions can have rows of a filter, by what the names of their folders say of columns.
+"""Partitions that can have rows of a filter, by the names of their folders.
 
-Nothing is left out that might match: where a name does not say for certain which values its rows
-have, its files are read. What follows from the values that are certain, Arrow works out.
+Partitions that might match are never left out: files are read if the name of their folder does not
+determine the values of their rows. Arrow derives the rest from the known values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
 
-# Key generators that make folders of the texts of columns, and of nothing else.
+# Key generators that make folders only from the texts of columns.
 _OF_COLUMNS = ("SIMPLE", "COMPLEX")
 _FORMAT = ds.ParquetFileFormat()
 
@@ -32,10 +32,10 @@ def partitions_left(
     """Return the partitions that can have rows of a filter.
 
     Args:
-        paths: of partitions.
-        where: the filter, which fits the columns.
-        schema: all columns of the table, meta columns included.
-        options: of the table.
+        paths: Paths of the partitions.
+        where: Filter, which fits the columns.
+        schema: Schema of all columns of the table, including meta columns.
+        options: Options of the table.
 
     >>> from lookupstore.hudi.options import new_options
     >>> options = new_options(name="t", record_key=["id"], partition_by=["day"])
@@ -45,7 +45,8 @@ def partitions_left(
     ['2', '3']
     """
     known = list(dict.fromkeys(paths))
-    # Arrow prunes fragments by what is known of each; these stand for folders, and are not opened.
+    # Arrow prunes fragments by their known values; these fragments stand for folders, and are not
+    # opened.
     nowhere = fs.LocalFileSystem()
     folders = [
         _FORMAT.make_fragment(str(at), nowhere, known_of(path, schema, options))
@@ -55,24 +56,24 @@ def partitions_left(
     try:
         return {known[int(one.path)] for one in dataset.get_fragments(where)}
     except pa.ArrowException:
-        # Such as a division by a value of the partition: whoever reads the rows is told.
+        # For example a division by a value of the partition: reading the rows raises the error.
         return set(known)
 
 
 def partitions_of(
     view: TableView, given: Filter, partitions: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the partitions of a table that can have rows of a filter on partition columns.
+    """Return the partitions that can match a filter on partition columns.
 
     Args:
-        view: of the table.
-        given: the filter.
-        partitions: paths of those that are asked about; None: all. Those that the table does not
-            have are returned, for who looks for them.
+        view: State of the table.
+        given: Filter on partition columns.
+        partitions: Paths of the partitions to choose from. None: all. Paths that the table does not
+            have are returned, so that the caller can report them.
 
     Raises:
-        ValueError: the filter does not fit these columns, is on others, or is none.
-        ImportError: it is SQL, and what parses that is not installed.
+        ValueError: If `given` is not a filter on partition columns.
+        ImportError: If `given` is SQL, and sqlglot is not installed.
     """
     names = [PARTITION_PATH, *view.options.partition_by]
     columns = pa.schema([one for one in view.schema if one.name in names])
@@ -91,12 +92,12 @@ def partitions_of(
 
 
 def known_of(path: str, schema: pa.Schema, options: TableOptions) -> pc.Expression | None:
-    """Return what is true of every row of a partition; None: nothing is known.
+    """Return an expression that is true for every row of a partition. None: unknown.
 
     Args:
-        path: of the partition.
-        schema: all columns of the table.
-        options: of the table.
+        path: Path of the partition.
+        schema: Schema of all columns of the table.
+        options: Options of the table.
     """
     facts = []
     if options.meta_fields and PARTITION_PATH in schema.names:
@@ -121,16 +122,16 @@ def known_of(path: str, schema: pa.Schema, options: TableOptions) -> pc.Expressi
 
 
 def _fact(name: str, text: str, kind: pa.DataType) -> pc.Expression | None:
-    """Return what the text of a folder says of a column; None: it does not."""
+    """Return what the text in a folder's name shows about a column. None: nothing."""
     is_text, is_date = pa.types.is_string(kind), pa.types.is_date32(kind)
     if not (is_text or is_date or pa.types.is_signed_integer(kind)):
         return None
     if text == DEFAULT_PARTITION:
-        # A text may be null, empty, or just this one.
+        # The value of the text may be null, empty, or exactly the text.
         return None if is_text else pc.field(name).is_null()
     try:
         value = text if is_text else date.fromisoformat(text) if is_date else int(text)
-        # Texts that are not what Hudi writes of the value may be what it writes of another one.
+        # If Hudi does not write this text for its value, it may write it for another value.
         return pc.field(name) == pa.scalar(value, kind) if str(value) == text else None
     except (ValueError, OverflowError, pa.ArrowException):
         return None

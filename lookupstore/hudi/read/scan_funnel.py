@@ -1,4 +1,4 @@
-"""The funnel of a scan: how many files and bytes each step left for the next one, and why."""
+"""Numbers of files and bytes that each step of a scan leaves to read."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from lookupstore.hudi.file_group.groups import FileSlice
 
 @dataclass(frozen=True)
 class Files:
-    """Base files or row groups: how many, and their bytes."""
+    """The number and the bytes of base files or row groups."""
 
     count: int
     bytes: int
 
     @classmethod
     def of(cls, files: Sequence[FileSlice]) -> Files:
-        """Return what some files come to."""
+        """Return the number and bytes of some files."""
         return cls(len(files), sum(one.bytes for one in files))
 
 
 @dataclass(frozen=True)
 class ScanFunnel:
-    """What a filter leaves of the files of a scan.
+    """Numbers of files and bytes that each step of a filter leaves to read.
 
-    No base file was opened to know that, but for the footers that say what row groups there are.
+    No base file is opened to count them, except for footers to count row groups.
 
     Attributes:
-        files: of the table, at the moment that is read.
-        partitions: those that the names of their partitions leave.
-        statistics: those of them that statistics of columns leave: they are read.
-        without_statistics: those of them of which nothing is known.
-        parts: parts of the filter all of which must be true, each with how many files of the
-            partitions have no row for it.
-        unreadable: why statistics could not be used, if there are some: every file is read.
-        row_groups: of the files that are read, and those of them that their footers leave; None:
-            nobody asked.
+        files: All base files of the table at the moment of the scan.
+        partitions: Files that remain after the filter on the names of partitions.
+        statistics: Files that remain after statistics of columns. These files are read.
+        without_statistics: Remaining files that have no statistics.
+        parts: Parts of the filter, all of which must be true, each with the number of files that
+            have no row for it.
+        unreadable: Reason why existing statistics could not be used, so that every file is read.
+            None: no such problem.
+        row_groups: Row groups of the files to read, and those that remain after their footers.
+            None: not counted.
     """
 
     files: Files

@@ -1,6 +1,7 @@
-"""What a scan reads, planned once and read anywhere: files of one moment, and their columns.
+"""Plans of scans: the files and columns of one moment.
 
-A plan is pickled with the location of the table: who reads a part of it asks for no timeline.
+A plan is pickled with the location of the table, so that a reader of a part does not read the
+timeline.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ from lookupstore.storage.uris import shown_uri
 
 _log = logging.getLogger(__name__)
 
-# Bytes that take as long as it takes to open a file, as Spark reckons.
+# Number of bytes that take as long to read as opening a file, as Spark estimates.
 _OPEN_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Which rows of a table are read.
+    """The rows of a table to read.
 
     Attributes:
-        location: of the table.
-        options: of the table.
-        schema: all columns of the table at that moment.
-        columns: names of those that are wanted, in this order.
-        files: base files that have the rows.
-        where: which rows of them; None: all.
-        pending: request times of writes that were not completed when it was planned.
-        funnel: what the last filter left of the files; None: there was none.
+        location: Location of the table.
+        options: Options of the table.
+        schema: Schema of all columns of the table at that moment.
+        columns: Names of the columns to return, in this order.
+        files: Base files with the rows.
+        where: Filter on the rows of these files. None: all rows.
+        pending: Request times of the writes that were pending when the scan was planned.
+        funnel: Numbers of files that the last filter left. None: no filter.
         skipping: Whether statistics of columns may leave out files.
     """
 
@@ -70,28 +71,28 @@ class ScanPlan:
 
     @property
     def wanted(self) -> pa.Schema:
-        """Return the columns that are wanted."""
+        """Return the schema of the columns to return."""
         return pa.schema([self.schema.field(name) for name in self.columns])
 
     @property
     def base_files(self) -> BaseFiles:
-        """Return what reads the files as one table."""
+        """Return a reader of the files as one table."""
         return BaseFiles(self.location, [file.path for file in self.files], self.schema)
 
     def filtered(self, given: Filter) -> ScanPlan:
-        """Return the plan of those of the rows that a filter leaves, too, if it fits the columns.
+        """Return the plan with one more filter, after checking that it fits the columns.
 
         Raises:
-            TypeError, ValueError: it does not, or is none.
-            ImportError: it is SQL, and what parses that is not installed.
+            TypeError, ValueError: If `given` is not a filter, or does not fit the columns.
+            ImportError: If `given` is SQL, and sqlglot is not installed.
         """
         return self.narrowed(fitting_filter(given, self.schema, self.location))
 
     def narrowed(self, where: pc.Expression) -> ScanPlan:
-        """Return the plan of those of the rows that a filter leaves, too.
+        """Return the plan with one more filter.
 
-        Files are left out if no row of their partition can be one of these, or none of their own,
-        by statistics of columns, if the plan uses these. If they cannot be read, a warning says so.
+        Files are skipped if no row of their partition can match or, if the plan uses statistics of
+        columns, if these rule out a match. If statistics cannot be read, a warning says so.
         """
         paths = (file.group.partition for file in self.files)
         left = partitions_left(paths, where, self.schema, self.options)
@@ -113,12 +114,13 @@ class ScanPlan:
         return replace(self, files=files, where=both, funnel=funnel)
 
     def explained(self, *, row_groups: bool) -> ScanFunnel:
-        """Return what the last filter left of the files.
+        """Return the numbers of files that the last filter left.
 
         Args:
-            row_groups: whether to look at the footers of those that are left, too.
+            row_groups: Whether to read the footers of these files, and count the remaining row
+                groups.
 
-        Raises: what `batches` does, with `row_groups`.
+        Raises: With `row_groups`, the same errors as `batches`.
         """
         assert self.funnel is not None
         if not row_groups:
@@ -129,7 +131,7 @@ class ScanPlan:
         return replace(self.funnel, row_groups=sizes)
 
     def dataset(self) -> ds.Dataset:
-        """Return the files as a dataset of Arrow, which leaves out files as a scan does."""
+        """Return the files as an Arrow dataset, which skips files as a scan does."""
         statistics = self._statistics()[0] if self.skipping else None
         known = {} if statistics is None else guarantees(statistics, self.schema, self.files)
         paths = [file.path for file in self.files]
@@ -141,7 +143,7 @@ class ScanPlan:
     def _skipped(
         self, where: pc.Expression, files: tuple[FileSlice, ...], funnel: ScanFunnel
     ) -> tuple[tuple[FileSlice, ...], ScanFunnel]:
-        """Return the files that statistics leave, and what that came to."""
+        """Return the files that statistics do not rule out, and their numbers."""
 
         def others() -> TableStatistics | None:
             names = names_of(where)
@@ -163,11 +165,12 @@ class ScanPlan:
         return left, funnel
 
     def parts(self, nbytes: int, tasks: int = 1) -> list[tuple[FileSlice, ...]]:
-        """Return the files in groups, each for a task of its own.
+        """Return the files in groups, one for each task.
 
         Args:
-            nbytes: most bytes of a group of several files.
-            tasks: that can run at one time: there are as many groups, if there are files for it.
+            nbytes: Maximum bytes of a group of several files.
+            tasks: Number of tasks that can run at the same time. There are as many groups, if there
+                are enough files.
         """
         total = sum(file.bytes + _OPEN_BYTES for file in self.files)
         most = min(nbytes, max(_OPEN_BYTES, total // max(1, tasks)))
@@ -185,9 +188,9 @@ class ScanPlan:
         """Return the rows of all files.
 
         Args:
-            limit: at most so many, the first ones; None: all.
+            limit: Maximum number of rows; the first ones. None: all rows.
 
-        Raises: what `batches` does.
+        Raises: The same errors as `batches`.
         """
         if limit is not None:
             return pa.Table.from_batches(self.first(limit), self.wanted)
@@ -201,14 +204,14 @@ class ScanPlan:
         """Yield the rows of some of the files, a few at a time.
 
         Args:
-            files: that are read; None: all.
-            threads: whether to read and decode several files at the same time, and ahead.
+            files: Files to read. None: all files of the plan.
+            threads: Whether to read and decode several files at the same time, and ahead.
 
         Raises:
-            CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type cannot be widened to the table's.
-            StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
-            OSError: a remote file could not be read, or is damaged.
+            CorruptionError: If a file is damaged.
+            FormatError: If the type of a column of a file cannot be widened to the table's.
+            StaleStoreError: If a file was deleted by a clean or a rollback.
+            OSError: If a remote file cannot be read, or is damaged.
         """
         paths = [file.path for file in (self.files if files is None else files)]
         reader = BaseFiles(self.location, paths, self.schema)
@@ -217,12 +220,12 @@ class ScanPlan:
         return self._filtered(reader, self.where, threads=threads)
 
     def first(self, limit: int) -> Iterator[pa.RecordBatch]:
-        """Yield the first rows; files are read one after the other, until there are enough.
+        """Yield the first rows, reading files one after the other until there are enough.
 
         Args:
-            limit: at most so many.
+            limit: Maximum number of rows.
 
-        Raises: what `batches` does.
+        Raises: The same errors as `batches`.
         """
         for file in self.files if limit else ():
             for batch in self.batches([file]):
@@ -239,19 +242,20 @@ class ScanPlan:
     def _filtered(
         self, reader: BaseFiles, where: pc.Expression, *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows for which a filter is true that Arrow is told in part, or not at all."""
+        """Yield matching rows for a filter that Arrow cannot apply, or only in part."""
         names = names_of(where)
         asked = self.schema.names if names is None else [*self.columns, *sorted(names)]
         told = told_to_arrow(where, self.schema)
         for batch in reader.batches(list(dict.fromkeys(asked)), told, threads=threads):
-            # A batch goes through at once: its rows keep their order. Not on one thread, on which
-            # Arrow would wait for the scan that the batch is of, and that for it.
+            # All of a batch is filtered at once, so its rows keep their order. Arrow's threads are
+            # used: on one thread, Arrow would wait for the scan of the batch, and the scan for
+            # Arrow.
             rows = pa.Table.from_batches([batch]).filter(where)
             yield from rows.select(list(self.columns)).to_batches()
 
 
 def check_limit(limit: int | None) -> None:
-    """Raise `ValueError` or `TypeError` if a number of rows is none."""
+    """Raise `ValueError` or `TypeError` if a limit of rows is invalid."""
     if limit is None:
         return
     if isinstance(limit, bool) or not isinstance(limit, int):
@@ -268,20 +272,21 @@ def plan_scan(
     as_of: When | None = None,
     skipping: bool = True,
 ) -> ScanPlan:
-    """Plan what `HudiTable.scan` reads.
+    """Plan a read of `HudiTable.scan`.
 
     Args:
-        view: the table.
-        columns: that are wanted, in this order; None: the meta columns, then the data columns.
-        filter: which rows; see `Filter`.
-        as_of: request time of the last instant that counts; None: the latest.
+        view: State of the table.
+        columns: Names of the columns to return, in this order. None: the meta columns, then the
+            data columns.
+        filter: Condition on the rows; see `Filter`. None: all rows.
+        as_of: Request time of the last instant to read. None: the latest.
         skipping: Whether statistics of columns may leave out files.
 
     Raises:
-        KeyError: a column that the table does not have.
-        ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
-        FormatError: the table is of a kind that is not read.
-        CorruptionError: the timeline is damaged.
+        KeyError: If the table does not have a column.
+        ValueError: If `as_of` is not a time, or `filter` does not fit the columns.
+        FormatError: If tables of this kind cannot be read.
+        CorruptionError: If the timeline is damaged.
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
@@ -298,19 +303,20 @@ def plan_changes(
     until: When | None = None,
     skipping: bool = True,
 ) -> ScanPlan:
-    """Plan what `HudiTable.incremental` reads.
+    """Plan a read of `HudiTable.incremental`.
 
     Args:
-        view: the table.
-        columns: as of `plan_scan`.
-        filter: as of `plan_scan`.
-        since: position of the last instant whose rows are known already; None: there is none.
-        until: position of the last instant whose rows are wanted; None: of all.
-        skipping: as of `plan_scan`.
+        view: State of the table.
+        columns: Names of the columns to return, in this order. None: the meta columns, then the
+            data columns.
+        filter: Condition on the rows; see `Filter`. None: all changed rows.
+        since: Position of the last instant before the range. None: the beginning of the table.
+        until: Position of the last instant of the range. None: the latest.
+        skipping: Whether statistics of columns may leave out files.
 
     Raises:
-        KeyError, ValueError, CorruptionError: as of `plan_scan`.
-        FormatError: the rows of the table do not say when they changed.
+        KeyError, ValueError, CorruptionError: See `plan_scan`.
+        FormatError: If the rows of the table do not record when they changed.
     """
     names = view.names(columns)
     zone = view.options.timezone

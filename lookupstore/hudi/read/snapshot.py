@@ -1,7 +1,7 @@
-"""A table where a path of columnar files could be: its current rows, in its data columns.
+"""A table as a set of columnar files: its current rows, in its data columns.
 
-What the meta columns say is of the table and not of a row, and each is text: who wants them gives
-`HudiTable.scan()`.
+Meta columns are left out, because they describe the table and not a row, and each is text. Use
+`HudiTable.scan()` to read them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lookupstore.source.source import Source
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.read_errors import READ_ERRORS
 
-# Footers that are read at one time.
+# Number of footers that are read at a time.
 _THREADS = 16
 
 
@@ -34,11 +34,11 @@ def table_source(path: str | Location) -> Source:
     """Return the current rows of a table as the source of a store.
 
     Args:
-        path: folder or URI of the table.
+        path: Folder or URI of the table.
 
     Raises:
-        FormatError: it is of a kind that is not read; the error names the property.
-        CorruptionError: it is damaged.
+        FormatError: If tables of this kind cannot be read; the error names the property.
+        CorruptionError: If the table is damaged.
 
     >>> import tempfile
     >>> from lookupstore.hudi import HudiTable
@@ -59,7 +59,7 @@ def table_source(path: str | Location) -> Source:
         paths = [file.path for file in plan.files]
         try:
             return int(BaseFiles(plan.location, paths, plan.schema).dataset().count_rows())
-        except READ_ERRORS:  # who reads the rows says which file it is
+        except READ_ERRORS:  # reading the rows raises the error with the file
             return None
 
     files = f"{len(plan.files)} file{'s'[: len(plan.files) != 1]}"
@@ -76,17 +76,18 @@ def table_source(path: str | Location) -> Source:
 def table_files(
     path: str | Location, *, latest_partition: str | None = None
 ) -> tuple[pa.Schema, list[SourceFile]]:
-    """Return the data columns of a table, and the base files that have its current rows.
+    """Return the data columns of a table, and the base files with its current rows.
 
     Args:
-        path: folder or URI of the table.
-        latest_partition: name of the `name=value` folders of which only the greatest value counts.
+        path: Folder or URI of the table.
+        latest_partition: Name of the `name=value` folders of which only those with the greatest
+            value are read. None: all folders.
 
     Raises:
-        FormatError: the table is of a kind that is not read; the error names the property.
-        CorruptionError: it is damaged.
-        StaleStoreError: a file went meanwhile: a clean came between.
-        ValueError: there are no folders of that name.
+        FormatError: If tables of this kind cannot be read; the error names the property.
+        CorruptionError: If the table is damaged.
+        StaleStoreError: If a clean deleted a file during the call.
+        ValueError: If there are no folders with that name.
     """
     view = read_view(as_location(path))
     slices = [group.current for group in view.groups(None)]
@@ -105,7 +106,7 @@ def data_columns(view: TableView) -> list[str]:
 
 
 def _base_file(view: TableView, file: FileSlice) -> SourceFile:
-    """Return a base file with those of its columns that the table has."""
+    """Return a base file with the columns that the table still has."""
     try:
         source, _ = parquet_source(*view.location.resolve(file.path))
     except FileNotFoundError:
@@ -116,8 +117,8 @@ def _base_file(view: TableView, file: FileSlice) -> SourceFile:
 
 
 def _fingerprint(view: TableView) -> str:
-    """Return what every completed write changes, also one that was requested before others."""
+    """Return a text that every completed write changes."""
     writes = [(one.time, one.action, one.position) for one in view.timeline.writes()]
-    # Of which columns there are, a commit may say something else without a new row.
+    # A commit may change the columns without adding rows.
     said = [view.location.uri, writes, str(view.table_schema.columns)]
     return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

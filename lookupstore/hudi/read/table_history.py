@@ -1,4 +1,4 @@
-"""What happened to a table, a row for each instant: what commits say of rows, files and bytes."""
+"""The history of a table: a row for each instant, with rows, files and bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata
 from lookupstore.hudi.timeline.timeline import SAVEPOINT, Instant
 from lookupstore.hudi.view import TableView, first_time
 
-#: Columns of a history. What only commits have is null for other actions, and while one is pending.
+#: Columns of a history. Columns that only commits have are null for other actions and pending
+#: commits.
 HISTORY = pa.schema(
     {
         "instant": pa.string(),
@@ -32,23 +33,23 @@ HISTORY = pa.schema(
         "archived": pa.bool_(),
     }
 )
-# What Hudi calls a commit whose rows are not new: they were in other files.
+# Hudi's name of a commit without new rows: its rows were in other files.
 _CLUSTER = "CLUSTER"
 
 _Key = tuple[str, str]
 
 
 def table_history(view: TableView, limit: int | None = None) -> pa.Table:
-    """Return what happened to a table, the newest instant first, and before all what is pending.
+    """Return the history of a table: pending instants, then the newest first.
 
     Args:
-        view: the table.
-        limit: at most so many rows, the newest; None: all, those of the archive included.
+        view: State of the table.
+        limit: Maximum number of rows, the newest. None: all rows, including those of the archive.
 
     Raises:
-        ValueError: `limit` is below 0.
-        CorruptionError: a commit or the archive is damaged.
-        StaleStoreError: an instant was archived, or rolled back, since the view was made.
+        ValueError: If `limit` is below 0.
+        CorruptionError: If a commit or the archive is damaged.
+        StaleStoreError: If an instant was archived or rolled back after the view was read.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit is {limit}; give how many rows at most, from 0")
@@ -82,12 +83,12 @@ def table_history(view: TableView, limit: int | None = None) -> pa.Table:
 
 
 def _suffices(view: TableView, limit: int | None) -> bool:
-    """Return whether the newest instants are in the timeline, so that nobody needs the archive."""
+    """Return whether the timeline contains the newest instants, without the archive."""
     first = first_time(view.timeline)
     if limit is None or first is None:
         return False
-    # Java counts writes, cleans and rollbacks apart when it archives them. Savepoints stay when
-    # later commits are archived.
+    # Java counts writes, cleans and rollbacks separately when it archives them. Savepoints are kept
+    # when later commits are archived.
     oldest: dict[str, str] = {}
     for one in view.timeline:
         if one.is_completed and one.time >= first and one.action != SAVEPOINT:
@@ -99,7 +100,7 @@ def _suffices(view: TableView, limit: int | None) -> bool:
 
 
 def _archived_rows(view: TableView, wanted: Collection[_Key]) -> Iterator[tuple[_Key, Any]]:
-    """Yield what archived commits say, until nothing is left that is wanted."""
+    """Yield the history of archived commits, until all wanted ones are found."""
     left = set(wanted)
     for instant, commit in view.archive.commits_by_instant() if left else ():
         if _key(instant) in left:
@@ -114,12 +115,12 @@ def _key(instant: Instant) -> _Key:
 
 
 def _turn(instant: Instant) -> tuple[bool, str, str, bool]:
-    """Return what instants are sorted by; a savepoint has the time of the commit it keeps."""
+    """Return the sort key of an instant; a savepoint has the time of its commit."""
     return not instant.is_completed, instant.position, instant.time, instant.action == SAVEPOINT
 
 
 def _said(commit: CommitMetadata) -> dict[str, Any]:
-    """Return what a commit says of what it did."""
+    """Return the columns of the history that a commit provides."""
     stats = [one for many in (commit.stats or {}).values() for one in many]
     inserted = sum(one.num_inserts or 0 for one in stats)
     rewritten = sum(one.replaces for one in stats)

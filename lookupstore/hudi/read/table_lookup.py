@@ -1,9 +1,9 @@
-"""``TableLookup``: a Hudi table that answers what is at a key, by a lookup file a base file.
+"""Lookups of keys in a Hudi table, with one lookup file per base file.
 
-Which base files may have a key say the footers: key ranges, then filters. What is left is looked up
-in lookup files that hold record keys and the values that are wanted, as for columnar files: each is
-made on the host that asks, once. Base files never change, so a commit makes only those of the file
-groups that it wrote.
+Footers show which base files may have a key: first by key ranges, then by filters. The remaining
+files are searched by lookup files with record keys and the wanted values, as for columnar files;
+each host makes them once. Base files never change, so that a commit only requires lookup files of
+the file groups that it wrote.
 """
 
 from __future__ import annotations
@@ -53,25 +53,26 @@ from lookupstore.storage.location import Location, as_location
 Rows = npt.NDArray[np.int64]
 
 _MEMORY = 128 << 20
-# Footers that are read at one time: most of that is waiting for an object store.
+# Number of footers that are read at a time: most of the time is waiting for an object store.
 _FOOTER_THREADS = 16
 
-# What footers say stays for tables that are opened later: base files never change.
+# Footers are kept for tables that are opened later, because base files never change.
 _known = KnownFiles()
-# Of all tables: who joins with each commit of a table asks a new object each time.
+# Shared by all tables: a caller that joins with each commit of a table opens a new object each
+# time.
 _open = OpenLookups()
 
 
 class OpenTable(Protocol):
-    """A table that somebody has opened, such as a `HudiTable`."""
+    """An open table, such as a `HudiTable`."""
 
     @property
     def query_type(self) -> str:
-        """Return the kind of query that it was opened for."""
+        """Return the query type that the table was opened with."""
         ...
 
     def view(self) -> TableView:
-        """Return the table as it is now."""
+        """Return the current state of the table."""
         ...
 
 
@@ -82,27 +83,32 @@ class TableLookup(ManyLookups):
     its own partition; without them in all. A key with a null never matches.
 
     Args:
-        path: an open table, or its folder or URI.
-        key: the key columns: those of the record key, or these and the partition columns, in any
-            order; None: all of these.
-        columns: the value columns; None: all data columns that are not in the key.
-        as_of: request time of the last instant that counts; None: the latest.
+        path: Open table, or the folder or URI of a table.
+        key: Names of the key columns, or one name: those of the record key, or these and the
+            partition columns, in any order. None: all of these.
+        columns: Names of the value columns, or one name. None: all data columns that are not in the
+            key.
+        as_of: Request time of the last instant to read. None: the latest.
         query_type: `snapshot`, or `read_optimized` for the rows of base files; see
-            `HudiTable.open`. None: that of an open table, or else `snapshot`.
-        build: when to make the lookup file of a base file, as for `ColumnarFiles`.
-        residency: where lookup files of this host are; None takes that of the host.
-        storage_options: of a URI, as of `lookupstore.Location`.
+            `HudiTable.open`. None: the query type of an open table, or else `snapshot`.
+        build: When to make the lookup file of a base file: `auto`, `always` or `never`; see
+            `ColumnarFiles`.
+        residency: Cache of lookup files on this host. None: the default cache of the host.
+        storage_options: Credentials, region, endpoint and other options of a URI, by the names that
+            pandas or deltalake have for them; see `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no such table.
-        KeyError: a column that the table does not have; or `key` lacks columns, or has others.
-        TypeError: a key column is neither string nor integer: its text depends on settings of Hudi.
-        ValueError: an argument is out of range.
-        FormatError: the table is of a kind that is not read; or its record keys, or partition
-            paths, are not made of columns as Hudi does it.
-        CorruptionError: the table is damaged.
+        FileNotFoundError: If there is no table at `path`.
+        KeyError: If the table does not have a column, or `key` lacks key columns or has other
+            columns.
+        TypeError: If a key column has neither strings nor integers; the text of other types in a
+            key depends on settings of Hudi.
+        ValueError: If an argument is out of range.
+        FormatError: If tables of this kind cannot be read, or record keys or partition paths are
+            not made of columns as in Hudi's usual key generators.
+        CorruptionError: If the table is damaged.
 
-    Lookups of a key that several rows of a partition have raise a `DuplicateKeyError`.
+    A lookup of a key that is in several rows of a partition raises `DuplicateKeyError`.
 
     >>> import tempfile
     >>> from lookupstore.hudi import HudiTable
@@ -166,7 +172,7 @@ class TableLookup(ManyLookups):
 
     @property
     def num_rows(self) -> int:
-        """Return the number of rows, by the footers of all files."""
+        """Return the number of rows, from the footers of all files."""
         return sum(file.source.num_rows for file in self._footers(range(len(self._plan.files))))
 
     @property
@@ -177,16 +183,16 @@ class TableLookup(ManyLookups):
     def position_at(self, moment: datetime) -> str:
         """Return the position of the newest commit that was completed up to a moment.
 
-        It is never older than the commit that this object answers with.
+        The position is never older than the commit that this object reads.
 
         Args:
-            moment: a time with a zone.
+            moment: Time, with a time zone.
 
         Raises:
-            ValueError: this object was made with `as_of`.
-            FormatError: the commits of the table do not say when they were completed, as in version
-                6, or the zone in which they do is not known.
-            CorruptionError: the timeline is damaged.
+            ValueError: If this object was made with `as_of`.
+            FormatError: If the commits of the table do not record when they were completed, as in
+                version 6, or their time zone is unknown.
+            CorruptionError: If the timeline is damaged.
 
         >>> import tempfile
         >>> from datetime import timezone
@@ -219,12 +225,12 @@ class TableLookup(ManyLookups):
         """Return lookups of the same columns in the table as of another commit.
 
         Args:
-            position: of the last commit that counts. Default: the newest.
+            position: Position of the last commit to read. Default: the newest.
 
         Raises:
-            ValueError: this object was made with `as_of`.
-            StaleStoreError: the columns are of other types by now, or a clean took files.
-            CorruptionError: the timeline is damaged.
+            ValueError: If this object was made with `as_of`.
+            StaleStoreError: If the types of the columns changed, or a clean deleted files.
+            CorruptionError: If the timeline is damaged.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -273,14 +279,14 @@ class TableLookup(ManyLookups):
         return pa.array(~missing), pa.table(columns, names=list(names))
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Return for each of many keys whether the table has it: Arrow booleans, never null.
+        """Return whether the table has each of many keys, as Arrow booleans without nulls.
 
-        Raises: what `lookup` does.
+        Raises: The same errors as `lookup`.
         """
         return pa.array(self._places(keys)[0] >= 0)
 
     def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
-        """Return where the answer to each key is among those of all files; -1: nowhere.
+        """Return the place of each key's answer among those of all files; -1: missing.
 
         The answers are the packed rows of each file, with its number.
         """
@@ -314,7 +320,7 @@ class TableLookup(ManyLookups):
         return places, parts
 
     def _has_key(self, given: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Return which rows have a record key at all: no table has one of empty texts only."""
+        """Return which rows have a record key; tables have no key of empty texts only."""
         has = np.zeros(given.num_rows, bool)
         for name in self._plan.options.record_key:
             column = given.column(name)
@@ -324,7 +330,7 @@ class TableLookup(ManyLookups):
         return has
 
     def _tasks(self, given: pa.RecordBatch) -> Iterator[tuple[range, Rows | None]]:
-        """Yield the numbers of files that are asked, and the rows that they are for; None: all."""
+        """Yield numbers of files to search, and the rows to look for in them; None: all."""
         plan = self._plan
         if plan.everywhere:
             yield range(len(plan.files)), None
@@ -344,7 +350,7 @@ class TableLookup(ManyLookups):
                     yield files, rows
 
     def _hits(self, files: range, keys: pa.Array) -> Iterator[tuple[int, Rows, pa.Array]]:
-        """Yield the number of each file that has keys, their rows, and the packed answers."""
+        """Yield the number of each file with keys, their rows, and the packed answers."""
         known = self._footers(files)
         ranges = self._ranges.get(files.start)
         if ranges is None:
@@ -361,7 +367,7 @@ class TableLookup(ManyLookups):
             lookup = self._lookup_of(number, file)
             rows = candidates.rows(at).astype(np.int64)
             wanted = candidates.keys.take(pa.array(candidates.places(at)))
-            if not lookup.is_ready():  # a lookup file has a filter of its own, which is faster
+            if not lookup.is_ready():  # the filter of a lookup file is faster
                 bloom = _known.filter(self._plan.location, self._plan.files[number])
                 if bloom is not None:
                     maybe = np.flatnonzero(bloom.test(wanted))
@@ -378,7 +384,7 @@ class TableLookup(ManyLookups):
     def _same(
         self, given: pa.RecordBatch, number: int, rows: Rows, packed: pa.Array
     ) -> tuple[Rows, pa.Array]:
-        """Leave out rows whose texts make the same key of other values."""
+        """Leave out found rows whose key values differ from those looked up."""
         for name in self._plan.texts:
             stored = self._column(self._plan.key.schema.field(name), number, packed)
             asked = given.column(name).take(pa.array(rows))
@@ -393,7 +399,7 @@ class TableLookup(ManyLookups):
         return pa.concat_arrays(columns) if columns else pa.array([], field.type)
 
     def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
-        """Return a column of rows of one file in the table's type, null if the file lacks it."""
+        """Return a column of rows of one file in the table's type, or nulls."""
         lookup = self._lookups[number]
         row_schema = lookup.plan.build.row_schema
         if field.name not in row_schema.schema.names:
@@ -475,7 +481,7 @@ def _view_of(
     query_type: str | None,
     storage_options: Mapping[str, Any] | None,
 ) -> tuple[TableView, str]:
-    """Return a table as it is now, and the kind of query that it was opened for."""
+    """Return the current state of a table, and the query type that it was opened with."""
     if isinstance(path, (str, os.PathLike, Location)):
         location = as_location(path, storage_options)
         kind = SNAPSHOT if query_type is None else query_type
@@ -509,7 +515,7 @@ def lookups_in(
     columns: Sequence[str] | None,
     as_of: When | None,
 ) -> TableLookup:
-    """Return lookups in a table as somebody has seen it; see `TableLookup`."""
+    """Return lookups in a given state of a table; see `TableLookup`."""
     return _restored(_planned(view, key, columns, as_of, "auto"))
 
 
@@ -520,6 +526,6 @@ def _restored(plan: LookupPlan, residency: Residency | None = None) -> TableLook
 
 
 def _part_of(parts: Sequence[tuple[int, pa.Array]], place: int) -> int:
-    """Return the number of the file that has an answer."""
+    """Return the number of the file with an answer."""
     ends = np.cumsum([len(rows) for _, rows in parts])
     return parts[int(np.searchsorted(ends, place, "right"))][0]

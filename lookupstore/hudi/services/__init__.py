@@ -1,10 +1,10 @@
-"""What keeps a table in order, beside writes.
+"""Services that maintain a table, in addition to writes.
 
-`rollback` undoes instants of dead writers, `unfinished` finds what they had not finished, and
-`never_completed` the files that another program's rollback missed. `cleaner` removes old slices,
-`savepoint` protects commits from both, `restore` goes back to one, `archiver` keeps the timeline
-short, `inline` says which of these follow a write. `leftovers` finds files that are not part of the
-table, and `check` reads all of it.
+`rollback` undoes instants of dead writers, `unfinished` finds their unfinished files, and
+`never_completed` finds the files that another program's rollback missed. `cleaner` removes old
+slices, `savepoint` protects commits from both, `restore` goes back to one, `archiver` keeps the
+timeline short, and `inline` decides which of these follow a write. `leftovers` finds files that are
+not part of the table, and `check` reads all of it.
 """
 
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival

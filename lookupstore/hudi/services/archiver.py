@@ -1,12 +1,12 @@
-"""Moving what is old from the timeline to the archive, so that a table opens as it did when young.
+"""Move old instants from the timeline to the archive, so that a table opens fast.
 
-Instants are written to the archive first, and leave the timeline when they are in it, the oldest
-first. A killed archival leaves some that are in both, which the next one takes out.
+Instants are written to the archive first, and are then removed from the timeline, the oldest first.
+A killed archival leaves some instants in both, which the next archival removes.
 
-Only the oldest commits go, without a gap, since a base file counts if it is older than the first
-commit that is left. So none goes that a reader needs to know which of these are the table's: a
-commit that replaced file groups whose files are still there, or one from which on a pending
-instant, a clean or a savepoint promises something.
+Only the oldest commits are removed, without a gap, since a base file counts if it is older than the
+first remaining commit. Commits stay if readers need them to decide which files belong to the table:
+a commit that replaced file groups with files that still exist, or the first commit that a pending
+instant, a clean or a savepoint depends on.
 
 Source: TimelineArchiverV1, TimelineArchiverV2 and ClusteringUtils of Apache Hudi.
 """
@@ -35,22 +35,23 @@ from lookupstore.hudi.timeline.timeline import (
 )
 from lookupstore.hudi.view import TableView
 
-#: As Hudi has them, `hoodie.keep.min.commits` and `hoodie.keep.max.commits`.
+#: Defaults of Hudi for `hoodie.keep.min.commits` and `hoodie.keep.max.commits`.
 MIN_COMMITS, MAX_COMMITS = 20, 30
-# What is read, and written to one file of the archive, at once: instants and their bytes.
+# Maximum number of instants, and of their bytes, that are read and written to one archive file.
 _MOST, _MOST_BYTES = 1000, 64 << 20
 
 
 @dataclass(frozen=True)
 class Archival:
-    """What an archival did.
+    """The result of an archival.
 
     Attributes:
-        instants: that left the timeline, by request time.
-        first: request time of the first commit that is left: time travel to before it, and
-            incremental reads from before it, are a `StaleStoreError` from now on. None: nothing is
-            archived now.
-        kept_by: why not more went, if it is not by the numbers: what the first commit is kept for.
+        instants: Instants that left the timeline, sorted by request time.
+        first: Request time of the first commit that is left in the timeline. Time travel and
+            incremental reads that begin before it raise `StaleStoreError` from now on. None: this
+            archival archived nothing.
+        kept_by: Description of what keeps further commits in the timeline, such as a savepoint or a
+            pending instant. None: only the numbers and the order of commits do.
     """
 
     instants: tuple[Instant, ...] = ()
@@ -65,7 +66,7 @@ class Archival:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A time from which on commits stay, and why."""
+    """A time from which on commits stay, and the reason."""
 
     time: str
     why: str
@@ -78,24 +79,25 @@ def archive(
     min_commits: int = MIN_COMMITS,
     max_commits: int = MAX_COMMITS,
 ) -> Archival:
-    """Archive the oldest commits if there are many, and rollbacks and cleans before the last of it.
+    """Archive the oldest commits if there are many, and rollbacks and cleans before.
 
     Args:
-        view: of the table as it is.
-        lock: of the table, which is held.
-        min_commits: how many of the last commits stay in the timeline at least.
-        max_commits: how many may be there before any is archived.
+        view: View of the table, with the current timeline.
+        lock: Lock of the table, which the caller holds.
+        min_commits: Least number of the last commits that stay in the timeline.
+        max_commits: Number of commits up to which nothing is archived.
 
     Raises:
-        ValueError: a number is out of range.
-        CorruptionError: the timeline, a clean, a savepoint or the archive is damaged.
-        LockLostError: the lock was lost; the next archival goes on.
+        ValueError: If a number is out of range.
+        CorruptionError: If the timeline, a clean, a savepoint or the archive is damaged.
+        LockLostError: If the lock was lost. The next archival finishes this one.
     """
     check_commits(min_commits, max_commits)
     writes = view.timeline.writes()
     if len(writes) <= max_commits:
         return Archival()
-    # Of many, those that are not committed would count as soon as the commits before them go.
+    # Among many, instants other than commits would count as soon as the commits before them are
+    # removed.
     delete_never_completed(view)
     count = len(writes) - max(min_commits, _least_count(view, writes))
     bound = min(_bounds(view), key=lambda one: one.time, default=None)
@@ -118,10 +120,10 @@ def archive(
 
 
 def check_commits(min_commits: int, max_commits: int) -> None:
-    """Check how many commits an archival is to leave.
+    """Check the numbers of commits that an archival is given.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: If a number is out of range.
     """
     if not 1 <= min_commits <= max_commits:
         raise ValueError(
@@ -131,16 +133,17 @@ def check_commits(min_commits: int, max_commits: int) -> None:
 
 
 def _least_count(view: TableView, writes: Sequence[Instant]) -> int:
-    """Return how many of the last commits say what else nobody does: columns, and the zone."""
+    """Return the number of last commits that alone show the columns, and the zone."""
     newest = enumerate(reversed(writes), 1)
     columns = next((count for count, one in newest if view.commit(one).schema is not None), 1)
     return max(columns, 1 if view.options.timezone == "UTC" else NEWEST)
 
 
 def _ended_first(writes: Sequence[Instant], most: int) -> int:
-    """Return how many of the first commits ended before all others: at most as many as given.
+    """Return the number of first commits that ended before all others, at most the given number.
 
-    Incremental reads go by when commits ended: none that went may be in a range of those that stay.
+    Incremental reads use the times at which commits ended: no removed commit may be in a range of
+    the remaining ones.
     """
     positions = [one.position for one in writes]
     last = list(accumulate(positions, max))
@@ -149,10 +152,10 @@ def _ended_first(writes: Sequence[Instant], most: int) -> int:
 
 
 def _bounds(view: TableView) -> Iterator[_Bound]:
-    """Yield from when on commits stay."""
+    """Yield the times from which on commits stay."""
     writes = view.timeline.writes()
     for pending in view.timeline.pending():
-        # Readers see the table as of the commit before it until it is completed.
+        # Until it is completed, readers see the table as of the commit before it.
         before = max((one.time for one in writes if one.time < pending.time), default=pending.time)
         yield _Bound(before, f"{view.folder.path(pending)}, which is not completed")
     for saved in savepoints(view):
@@ -161,7 +164,8 @@ def _bounds(view: TableView) -> Iterator[_Bound]:
     if earliest:
         yield _Bound(earliest, f"the last clean, which keeps commits from {earliest} on")
     if (listed := metadata_table(view)) is not None:
-        # Java reads a log file of it only if the timeline has the instant that wrote it.
+        # Java reads a log file of the metadata table only if the timeline has the instant that
+        # wrote it.
         why = "the metadata table, of which Java reads what it has not compacted by the timeline"
         yield _Bound(listed.compacted(), why)
     there = {file.group for file in view.files()}
@@ -173,15 +177,15 @@ def _bounds(view: TableView) -> Iterator[_Bound]:
 
 
 def _services(view: TableView, last: str, first: str) -> Iterator[Instant]:
-    """Yield the rollbacks and cleans before the last commit that goes.
+    """Yield the rollbacks and cleans before the last commit to archive.
 
-    The last clean stays, since writers in Java plan by it, and one that removed files that commits
-    which stay had, since it says so.
+    The last clean stays, since writers in Java plan with it. A clean that removed files of commits
+    which stay in the timeline stays as well, since it records the removal.
 
     Args:
-        view: of the table.
-        last: time of the last commit that goes.
-        first: time of the first one that stays.
+        view: View of the table.
+        last: Request time of the last commit to archive.
+        first: Request time of the first commit that stays.
     """
     cleans = [one for one in view.timeline if one.action == CLEAN and one.is_completed]
     for instant in view.timeline:
@@ -197,7 +201,7 @@ def _services(view: TableView, last: str, first: str) -> Iterator[Instant]:
 
 
 def _batches(view: TableView, old: Sequence[Instant]) -> Iterator[list[OldInstant]]:
-    """Yield instants with what their files hold, as many as go to one file of the archive."""
+    """Yield instants with the content of their files, in groups for one file of the archive."""
     batch: list[OldInstant] = []
     nbytes = 0
     written = view.folder.times_written(view.timeline)
@@ -209,7 +213,7 @@ def _batches(view: TableView, old: Sequence[Instant]) -> Iterator[list[OldInstan
                     contents[state] = view.folder.read(one)
                     nbytes += len(contents[state])
                     if one.file_name in written:
-                        # A file that was copied back with an older date is no older than its name.
+                        # A file that was copied back with an older date is not older than its name.
                         reached[state] = max(instant.time, written[one.file_name])
         batch.append(OldInstant(instant, contents, reached))
         if len(batch) >= _MOST or nbytes > _MOST_BYTES:
@@ -220,7 +224,7 @@ def _batches(view: TableView, old: Sequence[Instant]) -> Iterator[list[OldInstan
 
 
 def _files(instant: Instant) -> Iterator[tuple[State, list[Instant]]]:
-    """Yield what the files of an instant may be called, by the state that they say."""
+    """Yield the possible names of the files of an instant, by state."""
     for state in (State.REQUESTED, State.INFLIGHT):
         before = replace(instant, state=state, completed=None)
         names = [before]
@@ -231,10 +235,11 @@ def _files(instant: Instant) -> Iterator[tuple[State, list[Instant]]]:
 
 
 def _remove(view: TableView, old: Sequence[Instant], lock: TableLock) -> None:
-    """Take instants out of the timeline.
+    """Remove instants from the timeline.
 
-    What says that one was begun goes first: alone, it would be pending. Of what is completed the
-    oldest goes first, so that none is missing after the first one that is there.
+    The files of states before completion are removed first: without the completed file, the instant
+    would be pending. Completed files are removed from the oldest on, so that none is missing after
+    the first remaining one.
     """
     lock.check()
     view.folder.delete(

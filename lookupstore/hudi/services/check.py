@@ -1,6 +1,6 @@
-"""Check all of a table: its timeline, names, files, footers, keys and statistics, and what is left.
+"""Check a whole table: timeline, names, files, footers, keys, statistics and leftover files.
 
-What is wrong is found and listed, not raised: one damaged file does not hide another.
+Errors are collected, not raised: one damaged file does not hide another.
 """
 
 from __future__ import annotations
@@ -77,21 +77,22 @@ _PLANS: Mapping[str, Any] = {
     CLUSTERING: RequestedReplace,
 }
 _PARTITION_PATH, _FILE_NAME = META_COLUMNS[3:5]
-# How many rows one finding names.
+# Maximum number of rows that one finding names.
 _SAMPLE = 3
 _NO_DAMAGE = ("leftover", "foreign")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: what is wrong with a table, or left over.
+    """A problem in a table, or a leftover file.
 
     Attributes:
-        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `columns`,
-            `missing`, `uncommitted`, `metadata`, `foreign`, or `leftover`. The last two are no
-            damage.
-        path: of the file, relative to the table.
-        problem: what it is.
+        kind: Kind of the finding: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`,
+            `statistics`, `columns`, `missing`, `uncommitted`, `metadata`, `foreign`, or `leftover`.
+            The last two are not damage.
+        path: Path of the file or folder, relative to the table; empty if the problem is not in one
+            file.
+        problem: Description of the problem.
     """
 
     kind: str
@@ -100,20 +101,20 @@ class Finding:
 
     @property
     def is_damage(self) -> bool:
-        """Return whether readers, or writers, see something that is wrong."""
+        """Return whether the finding is damage, which readers or writers may see."""
         return self.kind not in _NO_DAMAGE
 
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What `HudiTable.verify` has read and found.
+    """The result of `HudiTable.verify`.
 
     Attributes:
-        instants: that were read.
-        files: current base files that were read.
-        rows: that they have.
-        bytes: that they have.
-        findings: what is wrong; none: all is well.
+        instants: Number of instants in the timeline.
+        files: Number of current base files that were read.
+        rows: Number of rows in these files.
+        bytes: Size of these files, in bytes.
+        findings: Problems and leftover files; empty if there are none.
     """
 
     instants: int
@@ -137,16 +138,17 @@ class TableCheck:
 
 
 def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
-    """Read every byte of the current base files and of the timeline, and check all of it.
+    """Read and check every byte of the current base files and of the timeline.
 
-    Memory is taken for the record keys of one partition.
+    The record keys of one partition are in memory at a time.
 
     Args:
-        view: of the table; what others commit meanwhile does not count.
-        bars: opens a bar of the bytes of base files.
+        view: View of the table; later commits of other writers do not count.
+        bars: Function that opens a progress bar for the bytes of base files. None: no progress is
+            shown.
 
     Raises:
-        OSError: a file could not be read, which says nothing about what is in it.
+        OSError: If a file could not be read, which does not show whether its content is damaged.
     """
     check = _Check(replace(view, foreign=[]))
     check.timeline()
@@ -230,7 +232,7 @@ class _Rows:
         self._note("range", problem, pa.array(outside), keys)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield what kind of thing is wrong, and what."""
+        """Yield the kind of each error, and its description."""
         for (kind, problem), keys in self._wrong.items():
             yield kind, f"{problem} {', '.join(map(repr, keys))}"
 
@@ -267,9 +269,9 @@ class _Check:
         self.bytes = 0
 
     def timeline(self) -> None:
-        """Read what instants say of themselves, in each of their states."""
+        """Read the files of instants in each of their states."""
         with self._finding("timeline", self._view.options.archive):
-            # Their instants, and what each did.
+            # Instants, and their actions.
             for said in (self._view.archive.instants, self._view.archive.rollbacks):
                 for _ in said():
                     pass
@@ -314,7 +316,7 @@ class _Check:
                 )
 
     def statistics(self, groups: list[FileGroup]) -> None:
-        """Compare what commits say that they wrote with the files that are there."""
+        """Compare the files that commits record with the files that exist."""
         committed = {instant.time for instant in self._view.timeline.writes()}
         current = {group.current.path for group in groups}
         last: dict[GroupId, FileSlice] = {}
@@ -330,7 +332,8 @@ class _Check:
             for file in group.slices:
                 stat = self._stats.get(file.path)
                 if stat is None:
-                    # Commits that left the timeline had theirs; that of one that is there counts.
+                    # Commits that left the timeline had their own files; a commit in the timeline
+                    # counts.
                     if file.time in committed and file.time not in self._unread:
                         self._add(
                             "statistics", file.path, "committed, but its commit does not name it"
@@ -392,7 +395,7 @@ class _Check:
     def _key_texts(
         self, file: FileSlice, batch: pa.RecordBatch, fields: Sequence[str]
     ) -> pa.Array | None:
-        """Return the record keys of rows; None: Hudi's text of such a column is not known."""
+        """Return the record keys of rows. None: Hudi's text of such a column is unknown."""
         try:
             return record_keys(batch, fields).chunk(0)
         except TypeError:
@@ -402,7 +405,7 @@ class _Check:
             return None
 
     def _count(self, file: FileSlice, rows: int) -> None:
-        """Count a file that was read, and compare its rows with what its commit says."""
+        """Count a file that was read, and compare its rows with the record of its commit."""
         stat = self._stats.get(file.path)
         if stat is not None and stat.num_writes != rows:
             said_rows = f"{stat.num_writes} rows as its commit says"
@@ -412,7 +415,7 @@ class _Check:
         self.bytes += file.bytes
 
     def column_statistics(self, groups: list[FileGroup]) -> None:
-        """Compare statistics of columns with the rows; those that are wrong are not used again."""
+        """Compare statistics of columns with the rows; wrong statistics are not used any more."""
         location = self._view.location
         try:
             statistics = read_statistics(location, pending_writes(self._view))
@@ -427,7 +430,7 @@ class _Check:
                 for problem in problems:
                     self._add("columns", file.path, problem)
                 if problems:
-                    # Who may only read is told all the same.
+                    # Users that may only read get the error, too.
                     with suppress(OSError):
                         quarantine(location, file.path, "; ".join(problems))
 
@@ -461,7 +464,7 @@ class _Check:
                     )
 
     def metadata(self) -> None:
-        """Compare what the metadata table lists, for readers that use it, with the folders."""
+        """Compare the list in the metadata table, for readers that use it, with the folders."""
         with self._finding("metadata", METADATA_FOLDER):
             for path, problem in differences(self._view):
                 self._add("metadata", path, problem)
@@ -491,8 +494,8 @@ class _Check:
         try:
             content = self._view.folder.read(requested)
         except FileNotFoundError:
-            return  # nobody needs it when the instant is completed
-        # An overwrite has nothing to plan.
+            return  # it is not needed once the instant is completed
+        # An overwrite has no plan.
         if content or requested.action in (ROLLBACK, CLEAN):
             parse_plan(_PLANS[requested.action], content, self._view.folder.path(requested))
 
@@ -504,7 +507,7 @@ class _Check:
 
     @contextmanager
     def _finding(self, kind: str, path: str) -> Iterator[None]:
-        """Turn an error of ours into a finding."""
+        """Convert an error of lookupstore to a finding."""
         try:
             yield
         except LookupStoreError as error:

@@ -1,7 +1,7 @@
-"""Removing files that no reader needs any more: slices that newer ones replaced, groups that went.
+"""Remove files that no reader needs any more: replaced slices, and removed file groups.
 
-What goes is planned first, and decided once more, from what the timeline then says, when it goes:
-a clean that was killed is ended by the next one, and what happened between the two counts.
+A clean is planned first, and checked again with the timeline at the time of the removal: a killed
+clean is completed by the next one, and instants in between count.
 
 Source: CleanPlanner and CleanActionExecutor of Apache Hudi.
 """
@@ -35,7 +35,7 @@ from lookupstore.hudi.view import TableView
 
 _BY_COMMITS, _BY_HOURS = "KEEP_LATEST_COMMITS", "KEEP_LATEST_BY_HOURS"
 _BY_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
-# By how much the clocks of the world's zones are behind at most.
+# Largest difference by which the clock of a time zone may be behind.
 _ZONES = timedelta(hours=12)
 
 
@@ -48,28 +48,32 @@ def clean(
     retain_versions: int | None = None,
     now: datetime,
 ) -> list[Instant]:
-    """Finish the cleans of dead writers, then remove files that are older than what is retained.
+    """Finish the cleans of dead writers, then remove files that are not retained.
 
-    A table as of the earliest instant that is retained, or of a later one, keeps all of its rows;
-    so do those of savepoints, and what writes that are pending may have read. By versions only the
-    table as of the last instant does, and each file group as many slices before that as are left.
+    A table as of the earliest retained instant, or of a later one, keeps all of its rows. So do
+    savepoints, and the instants that pending writes may have read. With `retain_versions`, each
+    file group keeps that many slices, and only the table as of the last instant is sure to keep all
+    of its rows.
 
     Args:
-        view: of the table as it is.
-        lock: of the table, which is held.
-        retain_commits: how many of the last commits stay readable.
-        retain_hours: for how many hours back the table stays readable; with `retain_commits`,
-            whichever is more.
-        retain_versions: how many slices of each file group stay; in place of the others.
-        now: what time it is.
+        view: View of the table, with the current timeline.
+        lock: Lock of the table, which the caller holds.
+        retain_commits: Number of the last commits that stay readable. None: the other numbers
+            decide.
+        retain_hours: Number of hours for which the table stays readable. With `retain_commits`, the
+            one that keeps more applies. None: the other numbers decide.
+        retain_versions: Number of slices that each file group keeps, instead of the other two
+            numbers. None: the other numbers decide.
+        now: Current time.
 
     Returns:
-        the cleans, completed; none if there is nothing to remove.
+        The completed cleans; empty if there is nothing to remove.
 
     Raises:
-        ValueError: none is given, or one is out of range.
-        CorruptionError: the timeline, a plan or a savepoint is damaged.
-        LockLostError: the lock was lost; the next clean goes on.
+        ValueError: If no number is given, if one is out of range, or if `retain_versions` is given
+            together with another.
+        CorruptionError: If the timeline, a plan or a savepoint is damaged.
+        LockLostError: If the lock was lost. The next clean finishes this one.
     """
     check_retained(retain_commits, retain_hours, retain_versions)
     earliest = _last_needed(view)
@@ -105,10 +109,10 @@ def clean(
 
 
 def check_retained(commits: int | None, hours: float | None, versions: int | None) -> None:
-    """Check what a clean is to retain.
+    """Check the numbers by which a clean decides what to retain.
 
     Raises:
-        ValueError: nobody says it, a number is out of range, or two contradict each other.
+        ValueError: If no number is given, if one is out of range, or if two contradict each other.
     """
     if commits is None and hours is None and versions is None:
         raise ValueError("give retain_commits, retain_hours or both, or else retain_versions")
@@ -123,14 +127,16 @@ def check_retained(commits: int | None, hours: float | None, versions: int | Non
 
 
 def removable_files(view: TableView, earliest: str) -> list[FileSlice]:
-    """Return the files that no reader of an instant, or of a later one, needs; by path.
+    """Return the files, by path, that readers from an instant on do not need.
+
+    Files that savepoints keep are not among them.
 
     Args:
-        view: of the table.
-        earliest: request time of that instant.
+        view: View of the table.
+        earliest: Request time of the earliest instant that stays readable.
 
     Raises:
-        CorruptionError: the timeline or a savepoint is damaged.
+        CorruptionError: If the timeline or a savepoint is damaged.
     """
     replaced: dict[GroupId, str] = {}
     for instant in view.timeline.writes():
@@ -150,7 +156,7 @@ def removable_files(view: TableView, earliest: str) -> list[FileSlice]:
 def _earliest(
     view: TableView, retain_commits: int | None, retain_hours: float | None, now: datetime
 ) -> Instant | None:
-    """Return the earliest instant that stays readable; None: all do."""
+    """Return the earliest instant that stays readable. None: all do."""
     writes = view.timeline.writes()
     bounds: list[list[Instant]] = []
     if retain_commits is not None:
@@ -159,13 +165,13 @@ def _earliest(
         end = now - timedelta(hours=retain_hours)
         if view.options.timezone != "UTC":
             end -= _ZONES
-        # What was current at that time was committed before.
+        # The table at that time consisted of earlier commits.
         bounds.append(view.timeline.writes(as_of=print_time(end)))
     return _before_pending(view, bounds)
 
 
 def _before_pending(view: TableView, bounds: list[list[Instant]]) -> Instant | None:
-    """Return the earliest of the last of some instants, and of those before what is pending."""
+    """Return the earlier of the last of some instants and the instants before pending ones."""
     writes = view.timeline.writes()
     for pending in view.timeline.pending():
         if pending.is_write:
@@ -176,7 +182,7 @@ def _before_pending(view: TableView, bounds: list[list[Instant]]) -> Instant | N
 
 
 def _last_needed(view: TableView) -> Instant | None:
-    """Return the last instant, or that which a pending write has read; None: there is none."""
+    """Return the last instant, or the one that a pending write has read. None: there is none."""
     return _before_pending(view, [view.timeline.writes()])
 
 
@@ -206,17 +212,17 @@ def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
 
 
 def _started(view: TableView, requested: Instant, plan: bytes) -> Instant:
-    """Let a clean be inflight; in version 6 Java reads the plan from that file, too."""
+    """Mark a clean as inflight; in version 6, Java also reads the plan from that file."""
     return view.folder.start(requested, plan if view.options.version == 6 else b"")
 
 
 def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock) -> Instant:
-    """Do what a plan says, or what is left of it and still right."""
+    """Delete the files of a plan that are still removable, and complete the clean."""
     began = clock.monotonic()
     writes = view.timeline.writes()
     retained = plan.earliest_instant_to_retain
     if retained is None and plan.policy == _BY_VERSIONS:
-        # Nobody says how many: what is current, and was to others, stays in any case.
+        # The plan does not record the number of versions: slices that are, or were, current stay.
         needed = _last_needed(view)
         earliest = "" if needed is None else needed.time
     elif retained is None or not writes:
@@ -234,14 +240,15 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
     ]
     lock.check()
     listed = metadata_table(view)
-    # One that died here has deleted all that it then took out: what is left goes with the next.
+    # A clean that died after it was recorded has deleted its files: the next clean deletes the
+    # rest.
     is_recorded = listed is not None and listed.has(started.time)
     if not is_recorded:
         delete_files(view, removable)
     there = {view.location.full(file.path) for file in view.files()}
     partitions = {}
     for partition, paths in planned.items():
-        # A plan has whole paths, and the result names.
+        # A plan has complete paths, and the result has names.
         names = {path: path.rpartition("/")[2] for path in paths}
         gone = tuple(name for path, name in names.items() if path not in there)
         partitions[partition] = CleanPartition(partition, plan.policy, tuple(names.values()), gone)

@@ -1,4 +1,4 @@
-"""What is done with a table after each write, if its caller wants that.
+"""The services that run after each write, if the caller wants them.
 
 Source: HoodieClusteringConfig, HoodieCleanConfig, HoodieArchivalConfig,
 BaseHoodieWriteClient.mayBeCleanAndArchive and ScheduleClusteringActionExecutor of Apache Hudi.
@@ -13,30 +13,35 @@ from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, check_commits
 from lookupstore.hudi.services.cleaner import check_retained
 
-#: As Hudi has it, `hoodie.clustering.inline.max.commits`.
+#: Default of Hudi for `hoodie.clustering.inline.max.commits`.
 CLUSTER_COMMITS = 4
 
 
 @dataclass(frozen=True)
 class TableServices:
-    """What is done after a write: by default nothing.
+    """The services that run after each write; by default none.
 
     Attributes:
-        retain_commits: how many of the last commits a clean leaves readable; as of
-            `HudiTable.clean`, as the next two. All None: nothing is cleaned.
-        retain_hours: for how many hours back the table stays readable.
-        retain_versions: how many versions of each file group stay, in place of the others.
-        archive: whether old commits are archived, after the clean.
-        min_commits: how many of the last commits stay; as of `HudiTable.archive`.
-        max_commits: up to how many nothing is archived.
-        cluster_by: columns by which rows are put in order, before the clean, or the name of one;
-            as of `HudiTable.cluster`, as the next four. Empty: they are not.
-        cluster_curve: how several columns become one order.
-        cluster_mapping: how values become places in it.
-        cluster_file_size: bytes of a file, about.
-        cluster_small_file_limit: files of at least so many bytes stay as they are.
-        cluster_incremental: whether each goes on with the order of the one before.
-        cluster_commits: after how many commits since the last clustering that is done.
+        retain_commits: Number of the last commits that a clean leaves readable. None: the next two
+            numbers decide; if they are None as well, nothing is cleaned.
+        retain_hours: Number of hours for which a clean leaves the table readable. With
+            `retain_commits`, the one that keeps more applies.
+        retain_versions: Number of versions of each file group that a clean keeps, instead of the
+            other two numbers.
+        archive: Whether to archive old commits, after the clean.
+        min_commits: Least number of the last commits that an archival leaves in the timeline.
+        max_commits: Number of commits up to which an archival does nothing.
+        cluster_by: Columns, or the name of one, by which rows are put in order, before the clean.
+            Empty: rows are not put in order.
+        cluster_curve: Curve that makes one order of several columns: `grid`, `hilbert`, `zorder` or
+            `linear`.
+        cluster_mapping: Rule by which values become places in that order: `sample` uses their ranks
+            in a sample, `value` the values themselves.
+        cluster_file_size: Approximate size of a file, in bytes.
+        cluster_small_file_limit: Size in bytes from which on files stay as they are. None: files of
+            any size are rewritten.
+        cluster_incremental: Whether each clustering continues the order of the previous one.
+        cluster_commits: Number of commits since the last clustering after which the next one runs.
     """
 
     retain_commits: int | None = None
@@ -66,10 +71,10 @@ class TableServices:
 
     @property
     def layout(self) -> LayoutChoice:
-        """Return how rows are put in order, if they are.
+        """Return the layout that clustering gives to rows.
 
         Raises:
-            ValueError: one of the choices is wrong, or there is none.
+            ValueError: If one of the choices is wrong, or there are no columns.
         """
         return LayoutChoice(
             self.cluster_by,

@@ -1,4 +1,4 @@
-"""What dead writers left in a table and nobody reads: files without an instant, and instants."""
+"""Files without an instant, and instants, that dead writers left in a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WORK = {MARKERS: "a marker", STAGED: "a file that waits for its name"}
 
 @dataclass(frozen=True)
 class Leftover:
-    """A file that is left over, or of a writer that is at work now.
+    """A leftover file, or a file of a writer that may be at work.
 
     Attributes:
-        path: of the file, relative to the table.
-        problem: what it is.
+        path: Path of the file, relative to the table.
+        problem: Description of the file.
     """
 
     path: str
@@ -29,10 +29,11 @@ class Leftover:
 
 
 def find_leftovers(view: TableView) -> Iterator[Leftover]:
-    """Yield what is left, by kind.
+    """Yield leftover files, and pending instants of dead writers, by kind.
 
     Raises:
-        CorruptionError: a Parquet file is called as no base file is.
+        FormatError: If a Parquet file is not named as a base file, and the view does not collect
+            such files.
     """
     timeline = view.timeline
     heartbeats = Heartbeats(view.location)

@@ -1,14 +1,14 @@
 """Files of instants that never completed, and that are not in the timeline any more.
 
-Whoever rolls an instant back looks for its files once: by their markers, as Apache Hudi does, or in
-the folders. What got its name after that, or had no marker, stays. As long as it is later than the
-first commit of the timeline, no reader counts it; when older commits are archived it is taken for a
-file of theirs.
+A rollback of an instant searches for its files once: by their markers, as Apache Hudi does, or in
+the folders. Files that were renamed later, or had no marker, remain. As long as such a file is
+later than the first commit of the timeline, no reader counts it. When older commits are archived,
+readers treat it as one of their files.
 
-A file that is counted goes only if it is proven that its instant never completed: a rollback in
-the timeline or in the archive names it, and as a commit, and the archive does not have the commit.
-That the archive does not have it proves nothing by itself: nobody keeps archives whole. Instants
-that cluster or compact may be rolled back, and completed later under the same time.
+A file that readers count is deleted only if it is proven that its instant never completed: a
+rollback in the timeline or in the archive names it as a commit, and the archive does not have the
+commit. A missing commit alone proves nothing, because archives may be incomplete. Instants that
+cluster or compact may be rolled back, and completed later under the same time.
 
 Source: org.apache.hudi.common.table.timeline.BaseHoodieTimeline (isBeforeTimelineStarts).
 """
@@ -29,11 +29,12 @@ from lookupstore.hudi.view import TableView, first_time
 
 @dataclass(frozen=True)
 class StrayFile:
-    """A base file of an instant that never completed, and that nobody is at work on.
+    """A base file of an instant that never completed and has no writer at work on it.
 
     Attributes:
-        file: that it is.
-        counts: whether readers take it for one of an archived commit: its rows show.
+        file: Base file.
+        counts: Whether readers take the file for one of an archived commit, so that its rows are
+            read.
     """
 
     file: FileSlice
@@ -44,17 +45,19 @@ def never_completed(view: TableView, times: Collection[str] | None = None) -> li
     """Return the files of instants that never completed, by path.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        times: of the instants to look at; None: all.
+        view: View of the table; its timeline may be out of date.
+        times: Request times of the instants to look at. None: all instants.
 
     Raises:
-        CorruptionError: a file is called as no base file is, or a rollback or the archive, which is
-            read if there are files older than the timeline, is damaged.
+        FormatError: If a Parquet file is not named as a base file, and the view does not collect
+            such files.
+        CorruptionError: If a rollback or the archive is damaged. They are read if there are files
+            older than the timeline.
     """
     files = [one for one in view.files() if times is None or one.time in times]
     if not files:
         return []
-    # Read after the files were listed: an instant is there before its files are.
+    # The view is read after the files were listed: an instant exists before its files do.
     view = view.reloaded()
     known = {instant.time for instant in view.timeline}
     absent = [one for one in files if one.time not in known]
@@ -79,18 +82,20 @@ def delete_never_completed(view: TableView, times: Collection[str] | None = None
 
 
 def check_completed(view: TableView, current: Iterable[FileSlice]) -> None:
-    """Check that current base files, from which the next ones are made, are of completed instants.
+    """Check that current base files were written by completed instants.
+
+    The next base files are made from them.
 
     Args:
-        view: of the table.
-        current: base files, as its file groups have them.
+        view: View of the table.
+        current: Base files that are current in the file groups of the table.
 
     Raises:
-        CorruptionError: the instant of one was rolled back.
+        CorruptionError: If the instant of a file was rolled back.
     """
     known = {instant.time for instant in view.timeline}
     absent = [one for one in current if one.time not in known]
-    # Those of archived commits: none where nothing is archived.
+    # Files of archived commits: there are none if nothing is archived.
     rolled_back = _rolled_back(view) if absent else frozenset()
     for file in absent:
         if file.time in rolled_back:
@@ -108,13 +113,13 @@ def delete_files(view: TableView, files: Iterable[FileSlice]) -> None:
     for file in files:
         view.location.delete(file.path)
         partitions.add(file.group.partition)
-    # Names of files must not come back after a power failure, when nothing says what they are.
+    # After a power failure, names of files must not reappear without a record of what they are.
     for partition in sorted(partitions):
         view.location.sync(partition)
 
 
 def _never_committed(view: TableView, times: set[str]) -> set[str]:
-    """Return which times are those of commits that were rolled back, now or long ago."""
+    """Return which times are those of commits that were rolled back, recently or earlier."""
     left = times - completed_writes(view.archive, times)
     proven = left & _rolled_back(view) if left else set[str]()
     if left - proven:

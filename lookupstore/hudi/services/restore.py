@@ -1,8 +1,8 @@
-"""Going back to a savepoint: what was committed after it is rolled back, the last commit first.
+"""Go back to a savepoint: later commits are rolled back, the last one first.
 
-A pending `restore` instant says what goes, and keeps others from writing. First readers lose sight
-of all of these commits, one after the other, then their files go. A restore that was killed is
-ended by the next one to the same savepoint, whoever began it.
+A pending `restore` instant records its plan, and prevents other writes. First all of these commits
+become invisible to readers, one after the other; then their files are deleted. A killed restore is
+completed by the next restore to the same savepoint, by any writer.
 
 Source: RestorePlanActionExecutor and BaseRestoreActionExecutor of Apache Hudi.
 """
@@ -44,22 +44,24 @@ from lookupstore.hudi.view import TableView
 
 
 def restore(view: TableView, savepoint: str, lock: TableLock) -> list[Instant]:
-    """Roll back all that was committed after a savepoint, and before that what dead writers left.
+    """Roll back what dead writers left, then all commits after a savepoint.
 
     Args:
-        view: of the table as it is.
-        savepoint: time of the commit that it keeps.
-        lock: of the table, which is held.
+        view: View of the table, with the current timeline.
+        savepoint: Request time of the commit that the savepoint keeps.
+        lock: Lock of the table, which the caller holds.
 
     Returns:
-        the rollbacks, then the restore, completed; no restore if nothing came after the savepoint.
+        The completed rollbacks, then the completed restore. There is no restore if nothing was
+        committed after the savepoint.
 
     Raises:
-        ValueError: there is no such savepoint, or a later one; another restore is pending; what
-            came after it cannot be rolled back, or would not leave the files that it keeps.
-        CommitConflictError: another program is, or may be, writing to the table.
-        CorruptionError: the timeline, a plan or a savepoint is damaged.
-        LockLostError: the lock was lost; the next restore to this savepoint goes on.
+        ValueError: If there is no such savepoint, if there is a later one, if a restore to another
+            one is pending, or if the later commits cannot be rolled back to exactly the files that
+            the savepoint keeps.
+        CommitConflictError: If another program is, or may be, writing to the table.
+        CorruptionError: If the timeline, a plan or a savepoint is damaged.
+        LockLostError: If the lock was lost. The next restore to this savepoint finishes this one.
     """
     lock.check()
     _check_savepoint(view, savepoint)
@@ -94,15 +96,15 @@ def _finish(
     later: Sequence[Instant],
     lock: TableLock,
 ) -> list[Instant]:
-    """Do what is left of a restore, and return the rollbacks and the restore.
+    """Finish a restore, and return its rollbacks and the restore.
 
     Args:
-        view: of the table as it is.
-        begun: the restore, requested or inflight.
-        infos: all instants that go with it.
-        pending: those of them that are there, and that readers do not see any more.
-        later: those that readers still see, the last one first.
-        lock: of the table, which is held.
+        view: View of the table, with the current timeline.
+        begun: Restore, requested or inflight.
+        infos: All instants that the restore rolls back.
+        pending: Instants to roll back that are pending, so that readers do not see them any more.
+        later: Commits to roll back that readers still see, the last one first.
+        lock: Lock of the table, which the caller holds.
     """
     began = clock.monotonic()
     if begun.state is State.REQUESTED:
@@ -127,10 +129,12 @@ def _finish(
 def _end_rollbacks(
     view: TableView, times: set[str], lock: TableLock
 ) -> tuple[list[Instant], set[str]]:
-    """Complete the rollbacks of some instants that a restore of Java left when it was killed.
+    """Complete the pending rollbacks of some instants.
+
+    Apache Hudi's Java writers leave such rollbacks when a restore is killed.
 
     Returns:
-        the rollbacks, and the times of the instants.
+        The rollbacks, and the request times of the instants.
     """
     done, ended = [], set()
     for rollback in view.timeline.pending():
@@ -144,7 +148,7 @@ def _end_rollbacks(
 
 
 def _rollbacks(view: TableView, times: set[str]) -> dict[str, tuple[RollbackMetadata, ...]]:
-    """Return what rollbacks of instants did, also those that a killed restore had completed."""
+    """Return the results of rollbacks of instants, including those of a killed restore."""
     found: dict[str, tuple[RollbackMetadata, ...]] = {}
     for instant in view.timeline:
         if instant.action == ROLLBACK and instant.is_completed:
@@ -172,7 +176,7 @@ def _check_savepoint(view: TableView, savepoint: str) -> None:
 
 
 def _planned(view: TableView, begun: Instant, savepoint: str) -> tuple[InstantInfo, ...]:
-    """Return what a pending restore is to roll back."""
+    """Return the instants that a pending restore is to roll back."""
     requested = replace(begun, state=State.REQUESTED)
     path = view.folder.path(requested)
     plan = parse_plan(RestorePlan, view.folder.read(requested), path)
@@ -196,7 +200,7 @@ def _planned(view: TableView, begun: Instant, savepoint: str) -> tuple[InstantIn
 def _later(view: TableView, savepoint: str) -> list[Instant]:
     """Return the commits after a savepoint, the last one first."""
     (kept,) = (one for one in view.timeline if (one.time, one.action) == (savepoint, SAVEPOINT))
-    # One that was requested before the commit may be completed after it was kept.
+    # A commit that was requested before the kept commit may have been completed after it.
     later = [
         one
         for one in view.timeline.writes()
@@ -206,7 +210,7 @@ def _later(view: TableView, savepoint: str) -> list[Instant]:
 
 
 def _pending_writes(view: TableView, planned: set[str]) -> list[Instant]:
-    """Return the instants that are pending and planned to go; there may be no others."""
+    """Return the pending instants that are planned for rollback; there may be no others."""
     pending = [one for one in view.timeline.pending() if one.is_write]
     for instant in pending:
         if instant.time not in planned:
@@ -221,10 +225,10 @@ def _pending_writes(view: TableView, planned: set[str]) -> list[Instant]:
 
 
 def _check_left(view: TableView, savepoint: str, later: Sequence[Instant]) -> None:
-    """Check that the files of a savepoint, and no others, are left of a table after it.
+    """Check that a restore leaves the files of the savepoint, and no others.
 
-    A clean of another program may have removed some, and an archival may have taken out the
-    commits that others are of.
+    A clean of another program may have removed some of them. An archival may have archived commits
+    whose files would count.
     """
     shown = view.location.uri
     archived = [

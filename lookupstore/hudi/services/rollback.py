@@ -1,8 +1,8 @@
-"""Taking back what an instant did: its files first, then what says that it was.
+"""Undo an instant: delete its files first, then the files of the instant itself.
 
-In that order each moment of it is harmless. While the instant is pending its files do not count,
-whatever else is in the timeline; without it they would, if they were older than the first commit.
-Every step can be done again, so the next writer finishes a rollback that was killed.
+With this order, no intermediate state is harmful. While the instant is pending, its files do not
+count, whatever else is in the timeline; without it, they would count if they were older than the
+first commit. Every step can be done again, so the next writer finishes a rollback that was killed.
 
 Source: BaseRollbackActionExecutor of Apache Hudi.
 """
@@ -39,22 +39,23 @@ from lookupstore.hudi.view import TableView
 
 
 def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
-    """Roll back an instant that is not completed: its files, and itself.
+    """Roll back an instant that is not completed: delete its files, then the instant.
 
-    Nobody may be at work on it, but the caller.
+    Only the caller may be working on the instant.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        instant: to be taken back.
-        lock: of the table, which is held.
+        view: View of the table; its timeline may be out of date.
+        instant: Instant to roll back.
+        lock: Lock of the table, which the caller holds.
 
     Returns:
-        the rollback, completed.
+        The completed rollback.
 
     Raises:
-        ValueError: the instant is completed, or writes no base files.
-        CommitConflictError: it is gone, or somebody rolls it back already.
-        LockLostError: the lock was lost; the next writer goes on.
+        ValueError: If the instant is completed, or is not a commit, replacecommit or clustering.
+        CommitConflictError: If the instant is gone, or another rollback of it has begun.
+        CorruptionError: If the plan of a pending rollback is damaged.
+        LockLostError: If the lock was lost. The next writer finishes the rollback.
     """
     lock.check()
     if instant.is_completed or not instant.is_write:
@@ -70,18 +71,20 @@ def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
 
 
 def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
-    """Roll back an instant of the caller; if others do, or did, delete what they may have missed.
+    """Roll back an instant of the caller, or delete what another rollback missed.
 
-    Those that roll back look for files once. One that got its name after that is of no instant, and
-    is taken for that of an archived one as soon as the commits before it are archived.
+    Another writer that rolls back the instant lists its files once. A file that got its name after
+    that belongs to no instant. Readers would take it for a file of an archived commit as soon as
+    the commits before it are archived.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        instant: to be taken back, which the caller does not work on any more.
-        lock: of the table, which is held.
+        view: View of the table; its timeline may be out of date.
+        instant: Instant to roll back, on which the caller no longer works.
+        lock: Lock of the table, which the caller holds.
 
     Raises:
-        LockLostError: the lock was lost; the next writer goes on.
+        CorruptionError: If the plan of a pending rollback is damaged.
+        LockLostError: If the lock was lost. The next writer finishes the rollback.
     """
     try:
         roll_back(view, instant, lock)
@@ -97,20 +100,24 @@ def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
 
 
 def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instant:
-    """Roll back the last completed commit: readers see the table as it was before it.
+    """Roll back the last completed commit: readers see the table as it was before.
 
-    From the first step on it is an instant of a dead owner: what is killed in between is ended by
-    the next writer.
+    From the first step on, the commit is a pending instant of a dead owner. If the rollback is
+    killed, the next writer finishes it.
 
     Args:
-        view: of the table as it is.
-        instant: to be taken back.
-        lock: of the table, which is held.
+        view: View of the table, with the current timeline.
+        instant: Commit to roll back.
+        lock: Lock of the table, which the caller holds.
+
+    Returns:
+        The completed rollback.
 
     Raises:
-        ValueError: it is not the last one, is kept by a savepoint, a clean has removed what it
-            replaced, or its inflight file is not there.
-        LockLostError: the lock was lost; the next writer goes on.
+        ValueError: If the commit is not the last one, if a savepoint keeps it, if a clean removed
+            files that it replaced, if all commits before it are archived, or if its inflight file
+            is missing.
+        LockLostError: If the lock was lost. The next writer finishes the rollback.
     """
     lock.check()
     _check_last(view, instant)
@@ -118,43 +125,50 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
 
 
 def withdraw(view: TableView, instant: Instant) -> Instant:
-    """Let a completed commit be pending again, as one of a dead owner, and return it as that.
+    """Make a completed commit pending again, as an instant of a dead owner.
 
     The caller holds the table's lock.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        instant: that readers do not see from now on.
+        view: View of the table; its timeline may be out of date.
+        instant: Completed commit, which readers do not see from now on.
+
+    Returns:
+        The pending instant.
 
     Raises:
-        ValueError: its inflight file is not there.
+        ValueError: If the inflight file of the commit is missing.
     """
     pending = view.folder.before(instant)
     Heartbeats(view.location).claim(instant.time)
-    # Java's writers may be the ones who find it pending.
+    # Java's writers may find it pending.
     before = {file.group for file in view.files() if file.time < instant.time}
     for file in view.written(instant):
         mark(view.location, file.path, file.time, replaces=file.group in before)
-    # In this moment readers see the table as it was.
+    # At this moment readers see the table as it was.
     view.folder.delete(instant)
     return pending
 
 
 def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
-    """Roll back the instant of a request time: one of a dead writer, or the last commit.
+    """Roll back an instant of a dead writer, or the last commit, by its request time.
 
-    Of an instant of another program nobody but the caller knows that it is dead. A rollback of it
-    that another program began, and died on, is finished.
+    If another program began the instant, only the caller can know that this program is dead. If
+    another program died while it rolled back the instant, its rollback is finished.
 
     Args:
-        view: of the table as it is.
-        time: of the instant.
-        lock: of the table, which is held.
+        view: View of the table, with the current timeline.
+        time: Request time of the instant.
+        lock: Lock of the table, which the caller holds.
+
+    Returns:
+        The completed rollback.
 
     Raises:
-        ValueError: there is none, its owner is or may be alive, or it cannot be taken back.
-        CorruptionError: the plan of a rollback that has begun is damaged.
-        LockLostError: the lock was lost; the next writer goes on.
+        ValueError: If there is no such commit, if its owner is or may be alive, or if it cannot be
+            rolled back.
+        CorruptionError: If the plan of a pending rollback is damaged.
+        LockLostError: If the lock was lost. The next writer finishes the rollback.
     """
     found = [one for one in view.timeline if one.time == time and one.is_write]
     if not found:
@@ -182,25 +196,31 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
 
 
 def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
-    """Finish what dead writers of ours left: rollbacks, then instants that write, then heartbeats.
+    """Finish rollbacks of dead lookupstore writers, then roll back their instants.
 
-    Instants of other programs, and of those who are or may be at work, stay as they are. Of dead
-    ones whose instants others rolled back the files go that these did not find.
+    Heartbeats of dead writers are deleted after that. Instants of other programs are kept, and
+    instants of writers that are or may be alive. If another program has rolled back an instant of a
+    dead writer, files that this rollback missed are deleted. An inflight file that got its name
+    after the rollback of its instant is rolled back, too.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        lock: of the table, which is held.
+        view: View of the table; its timeline may be out of date.
+        lock: Lock of the table, which the caller holds.
 
     Returns:
-        the rollbacks, completed.
+        The completed rollbacks.
 
     Raises:
-        CorruptionError: a plan is damaged.
-        LockLostError: the lock was lost; the next writer goes on.
+        CorruptionError: If a plan, the result of a rollback or the archive is damaged.
+        LockLostError: If the lock was lost. The next writer finishes the rollbacks.
     """
     lock.check()
     heartbeats = Heartbeats(view.location)
     beating = heartbeats.times()
+    for instant in view.timeline.pending():
+        if instant.is_write and instant.time not in beating and view.folder.is_unrequested(instant):
+            heartbeats.claim(instant.time)
+            beating.append(instant.time)
     if not beating:
         return []
     now = lock.now()
@@ -213,7 +233,8 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
             plan = planned_rollback(view, rollback)
             target = plan.instant_to_rollback
             if target is not None and target.commit_time in completed:
-                # Planned by one that had lost the lock: its instant was alive, and is done.
+                # A writer that had lost the lock planned it: its instant was alive, and is
+                # completed.
                 for state in (State.INFLIGHT, State.REQUESTED):
                     view.folder.delete(replace(rollback, state=state))
                 heartbeats.delete(rollback.time)
@@ -239,12 +260,13 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
 
 
 def check_not_restored(view: TableView) -> None:
-    """Check that no other program is on its way back to a savepoint.
+    """Check that no restore to a savepoint is pending.
 
-    What is committed meanwhile is neither before the savepoint nor after the commits that go.
+    A commit made during a restore would be neither before the savepoint nor among the commits that
+    the restore rolls back.
 
     Raises:
-        CommitConflictError: one is, or died on it.
+        CommitConflictError: If a restore is pending. Its program may be at work, or dead.
 
     Source: BaseHoodieWriteClient.startCommit of Apache Hudi, which refuses it as well.
     """
@@ -260,17 +282,17 @@ def check_not_restored(view: TableView) -> None:
 
 
 def check_not_rolled_back(view: TableView, instant: Instant) -> None:
-    """Check that an instant is there, and that no rollback of it has begun.
+    """Check that an instant is pending, and that no rollback of it has begun.
 
-    To be asked under the lock before the instant is completed: files of it may be gone.
+    Call this under the lock before completing the instant: a rollback may have deleted files of it.
 
     Args:
-        view: of the table as it is.
-        instant: that is pending.
+        view: View of the table, with the current timeline.
+        instant: Pending instant.
 
     Raises:
-        CommitConflictError: it is gone, or its rollback is planned.
-        CorruptionError: a plan is damaged.
+        CommitConflictError: If the instant is not pending any more, or a rollback of it is planned.
+        CorruptionError: If the plan of a pending rollback is damaged.
     """
     if not any((one.time, one.is_write) == (instant.time, True) for one in view.timeline.pending()):
         raise CommitConflictError(
@@ -286,7 +308,7 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
 
 
 def _begun_rollback(view: TableView, time: str) -> tuple[Instant, RollbackPlan] | None:
-    """Return the pending rollback of an instant, with its plan; None: there is none."""
+    """Return the pending rollback of an instant, with its plan. None: there is none."""
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK:
             plan = planned_rollback(view, rollback)
@@ -299,10 +321,10 @@ def _begun_rollback(view: TableView, time: str) -> tuple[Instant, RollbackPlan] 
 def end_rollback(
     view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock
 ) -> Instant:
-    """Complete the rollback of an instant that is not completed, which a killed program began.
+    """Complete the rollback of a pending instant, which a killed program began.
 
     Raises:
-        CorruptionError: its plan names what is not the table's.
+        CorruptionError: If its plan names files that are not the table's.
     """
     check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
     if rollback.state is State.REQUESTED:
@@ -311,23 +333,23 @@ def end_rollback(
 
 
 def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
-    """Do what a plan says, or what is left of it."""
+    """Delete the files of the instant that a plan names, and complete the rollback."""
     began = clock.monotonic()
     lock.check()
     target = plan.instant_to_rollback
     if target is None or not Instant(target.commit_time, target.action, State.INFLIGHT).is_write:
         path = view.folder.path(replace(rollback, state=State.REQUESTED))
         raise CorruptionError(path, 0, "instantToRollback: one that writes files", target)
-    # First: as long as the instant is pending, readers pass over it there as well.
+    # This is first: as long as the instant is pending, readers skip it there as well.
     forget_instant(view, target.commit_time, rollback.time, lock)
-    # Those that came after the plan was made are found, too.
+    # Files that were added after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
     delete_files(view, files)
     _delete_statistics(view, target.commit_time)
     delete_staged(view.location, target.commit_time)
     delete_markers(view.location, target.commit_time)
     lock.check()
-    # Its last word first: who is killed in between leaves a pending instant.
+    # The file of its last state is deleted first: a rollback killed in between leaves it pending.
     for state in (State.INFLIGHT, State.REQUESTED):
         view.folder.delete(Instant(target.commit_time, target.action, state))
     planned = plan.requests or ()
@@ -351,9 +373,9 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
 
 
 def _delete_statistics(view: TableView, time: str) -> None:
-    """Delete the statistics that an instant has kept; those that stay are of files that are gone.
+    """Delete the statistics that an instant wrote.
 
-    A failure is a warning: they say nothing wrong of any other file.
+    A failure is only a warning: the statistics describe deleted files, and no others.
     """
     without = f"statistics of the instant {time}, which was rolled back, are not deleted"
     with optional(view.location, without, "the next write that keeps statistics replaces them"):
@@ -374,7 +396,7 @@ def _check_last(view: TableView, instant: Instant) -> None:
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
         raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")
     if len(writes) == 1 and not view.archive.is_empty():
-        # Without any commit nothing says that files of those before it count.
+        # Without any commit, no instant makes the files of earlier commits count.
         raise ValueError(
             f"{shown}: the commits before it are archived, in {view.archive.shown}, so it cannot "
             "be undone; write rows that undo what it did"
@@ -382,7 +404,7 @@ def _check_last(view: TableView, instant: Instant) -> None:
     previous = max((one.time for one in writes if one != instant), default="")
     if earliest_whole(view) > previous:
         raise ValueError(f"{shown}: a clean removed files that it replaced, so it cannot be undone")
-    # Other programs clean by other rules.
+    # Other programs clean with other rules.
     there = view.files()
     slices = {(one.group, one.time) for one in there}
     for stats in (view.commit(instant).stats or {}).values():
@@ -403,10 +425,10 @@ def _gone_error(shown: str, group: GroupId) -> ValueError:
 
 
 def planned_rollback(view: TableView, rollback: Instant) -> RollbackPlan:
-    """Return what a rollback is to do.
+    """Return the plan of a rollback.
 
     Raises:
-        CorruptionError: its plan is damaged.
+        CorruptionError: If the plan is damaged.
     """
     requested = replace(rollback, state=State.REQUESTED)
     return parse_plan(RollbackPlan, view.folder.read(requested), view.folder.path(requested))

@@ -25,10 +25,10 @@ from lookupstore.hudi.view import TableView
 
 
 def savepoints(view: TableView) -> dict[str, SavepointMetadata]:
-    """Return what each savepoint keeps, by the request time of its commit.
+    """Return the files that each savepoint keeps, by the request time of its commit.
 
     Raises:
-        CorruptionError: one is damaged.
+        CorruptionError: If a savepoint is damaged.
     """
     found = {}
     for instant in view.timeline:
@@ -42,7 +42,7 @@ def saved_paths(view: TableView) -> set[str]:
     """Return the paths of the files that savepoints keep, relative to the table.
 
     Raises:
-        CorruptionError: one is damaged.
+        CorruptionError: If a savepoint is damaged.
     """
     return {
         f"{partition}/{name}" if partition else name
@@ -58,19 +58,20 @@ def make_savepoint(
     """Keep the files that the table has as of a commit.
 
     Args:
-        view: of the table as it is.
-        time: of the commit; None: the last one.
-        lock: of the table, which is held.
-        user: who wants it.
-        comment: why.
-        now: what time it is.
+        view: View of the table, with the current timeline.
+        time: Request time of the commit. None: the last commit.
+        lock: Lock of the table, which the caller holds.
+        user: Name of the user who makes the savepoint.
+        comment: Reason for the savepoint.
+        now: Current time.
 
     Returns:
-        the savepoint, completed.
+        The completed savepoint.
 
     Raises:
-        ValueError: there is no such commit, it is kept already, or its files were cleaned.
-        LockLostError: the lock was lost; to try again is all that has to be done.
+        ValueError: If there is no such commit, if it already has a savepoint, or if a clean removed
+            files of it.
+        LockLostError: If the lock was lost. Try again; nothing else is necessary.
     """
     writes = view.timeline.writes()
     if not writes:
@@ -110,13 +111,13 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
     """Delete the savepoint of a commit.
 
     Args:
-        view: of the table as it is.
-        time: of the commit.
-        lock: of the table, which is held.
+        view: View of the table, with the current timeline.
+        time: Request time of the commit.
+        lock: Lock of the table, which the caller holds.
 
     Raises:
-        ValueError: there is no savepoint of it.
-        LockLostError: the lock was lost; to try again is all that has to be done.
+        ValueError: If the commit has no savepoint.
+        LockLostError: If the lock was lost. Try again; nothing else is necessary.
     """
     found = [one for one in view.timeline if (one.time, one.action) == (time, SAVEPOINT)]
     if not found:
@@ -130,13 +131,14 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
 
 
 def earliest_whole(view: TableView) -> str:
-    """Return the time from which on each commit has all of its files, or will have; `""`: all do.
+    """Return the time from which on each commit has all of its files; `""`: all do.
 
-    That is what completed cleans left, and what pending ones are going to leave. Those by versions
-    of file groups do not say it: then the files that went do.
+    Completed cleans have removed files of earlier commits, and pending cleans are going to. A clean
+    that keeps versions of file groups does not record such a time, so the time is derived from the
+    files that it removes.
 
     Raises:
-        CorruptionError: the plan or result of a clean is damaged.
+        CorruptionError: If the plan or result of a clean is damaged.
     """
     times = [""]
     for instant in view.timeline:
@@ -168,12 +170,12 @@ def earliest_whole(view: TableView) -> str:
 
 
 def _followed(view: TableView, gone: Mapping[str, Iterable[str]], last: str) -> Iterator[str]:
-    """Yield the times from which on files that went are not needed.
+    """Yield the times from which on removed files are not needed.
 
     Args:
-        view: of the table.
-        gone: names or paths of the files, by partition.
-        last: time of a commit that does not need them.
+        view: View of the table.
+        gone: Names or paths of the removed files, by partition path.
+        last: Request time of a commit that does not need the files.
     """
     replaced: dict[GroupId, str] = {}
     for instant in view.timeline.writes():

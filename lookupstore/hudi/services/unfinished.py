@@ -1,6 +1,6 @@
-"""Files that a killed writer had not finished: hidden ones beside the partitions, and staged ones.
+"""Unfinished files of killed writers: hidden files next to partitions, and staged files.
 
-No reader takes them for anything, but they may be large. Rollback deletes what has a name.
+Readers ignore them, but they may be large. Rollback deletes files with final names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from lookupstore.hudi.locking.owner import MOST_BYTES, parse_owner
 from lookupstore.hudi.timeline.work_files import STAGED, delete_staged
 from lookupstore.hudi.view import TableView
 
-# Base files and their markers, log files of the metadata table, and instants.
+# Patterns of the names of base files and their markers, log files of the metadata table, and
+# instants.
 _NAME = re.compile(
     r"(\.[^_]+|[^_]+_[^_]+)_(?P<time>\d+)\.(parquet(\.marker\.[A-Z]+)?|log\.\d+_[0-9-]+)"
     r"|(?P<instant>\d{14,})(_\d+)?\.[a-z.]+"
@@ -22,11 +23,11 @@ _NAME = re.compile(
 
 
 def delete_unfinished(view: TableView, lock: TableLock) -> None:
-    """Delete unfinished files of dead writers, and what tasks wrote too late.
+    """Delete unfinished files of dead writers, and staged files of ended instants.
 
     Args:
-        view: of the table; its timeline need not be that of the moment.
-        lock: of the table, which is held.
+        view: View of the table; its timeline may be out of date.
+        lock: Lock of the table, which the caller holds.
     """
     unfinished = view.location.unfinished()
     staged = [name.rpartition("/")[2] for name in view.location.folders(STAGED)]
@@ -35,7 +36,7 @@ def delete_unfinished(view: TableView, lock: TableLock) -> None:
     heartbeats = Heartbeats(view.location)
     now = lock.now()
     alive = {one for one in heartbeats.times() if not heartbeats.is_dead(one, now)}
-    # Read after the files were listed: whoever is at work on one of them has begun before that.
+    # The timeline is read after the files were listed: writers of these files began before that.
     pending = {instant.time for instant in view.folder.load().pending()}
     unnamed = []
     for name, final in unfinished.items():
@@ -52,14 +53,14 @@ def delete_unfinished(view: TableView, lock: TableLock) -> None:
 
 
 def _of_dead_owners(view: TableView, names: list[str], now: float | None) -> Iterator[str]:
-    """Yield the files that name an owner who is dead, and those that are a day old.
+    """Yield files that name a dead owner, and files that are a day old.
 
-    Locks and heartbeats name their owners. A file of which not a byte was written does not.
+    Locks and heartbeats name their owners. A file into which no byte was written does not.
     """
     ages = {one.name: one.modified for one in view.location.files()} if names else {}
     for name in names:
         if (modified := ages.get(name)) is None:
-            continue  # it has its name by now
+            continue  # it has been renamed
         try:
             owner = parse_owner(view.location.read(name, MOST_BYTES))
         except OSError:

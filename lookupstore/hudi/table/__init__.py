@@ -1,8 +1,8 @@
-"""The verbs of a table, by what a person does with it.
+"""Tables of Apache Hudi, and the methods to read, write and maintain them.
 
-`handle` is an open table, which each of the others is: `reads` scans it and says what changed,
-`writes` changes rows, `layout` puts rows in order, `services` keeps it in order. `table` makes and
-opens it: `HudiTable` is all of these. `merging` takes the clauses of a merge.
+`table` creates and opens tables (`HudiTable`). Its base classes are in `handle` (an open table),
+`reads` (scans, lookups and changes), `writes`, `layout` (row order and statistics) and `services`
+(maintenance). `merging` collects the clauses of a merge.
 """
 
 from lookupstore.hudi.table.merging import TableMerge

@@ -1,4 +1,4 @@
-"""``TableHandle``: a table that is open: where it is, its options, what it is now, its lock."""
+"""Open tables: location, options, current state and lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lookupstore.storage.location import Location
 
 
 class TableHandle(ArrowRows):
-    """An open table: where it is, its options, and what it is now."""
+    """An open table, with its location, options and current state."""
 
     def __init__(
         self, location: Location, options: TableOptions, query_type: str = SNAPSHOT
@@ -39,9 +39,9 @@ class TableHandle(ArrowRows):
         self._location = location
         self._options = options
         self._query_type = query_type
-        # What a completed instant did never changes.
+        # Metadata of completed instants, which never changes.
         self._commits: dict[Instant, CommitMetadata] = {}
-        # Lookups in the table as of that timeline, by what they answer.
+        # Lookups in the table as of that timeline, by their arguments.
         self._lookups: tuple[Timeline | None, dict[Hashable, TableLookup]] = (None, {})
 
     def __repr__(self) -> str:
@@ -52,17 +52,17 @@ class TableHandle(ArrowRows):
 
     @property
     def location(self) -> Location:
-        """Return where the table is."""
+        """Return the location of the table."""
         return self._location
 
     @property
     def query_type(self) -> str:
-        """Return the kind of query that the table was opened for; see `HudiTable.open`."""
+        """Return the query type that the table was opened with; see `HudiTable.open`."""
         return self._query_type
 
     @property
     def options(self) -> TableOptions:
-        """Return the options of the table when it was opened, or last read."""
+        """Return the options of the table as they were last read."""
         return self._options
 
     @property
@@ -71,7 +71,7 @@ class TableHandle(ArrowRows):
         return self.view().schema
 
     def view(self) -> TableView:
-        """Return the table as it is now; another writer may have changed its version."""
+        """Read the current state of the table; another writer may have upgraded it."""
         view = read_view(self._location, query_type=self._query_type, commits=self._commits)
         self._options = view.options
         return view
@@ -81,24 +81,24 @@ class TableHandle(ArrowRows):
         return list(self.view().timeline)
 
     def file_groups(self, as_of: When | None = None) -> list[FileGroup]:
-        """Return the file groups that the table consists of, by partition path and id.
+        """Return the current file groups of the table, by partition path and id.
 
         Args:
-            as_of: request time of the last instant that counts; None: the latest.
+            as_of: Request time of the last instant to read. None: the latest.
         """
         view = self.view()
         return FileGroups(view.groups(given_time("as_of", as_of, view.options.timezone)))
 
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
-        """Return the table as a write finds it, after rolling back what dead writers left.
+        """Return the state of the table for a write, after rolling back dead writers.
 
         Args:
-            options: of the write.
-            dry_run: change nothing.
+            options: Options of the write.
+            dry_run: Whether to change nothing.
 
         Raises:
-            FormatError: it cannot be written to; the error names the property.
-            LockedError: other writers had the lock of the table for too long.
+            FormatError: If the table cannot be written; the error names the property.
+            LockedError: If other writers held the lock of the table for too long.
         """
         view = writable_view(self._location, self._commits, options, dry_run=dry_run)
         self._options = view.options
@@ -108,13 +108,14 @@ class TableHandle(ArrowRows):
     def _locked(
         self, wait: float, metadata: str, lock: str, *, restores: bool = False
     ) -> Iterator[tuple[TableView, TableLock]]:
-        """Hold the lock of the table, and see it as it is then.
+        """Hold the lock of the table, and yield the state of the table under that lock.
 
         Args:
-            wait: for the lock, in seconds.
-            metadata: what is done with a metadata table.
-            lock: as of `WriteOptions`.
-            restores: whether this is what ends a restore.
+            wait: Seconds to wait for the lock while another writer holds it.
+            metadata: What to do with a metadata table: `refuse`, `maintain`, `reduce` or `drop`.
+            lock: `table` or `external`: whether the caller holds a lock that the table's properties
+                name.
+            restores: Whether the caller completes a restore.
         """
         check_choice(metadata)
         with table_lock(self._location, wait=wait) as held:
@@ -123,7 +124,7 @@ class TableHandle(ArrowRows):
             check_lock(view.options, self._location, lock)
             if not restores:
                 check_not_restored(view)
-            # Before anything is done that an instant then cannot be made of.
+            # This is checked before any work from which no instant could be made.
             view.folder.check_clock(view.timeline)
             view = prepared(view, metadata)
             self._options = view.options

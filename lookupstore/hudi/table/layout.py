@@ -1,4 +1,4 @@
-"""``LayoutVerbs``: which rows are in which file, and which files queries read for that."""
+"""Row order in files, and statistics that scans skip files by."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lookupstore.quantities import bytes_of
 
 
 class LayoutVerbs(TableHandle):
-    """The order of a table's rows in its files, and statistics of columns."""
+    """Methods for the order of rows in files, and for statistics of columns."""
 
     def collect_statistics(
         self,
@@ -53,29 +53,33 @@ class LayoutVerbs(TableHandle):
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> int:
-        """Collect statistics of columns, by which scans skip files, and keep them from now on.
+        """Collect statistics of columns, by which scans skip files.
 
-        Every write of lookupstore keeps them current then. Files that other programs write have
-        none, and are always read, until this is called again.
+        Every later write of lookupstore updates the statistics. Files that other programs write
+        have no statistics, and scans always read them, until you call this method again.
 
-        A metadata table and its indexes are not changed. For a merge-on-read table, open it with
-        `query_type="read_optimized"`: statistics of its base files are collected.
+        A metadata table and its indexes are not changed. Open a merge-on-read table with
+        `query_type="read_optimized"`; then this method collects statistics of its base files.
 
         Args:
-            columns: least and greatest values of which are kept, or the name of one; None: of the
-                first 32 columns whose values have an order.
-            metadata: One of the choices of `WriteOptions`; each leaves a metadata table as it is.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: One of the choices of `WriteOptions`; a lock of other programs is not needed.
+            columns: Names of the columns to keep least and greatest values of, or one name. None:
+                the first 32 columns with ordered values.
+            metadata: `refuse`, `maintain`, `reduce` or `drop`, as in `WriteOptions`. Every choice
+                leaves a metadata table unchanged.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table` or `external`, as in `WriteOptions`. Both have the same effect: this
+                method needs no lock of other programs.
 
         Returns:
-            how many files there are statistics of.
+            Number of files with statistics.
 
         Raises:
-            KeyError: a column that the table does not have.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not read, or is where nothing can be locked.
-            CorruptionError: a base file is damaged.
+            KeyError: If the table does not have a column.
+            ValueError: If a column is named twice, or a choice is unknown.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If tables of this kind cannot be read, or their file system cannot lock a
+                table.
+            CorruptionError: If a base file is damaged.
         """
         names = [columns] if isinstance(columns, str) else columns
         check_choice(metadata)
@@ -99,42 +103,50 @@ class LayoutVerbs(TableHandle):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> ClusterResult:
-        """Put rows in order in new files, so that queries on some columns read few of these.
+        """Write rows in order to new files, so that queries on columns read few files.
 
-        The table keeps statistics of these columns from now on, as `collect_statistics` starts
-        them, so that scans skip files by them.
+        The table keeps statistics of these columns from then on, like those of
+        `collect_statistics`. Scans skip files by these statistics.
 
-        No row changes: who reads what changed sees none again. Until it is completed, what would
-        change rows of the files that it reads is a `CommitConflictError`; inserts go on. It fails
-        if somebody else changed these meanwhile.
+        No row changes: incremental reads do not return the moved rows. While a clustering runs,
+        updates and deletes in the files that it reads raise `CommitConflictError`; inserts succeed.
+        The clustering raises it if another writer changed these files first.
 
         Args:
-            by: the columns, or the name of one, those first by which most is asked.
-            curve: `grid`, `hilbert`, `zorder` or `linear`; as of `LayoutChoice`, as the next three.
-                None, the default: `grid`, or `hilbert` if it is incremental or by value.
-            mapping: `sample`, the default, or `value`.
-            target_file_size: bytes of a file, about; also a text such as `"120MiB"`, the default.
-            small_file_limit: files of at least so many bytes stay as they are; None, the default:
-                none does.
-            incremental: go on with the order of the last incremental clustering by the same choice:
-                of each partition, put new files in order, and with them those that overlap too
-                much; nothing, as long as queries read little more than they have to. The first one
-                puts everything in order. Not by a grid, which is for one number of files.
-            partitions: paths of the partitions whose rows are put in order, as `file_groups()`
-                shows them, or one path; None: all.
-            where: the same by a filter on partition columns, as of `scan`: partitions that it
-                leaves out stay as they are.
-            options: how it is done: memory, threads, a metadata table and so on; under Hudi's
-                names also what is done. One that contradicts a given argument is an error.
-            dry_run: change nothing, and return what would be done: partitions, files, bytes.
+            by: Names of the columns to order rows by, or one name. Put the columns first that most
+                queries use.
+            curve: `grid`: boxes with equal numbers of rows, best for two or three columns;
+                `hilbert` or `zorder`: a curve through all columns; `linear`: the first column, then
+                the next. None, the default: `grid`, or `hilbert` for an incremental clustering or
+                for `mapping="value"`.
+            mapping: `sample`, the default: order by ranks in a sample, which suits skewed values;
+                `value`: order by the values themselves.
+            target_file_size: Approximate size of a file in bytes, or a text such as `"120MiB"`, the
+                default.
+            small_file_limit: Size in bytes from which files stay unchanged. None, the default: no
+                file stays unchanged.
+            incremental: Whether to continue the order of the last incremental clustering with the
+                same columns, curve, mapping and file size. In each partition, it orders new files,
+                together with files that overlap too much. It does nothing while queries read little
+                more than necessary. The first one orders all rows. Not possible with a grid or with
+                `small_file_limit`.
+            partitions: Paths of the partitions to order, as `file_groups()` shows them, or one
+                path. None: all.
+            where: Filter on partition columns, in any form that the `filter` of `scan` has.
+                Partitions that it rules out stay unchanged. None: all partitions.
+            options: Options of the clustering, such as memory, threads and a metadata table:
+                `WriteOptions`, or a dict of options by Hudi's names. Hudi's names can also give
+                `by`, `curve` and file sizes; an option that contradicts an argument is an error.
+            dry_run: Whether to change nothing, and only return what the clustering would do:
+                partitions, files, bytes.
 
         Raises:
-            KeyError: the table does not have a column or a partition.
-            TypeError: a column has a type without an order.
-            ValueError: an argument is out of range.
-            CommitConflictError: another writer changed the same files first, or clusters them:
-                nothing was changed.
-            FormatError, CommitUnknownError, LockedError, CorruptionError: as of `upsert`.
+            KeyError: If the table does not have a column or a partition.
+            TypeError: If a column has a type without an order.
+            ValueError: If an argument is out of range.
+            CommitConflictError: If another writer changed or clusters the same files; nothing was
+                changed.
+            FormatError, CommitUnknownError, LockedError, CorruptionError: See `upsert`.
         """
         chosen = given_options(options, self._options, CLUSTER)
         choice = layout_choice(
@@ -168,22 +180,23 @@ class LayoutVerbs(TableHandle):
     def layout_health(
         self, columns: str | Sequence[str] | None = None, *, by_partition: bool = False
     ) -> LayoutHealth:
-        """Return what share of the files queries on columns read, to be expected of their bounds.
+        """Estimate the share of the files that queries on columns read.
 
-        For each column: of queries for one value, for 1 % and for 10 % of the rows, which come
-        where rows are. No row is read, and where the table has statistics of the columns
-        (`collect_statistics`) no file is opened; files without statistics count as read.
+        The estimate covers, for each column, queries for one value, for 1% and for 10% of the rows.
+        It uses the bounds of columns in each file. No row is read. If the table has statistics of
+        the columns (`collect_statistics`), no file is opened; files without statistics count as
+        read.
 
         Args:
-            columns: that are asked for, or the name of one; None: those of the last clustering, or
-                else those that the table has statistics of, or else the first 32.
-            by_partition: whether each partition is looked at alone.
+            columns: Names of the columns of the queries, or one name. None: the columns of the last
+                clustering, or else those with statistics, or else the first 32 columns.
+            by_partition: Whether to report each partition separately.
 
         Raises:
-            KeyError: the table does not have a column.
-            TypeError: the values of a column have no order.
-            CorruptionError: the timeline or a base file is damaged.
-            StaleStoreError: a clean removed files while they were read.
+            KeyError: If the table does not have a column.
+            TypeError: If the values of a column have no order.
+            CorruptionError: If the timeline or a base file is damaged.
+            StaleStoreError: If a clean deleted files while they were read.
         """
         view = self.view()
         names = [columns] if isinstance(columns, str) else columns
@@ -199,26 +212,29 @@ class LayoutVerbs(TableHandle):
         weights: Sequence[float] | None = None,
         target_file_sizes: int | str | Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
     ) -> ClusterAdvice:
-        """Try orders of a sample of the rows, and return which let queries read least.
+        """Try row orders on a sample, and return them by how little data queries read.
 
-        Of the columns that are asked for, up to four together, each curve and each file size. The
-        least cost is first: bytes that are read, and 4 MiB for each file that is opened.
+        It tries each curve and each file size on up to four columns of the queries together. The
+        order with the least cost is first. The cost is the number of bytes read, plus 4 MiB for
+        each file opened.
 
         Args:
-            queries: filters as of `scan`, as they are asked of the table; or one, as SQL or as an
-                expression.
-            columns: that may be ordered by, or the name of one; None: those of the queries. Without
-                queries, for one value and for 1 % of the rows by each of these.
-            weights: how often each query is asked, against the others; None: all alike.
-            target_file_sizes: that are tried, or the only one; bytes, or texts such as `"120MiB"`.
+            queries: Filters of typical queries, each in any form that the `filter` of `scan` has;
+                or one filter, as SQL or as an expression. Without queries, it tries queries for one
+                value and for 1% of the rows on each of `columns`.
+            columns: Names of the columns that rows may be ordered by, or one name. None: the
+                columns of the queries.
+            weights: Relative frequency of each query. None: the same for all.
+            target_file_sizes: File sizes to try, or one size; in bytes, or as texts such as
+                `"120MiB"`.
 
         Raises:
-            KeyError: the table does not have a column.
-            TypeError: the values of a column have no order, or a query is none.
-            ValueError: there is neither a query nor a column, a query does not fit the columns, or
-                a size is out of range.
-            CorruptionError: the timeline or a base file is damaged.
-            StaleStoreError: a clean removed files while they were read.
+            KeyError: If the table does not have a column.
+            TypeError: If the values of a column have no order, or a query is not a filter.
+            ValueError: If there is neither a query nor a column, a query does not fit the columns,
+                or a size is out of range.
+            CorruptionError: If the timeline or a base file is damaged.
+            StaleStoreError: If a clean deleted files while they were read.
         """
         names = [columns] if isinstance(columns, str) else columns
         asked = [queries] if isinstance(queries, (str, pc.Expression)) else queries
@@ -230,13 +246,13 @@ class LayoutVerbs(TableHandle):
         return advise(self.view(), asked, names, weights, sizes)
 
     def layout_picture(self, x: str, y: str) -> LayoutPicture:
-        """Return a picture of the files as boxes in two columns, which a notebook shows.
+        """Draw the files as boxes in two columns; a notebook shows the picture.
 
         Args:
-            x: column from left to right.
-            y: column from bottom to top.
+            x: Name of the column from left to right.
+            y: Name of the column from bottom to top.
 
-        Raises: what `layout_health` does.
+        Raises: The same errors as `layout_health`.
         """
         view = self.view()
         files = [one.current for one in view.groups(None)]

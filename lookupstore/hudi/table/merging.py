@@ -1,4 +1,4 @@
-"""``TableMerge``: a merge that is built clause by clause, and then executed in one commit."""
+"""Merges of rows into a table: clauses, executed in one commit."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Execute(Protocol):
     def __call__(
         self, clauses: GivenMerge, options: GivenOptions | None, dry_run: bool
     ) -> WriteResult:
-        """Execute them in one commit."""
+        """Execute the clauses in one commit."""
         ...
 
 
 class TableMerge:
     """A merge of rows into a table. Each method adds a clause.
 
-    Made by `HudiTable.merge`. Of several clauses of one kind, the first one whose condition is true
-    applies. In conditions and values, `target` is the stored row, and `source` the given row.
-    Ordering values are ignored.
+    Use `HudiTable.merge` to make one. If the conditions of several clauses of one kind are true,
+    the first of these clauses applies. In conditions and values, `target` is the stored row, and
+    `source` the given row. Ordering values are ignored.
     """
 
     def __init__(self, execute: Execute, clauses: GivenMerge | None = None) -> None:
@@ -109,8 +109,8 @@ class TableMerge:
                 by source then delete"`. A leading `when` is allowed.
 
         Raises:
-            ValueError: if the clause cannot be parsed.
-            ImportError: if sqlglot is not installed.
+            ValueError: If the clause cannot be parsed.
+            ImportError: If sqlglot is not installed.
         """
         said = merge_clause(clause)
         if said.kind == "left":
@@ -129,16 +129,16 @@ class TableMerge:
             dry_run: Whether to change nothing, and only return what the merge would do.
 
         Raises:
-            TypeError: if the rows are not rows, or the type of a value does not fit its column.
-            KeyError: if the table or the rows do not have a column.
-            ValueError: if there is no clause, two rows have the same key, a condition or a value
+            TypeError: If the rows are not rows, or the type of a value does not fit its column.
+            KeyError: If the table or the rows do not have a column.
+            ValueError: If there is no clause, two rows have the same key, a condition or a value
                 cannot be parsed or computed, or the rows do not fit into memory.
-            FormatError: if the table cannot be written; the error names the property.
-            CommitConflictError: if other writers committed the same files first on every retry.
-            CommitUnknownError: if it is unknown whether the commit succeeded.
-            LockedError: if other writers held the lock of the table for too long.
-            CorruptionError: if the table is damaged.
-            StaleStoreError: if a clean deleted a file that the merge had to read.
+            FormatError: If the table cannot be written; the error names the property.
+            CommitConflictError: If other writers committed the same files first on every retry.
+            CommitUnknownError: If it is unknown whether the commit succeeded.
+            LockedError: If other writers held the lock of the table for too long.
+            CorruptionError: If the table is damaged.
+            StaleStoreError: If a clean deleted a file that the merge had to read.
         """
         if self._clauses.is_empty:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""``ReadVerbs``: scans, changes, history and tags of a table."""
+"""Scans, lookups, changes, history and tags of a table."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from lookupstore.hudi.timeline.timeline import When
 
 
 class ReadVerbs(TableHandle):
-    """What reads rows of a table, and what happened to them."""
+    """Methods that read the rows of a table, and its history."""
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """Return what happened to the table, a row for each instant, the newest first.
+        """Return the history of the table as a row for each instant, the newest first.
 
-        What is pending comes before all others. `instant` is what `as_of` takes, `completed`, or in
-        tables of version 6 `instant`, what `since` takes; commits have numbers of rows, files,
-        bytes and partitions, and who wrote them, if they say so.
+        Pending instants come first. Pass `instant` as `as_of`, and `completed` (in tables of
+        version 6 `instant`) as `since`. Commits have numbers of rows, files, bytes and partitions,
+        and the name of their writer, if they record it.
 
         Args:
-            limit: at most so many rows; None: all, those of the archive included.
+            limit: Maximum number of rows. None: all rows, including those of the archive.
 
         Raises:
-            ValueError: `limit` is below 0.
-            CorruptionError: a commit or the archive is damaged.
-            StaleStoreError: an instant was archived, or rolled back, meanwhile.
+            ValueError: If `limit` is below 0.
+            CorruptionError: If a commit or the archive is damaged.
+            StaleStoreError: If an instant was archived or rolled back during the call.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -69,35 +69,36 @@ class ReadVerbs(TableHandle):
     ) -> pa.Table:
         """Return the rows of the table.
 
-        Types are those of the latest commit, also of older rows.
+        Columns have the types of the latest commit, also in older rows.
 
         Args:
-            columns: columns to read, in this order, or the name of one; None: the meta columns,
-                then the data columns.
-            filter: which rows, as SQL such as `"a >= 3 and b is null"`; as an expression of
-                `pyarrow.compute`; as a tuple such as `("a", ">=", 3)`; or as a list of these, all
-                of which have to hold. Files are not opened whose partitions it leaves out, nor
-                those that have no row of it by statistics of columns, if the table has these
-                (`collect_statistics`).
-            as_of: request time of the last instant that counts, in the zone of the table's
-                instants; None: the latest.
+            columns: Names of the columns to read, in this order, or one name. None: the meta
+                columns, then the data columns.
+            filter: Condition on the rows to return: SQL such as `"a >= 3 and b is null"`; an
+                expression of `pyarrow.compute`; a tuple such as `("a", ">=", 3)`; a list of these,
+                all of which must hold; or a list of such lists, one of which must hold. The scan
+                skips files whose partition cannot match and, if the table has column statistics
+                (`collect_statistics`), files whose statistics rule out a match. None: all rows.
+            as_of: Request time of the last instant to read, in the time zone of the table's
+                instants. None: the latest.
             limit: Maximum number of rows; the first by partition path and file. None: all rows.
-            audit: n: one in n of the files that were not opened is read in the background, with
-                all of its rows; if some of these are missing, a warning says so, and the
-                statistics of the file are never used again. 0: none is.
+            audit: Number n: in the background, the scan reads one in n of the skipped files
+                completely. If a skipped file has matching rows, a warning says so, and the
+                statistics of that file are never used again. 0: no such check.
             skipping: Whether statistics of columns may leave out files. False reads every file of
-                the partitions that `filter` leaves, as if the table had no statistics.
+                the partitions that match `filter`, as if the table had no statistics.
 
         Raises:
-            KeyError: a column that the table does not have.
-            ValueError: `as_of` is not the time of an instant, `filter` does not fit the columns, or
-                `limit` is below 0.
-            TypeError: `filter` is not a filter, or `limit` not a whole number.
-            ImportError: `filter` is SQL, and what parses it is not installed.
-            CorruptionError: the timeline or a base file is damaged.
-            FormatError: the table, or a type in it, is of a kind that is not read.
-            StaleStoreError: a clean removed files while they were read.
-            OSError: a remote file could not be read, or is damaged.
+            KeyError: If the table does not have a column.
+            ValueError: If `as_of` is not a time, `filter` does not fit the columns, or `limit` is
+                below 0.
+            TypeError: If `filter` is not a filter, or `limit` is not a whole number.
+            ImportError: If `filter` is SQL, and sqlglot is not installed.
+            CorruptionError: If the timeline or a base file is damaged.
+            FormatError: If tables of this kind, or a type in the table, cannot be read.
+            StaleStoreError: If a clean deleted files that the scan reads, or commits up to `as_of`
+                were archived.
+            OSError: If a remote file cannot be read, or is damaged.
         """
         check_rate(audit)
         check_limit(limit)
@@ -121,16 +122,17 @@ class ReadVerbs(TableHandle):
         row_groups: bool = False,
         skipping: bool = True,
     ) -> ScanFunnel:
-        """Return which files a scan would read, a line per step if printed; none is opened.
+        """Return the number of files that each step of a scan would leave to read.
 
         Args:
-            filter: as of `scan`.
-            as_of: as of `scan`.
-            row_groups: whether to open the files that are left, for their footers only, and count
-                the row groups that these leave.
-            skipping: as of `scan`.
+            filter: Condition on the rows: SQL, an expression of `pyarrow.compute`, a tuple, or a
+                list of these; see `scan`.
+            as_of: Request time of the last instant to read. None: the latest.
+            row_groups: Whether to read the footers of the remaining files, and count the row groups
+                that match. False: no file is opened.
+            skipping: Whether statistics of columns may leave out files.
 
-        Raises: what `scan` does of these and of the timeline.
+        Raises: The errors of `scan` about these arguments and about the timeline.
         """
         plan = plan_scan(self.view(), filter=filter, as_of=as_of, skipping=skipping)
         return plan.explained(row_groups=row_groups)
@@ -151,13 +153,13 @@ class ReadVerbs(TableHandle):
         return pa.RecordBatchReader.from_batches(plan.wanted, batches)
 
     def head(self, n: int = 5, *, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the first rows by partition path and file, reading as few files as possible.
+        """Return the first rows by partition path and file, reading few files.
 
         Args:
             n: Maximum number of rows.
             columns: Names of columns, in this order, or one name. None: the data columns.
 
-        Raises: what `scan` does.
+        Raises: The same errors as `scan`.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -191,7 +193,7 @@ class ReadVerbs(TableHandle):
         found: bool | str = False,
         as_of: When | None = None,
     ) -> pa.Table:
-        """Look up many keys: row i of the answer is that of key i, or nulls if it is missing.
+        """Look up many keys: row i of the answer belongs to key i, with nulls if missing.
 
         Each call reads the newest commit. To look up keys in one state of the table many times,
         make a `TableLookup(table)` once.
@@ -208,17 +210,16 @@ class ReadVerbs(TableHandle):
             as_of: Request time of the last instant to read. None: the latest.
 
         Raises:
-            TypeError: if keys have a wrong type or form, or a key column has neither strings nor
+            TypeError: If keys have a wrong type or form, or a key column has neither strings nor
                 integers.
-            KeyError: if the table or `keys` lack a column.
-            ValueError: if a column has the name that `found` gives, or `as_of` is not the time of
-                an instant.
-            DuplicateKeyError: if several rows of a partition have the same key.
-            FormatError: if base files have no record keys, or several partitions have the key; then
+            KeyError: If the table or `keys` lack a column.
+            ValueError: If a column has the name that `found` gives, or `as_of` is not a time.
+            DuplicateKeyError: If several rows of a partition have the same key.
+            FormatError: If base files have no record keys, or several partitions have the key; then
                 also give the partition columns.
-            CorruptionError: if the table is damaged.
-            StaleStoreError: if a clean deleted files while they were read.
-            DiskQuotaError: if lookup files need more disk than the quota of the host.
+            CorruptionError: If the table is damaged.
+            StaleStoreError: If a clean deleted files while they were read.
+            DiskQuotaError: If lookup files need more disk than the quota of the host.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -238,13 +239,13 @@ class ReadVerbs(TableHandle):
         Args:
             keys: Keys, in any form that `lookup` takes.
 
-        Raises: what `lookup` does.
+        Raises: The same errors as `lookup`.
         """
         keys = keys_in_list(keys)
         return self._lookup_of(asked_key(keys, self._options), (), None).contains(keys)
 
     def get(self, key: Any, default: Any = None, columns: Sequence[str] | None = None) -> Any:
-        """Return the row of one key as a dict, without the columns of the key, or a default.
+        """Return the row of one key as a dict without the key columns, or a default.
 
         Args:
             key: Value of the record key; or a tuple of the record key's values, which the values of
@@ -253,7 +254,7 @@ class ReadVerbs(TableHandle):
             columns: Names of data columns, in this order, or one name. None: all that are not in
                 the key.
 
-        Raises: what `lookup` does.
+        Raises: The same errors as `lookup`.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -270,7 +271,7 @@ class ReadVerbs(TableHandle):
         """Return the row of one key as a dict, without the columns of the key.
 
         Raises:
-            KeyError: if the key is missing.
+            KeyError: If the key is missing.
         """
         return self._lookup_of(key_columns(key, self._options), None, None)[key]
 
@@ -298,14 +299,14 @@ class ReadVerbs(TableHandle):
         return self.scan_batches(**scan)
 
     def dataset(self, as_of: When | None = None, *, skipping: bool = True) -> ds.Dataset:
-        """Return the current base files as an Arrow dataset, for engines that read these.
+        """Return the current base files as an Arrow dataset, for other query engines.
 
-        What these filter by leaves out files as in `scan`, by statistics of columns.
-        Columns of older files are cast by Arrow's rules; `scan` follows those of Hudi.
+        Filters of these engines skip files by partition and by statistics of columns, as `scan`
+        does. Columns of older files are cast by Arrow's rules; `scan` follows Hudi's rules.
 
         Args:
-            as_of: request time of the last instant that counts; None: the latest.
-            skipping: as of `scan`.
+            as_of: Request time of the last instant to read. None: the latest.
+            skipping: Whether statistics of columns may leave out files.
         """
         return plan_scan(self.view(), as_of=as_of, skipping=skipping).dataset()
 
@@ -317,22 +318,24 @@ class ReadVerbs(TableHandle):
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
     ) -> pa.Table:
-        """Return the rows that changed after an instant, each in its newest state up to another.
+        """Return the rows that changed between two instants, each in its newest state.
 
-        Deleted rows are not returned, nor those of file groups that were replaced.
+        Deleted rows and rows of replaced file groups are not returned.
 
         Args:
-            since: `position` of the last instant before the range: its completion time, in tables
-                of version 6 its request time; None: from the beginning.
-            until: position of the last instant that counts; None: the latest.
-            columns: as of `scan`.
-            filter: as of `scan`.
+            since: `position` of the last instant before the range: its completion time, or in
+                tables of version 6 its request time. None: the beginning of the table.
+            until: `position` of the last instant of the range. None: the latest.
+            columns: Names of the columns to read, in this order, or one name. None: the meta
+                columns, then the data columns.
+            filter: Condition on the rows: SQL, an expression of `pyarrow.compute`, a tuple, or a
+                list of these; see `scan`. None: all changed rows.
 
         Raises:
-            KeyError, ValueError, CorruptionError: as of `scan`.
-            FormatError: the rows of the table do not say when they changed, or the table is
-                merge-on-read: log files have that.
-            StaleStoreError: a clean removed a file that was written in the range.
+            KeyError, ValueError, CorruptionError: See `scan`.
+            FormatError: If the rows of the table do not record when they changed, or the table is
+                merge-on-read, whose log files contain the changes.
+            StaleStoreError: If a clean deleted a file that was written in the range.
         """
         plan = plan_changes(self.view(), columns, filter, since=since, until=until)
         return plan.table()
@@ -345,29 +348,31 @@ class ReadVerbs(TableHandle):
         columns: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
     ) -> pa.RecordBatchReader:
-        """Return what became of each row between two instants, with what it was before.
+        """Return the changes of each row between two instants, with the old values.
 
-        The first column, `change`, is `insert`, `delete`, or `update_before` and then, in the next
-        row, `update_after`. Whoever applies the rows from the first to the last comes from the
-        table as of `since` to the table as of `until`. A row is that of a record key in a
-        partition; one that has the same values at both ends is not returned.
+        The first column, `change`, is `insert`, `delete`, or `update_before` followed by
+        `update_after` in the next row. If you apply the rows in order to the table as of `since`,
+        you get the table as of `until`. A row is identified by its record key and partition; rows
+        with the same values at both ends are not returned.
 
         Args:
-            since: `position` of the last instant before the range: its completion time, in tables
-                of version 6 its request time; None: from the beginning: all rows are inserts.
-            until: position of the last instant that counts; None: the latest.
-            columns: names of the columns after `change`, in this order; None: the data columns.
-            ignore: names of columns in which a change does not count.
+            since: `position` of the last instant before the range: its completion time, or in
+                tables of version 6 its request time. None: the beginning of the table; all rows are
+                inserts.
+            until: `position` of the last instant of the range. None: the latest.
+            columns: Names of the columns after `change`, in this order. None: the data columns.
+            ignore: Names of columns whose changes are ignored.
 
         Raises:
-            KeyError: a column that the table does not have.
-            ValueError: a time is none; or a wanted column is called `change`.
-            FormatError: the rows of the table do not say when they changed, or the table is
+            KeyError: If the table does not have a column.
+            ValueError: If `since` or `until` is not a valid time, or a requested column is named
+                `change`.
+            FormatError: If the rows of the table do not record when they changed, or the table is
                 merge-on-read.
-            DuplicateKeyError: a row that changed has the key of another one.
-            StaleStoreError: a clean removed what the table as of `since` or `until` had, or its
-                commits are archived, or were taken back.
-            CorruptionError: the table is damaged.
+            DuplicateKeyError: If a changed row has the same key as another row.
+            StaleStoreError: If a clean deleted files of the table as of `since` or `until`, or
+                these commits were archived or rolled back.
+            CorruptionError: If the table is damaged.
 
         >>> import tempfile
         >>> from lookupstore.hudi import HudiTable
@@ -384,34 +389,37 @@ class ReadVerbs(TableHandle):
         return plan_row_changes(self.view(), since, until, columns, ignore).reader()
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
-        """Return rows with the base file and row of their keys.
+        """Find the base file and row of each key, and return them next to the rows.
 
         Args:
-            rows: as an Arrow table, record batch, dict of columns or anything with
-                `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its
-                values. They have the columns of key and partition, or the meta columns of these.
-            index: one of `lookupstore.hudi.index.names.INDEXES`, such as `bloom` or `global-bloom`
-                (looks in all partitions), the name of a class `package.module.Class`, or an index
-                object: see `lookupstore.hudi.index.interface`.
+            rows: Rows with the columns of the key and the partition, or their meta columns: an
+                Arrow table, a record batch, a dict of columns, or an object with
+                `__arrow_c_stream__`. For a key of one column also an Arrow array or a list of its
+                values.
+            index: Name of an index in `lookupstore.hudi.index.names.INDEXES`, such as `bloom` or
+                `global-bloom` (which looks in all partitions); the name of a class,
+                `package.module.Class`; or an index object, see `lookupstore.hudi.index.interface`.
 
         Returns:
-            the rows and, null where the table does not have the key, the partition path (column
-            `_partition`), file id (`_file_id`) and instant (`_instant`) of the base file, and the
-            row in it (`_pos`), from 0.
+            The rows, and for each key the partition path (column `_partition`), the file id
+            (`_file_id`) and the instant (`_instant`) of its base file, and its row number in that
+            file (`_pos`), from 0. These four columns are null for keys that the table does not
+            have.
 
         Raises:
-            KeyError: a column of key or partition is missing.
-            TypeError: `rows` gives no rows, or a key has a type that keys do not have.
-            ValueError: a row has no key, there is no such index, or the rows already have one of
+            KeyError: If a column of the key or the partition is missing.
+            TypeError: If `rows` has a form other than those above, or a key has an unsupported
+                type.
+            ValueError: If a row has no key, the index does not exist, or `rows` already has one of
                 the four columns.
-            DuplicateKeyError: a key is in several rows of a partition.
-            CorruptionError: a base file is damaged.
-            FormatError: base files have no record keys; or a global index finds a key in two
+            DuplicateKeyError: If a key is in several rows of a partition.
+            CorruptionError: If a base file is damaged.
+            FormatError: If base files have no record keys, or a global index finds a key in two
                 partitions.
-            StaleStoreError: a clean removed files while they were read.
+            StaleStoreError: If a clean deleted files while they were read.
         """
         return tag_rows(self.view(), rows, index)[0]
 
     def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
-        """Tag rows, and return what each step looked at, a line per step if printed; see `tag`."""
+        """Tag rows, and return how many keys and files each step looked at; see `tag`."""
         return tag_rows(self.view(), rows, index)[1]

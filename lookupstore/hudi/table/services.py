@@ -1,4 +1,4 @@
-"""``ServiceVerbs``: what keeps a table in order, called by a person or after each write."""
+"""Maintenance of a table, called directly or after each write."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from lookupstore.progress import progress_bars
 
 
 class ServiceVerbs(TableHandle):
-    """What keeps a table in order, beside writes."""
+    """Methods that maintain a table."""
 
     def rollback(
         self,
@@ -52,27 +52,32 @@ class ServiceVerbs(TableHandle):
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> list[Instant]:
-        """Roll back what dead writers left, and one instant if it is named.
+        """Roll back the writes of dead writers, and one instant if you name it.
 
-        Base files of instants that never completed, and that others rolled back without finding
-        these files, are deleted as well, and so are files that a killed writer had not finished.
+        It also deletes base files of instants that never completed and that other programs rolled
+        back without finding these files, and unfinished files of killed writers.
 
-        Readers see the table as it was before that instant as soon as its completed file is gone.
+        Readers see the table without the instant as soon as its completed file is deleted.
 
         Args:
-            instant: request time of the last commit, or of a pending instant whose writer is dead;
-                for those of other programs only the caller can know that.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            instant: Request time of the last commit, or of a pending instant whose writer is dead.
+                For an instant of another program, only you can know that its writer is dead. None:
+                roll back only the instants of dead writers.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Returns:
-            the rollbacks, completed.
+            The rollbacks, completed.
 
         Raises:
-            ValueError: there is no such instant, or it cannot be rolled back; the error says why.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If the instant does not exist or cannot be rolled back; the error gives the
+                reason.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         instant = None if instant is None else given_instant("instant", instant)
         with self._locked(wait, metadata, lock) as (view, held):
@@ -81,7 +86,7 @@ class ServiceVerbs(TableHandle):
             with optional(self._location, "files of killed writers stay", "a write deletes them"):
                 delete_unfinished(view, held)
             left = view.reloaded()
-            # One that was named may have been one of those.
+            # A named instant may have been one of those.
             if instant is not None and not view.timeline.has_lost(instant, left.timeline):
                 done.append(roll_back_named(left, instant, held))
             return done
@@ -96,20 +101,24 @@ class ServiceVerbs(TableHandle):
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> Instant:
-        """Protect the table as of a commit: no clean removes its files, no rollback undoes it.
+        """Protect the table as of a commit from cleans and rollbacks.
 
         Args:
-            instant: request time of the commit; None: the last one.
-            comment: why the commit is kept.
-            user: who keeps it; None: the user of the process.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            instant: Request time of the commit. None: the last one.
+            comment: Text about the purpose of the savepoint.
+            user: Name of the user who makes the savepoint. None: the user of the process.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Raises:
-            ValueError: there is no such commit, it has a savepoint, or its files were cleaned.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If the commit does not exist or has a savepoint, or a clean deleted its
+                files.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         instant = None if instant is None else given_instant("instant", instant)
         user = getpass.getuser() if user is None else user
@@ -118,7 +127,7 @@ class ServiceVerbs(TableHandle):
             return make_savepoint(view, instant, held, user=user, comment=comment, now=now)
 
     def savepoints(self) -> dict[str, SavepointMetadata]:
-        """Return what each savepoint keeps, by the request time of its commit."""
+        """Return the metadata of each savepoint, by the request time of its commit."""
         return savepoints(self.view())
 
     def delete_savepoint(
@@ -132,15 +141,18 @@ class ServiceVerbs(TableHandle):
         """Delete the savepoint of a commit.
 
         Args:
-            instant: request time of the commit.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            instant: Request time of the commit.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Raises:
-            ValueError: the commit has no savepoint.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If the commit has no savepoint.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         instant = given_instant("instant", instant)
         with self._locked(wait, metadata, lock) as (view, held):
@@ -154,28 +166,31 @@ class ServiceVerbs(TableHandle):
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> list[Instant]:
-        """Restore the table to a savepoint: roll back all that was committed after it.
+        """Restore the table to a savepoint, by rolling back every later commit.
 
-        No other program may write meanwhile, and until it is completed nothing can be written: if
-        it was killed, call it again. What is read meanwhile may be neither the old nor the new
-        table, except as of the savepoint.
+        No other program may write during a restore, and nothing can be written until it is
+        completed. If a restore was killed, call this method again. Reads during a restore may
+        return neither the old nor the new table, except as of the savepoint.
 
         Args:
-            savepoint: request time of the commit that it keeps.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            savepoint: Request time of the commit that the savepoint protects.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Returns:
-            the rollbacks, then the restore, completed; no restore if nothing came after the
-            savepoint.
+            The rollbacks, then the restore, completed; without a restore if there is no commit
+            after the savepoint.
 
         Raises:
-            ValueError: there is no such savepoint, or the table cannot be restored to it; the error
-                says why.
-            CommitConflictError: another program is, or may be, writing to the table.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If the savepoint does not exist, or the table cannot be restored to it; the
+                error gives the reason.
+            CommitConflictError: If another program is writing to the table, or may be.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         savepoint = given_instant("savepoint", savepoint)
         with self._locked(wait, metadata, lock, restores=True) as (view, held):
@@ -191,31 +206,37 @@ class ServiceVerbs(TableHandle):
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> list[Instant]:
-        """Remove files that no retained commit or savepoint needs.
+        """Delete files that no retained commit or savepoint needs.
 
-        Time travel to older commits misses rows afterwards, except to savepoints. What pending
-        writes may have read stays, so roll back what dead writers left first.
+        Afterwards, time travel to a moment whose files were deleted raises `StaleStoreError`;
+        savepoints stay readable. Files that pending writes may have read are kept, so roll back the
+        writes of dead writers first.
 
         Args:
-            retain_commits: how many of the last commits stay readable.
-            retain_hours: for how many hours back the table stays readable; with `retain_commits`,
-                whichever is more.
-            retain_versions: how many versions of each file group stay, in place of the others: only
-                the table as of the last commit is then readable for sure. Replaced file groups go.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            retain_commits: Number of the last commits to keep readable.
+            retain_hours: Number of hours for which earlier states of the table stay readable. With
+                `retain_commits`, the clean keeps whichever is more.
+            retain_versions: Number of versions to keep of each file group, instead of the other two
+                arguments. Only the table as of the last commit is then sure to be readable.
+                Replaced file groups are deleted.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Returns:
-            the cleans, completed; none if there was nothing to remove.
+            The cleans, completed; an empty list if there was nothing to delete.
 
         Raises:
-            ValueError: none is given, or one is out of range.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If no number is given, a number is out of range, or `retain_versions` is
+                given with another one.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         with self._locked(wait, metadata, lock) as (view, held):
-            # One that counts would be kept in the place of the slice before it.
+            # A counted file would otherwise be kept instead of the slice before it.
             delete_never_completed(view)
             return clean(
                 view,
@@ -237,58 +258,64 @@ class ServiceVerbs(TableHandle):
     ) -> Archival:
         """Move the oldest commits from the timeline to the archive, if there are many.
 
-        A table is opened, and written to, the sooner the fewer instants its timeline has. What is
-        archived cannot be read by time travel and incremental reads any more; no row goes. So none
-        goes that a savepoint, the last clean or a pending instant needs, nor one that replaced
-        files which are still there, nor one since the last compaction of a metadata table, and no
-        later one.
+        Tables with fewer instants in the timeline are faster to open and to write to. Time travel
+        and incremental reads cannot read archived commits; no row is deleted.
+
+        Some commits stay in the timeline, and so do all later ones: those that a savepoint, the
+        last clean or a pending instant needs, those that replaced files which still exist, and
+        those since the last compaction of a metadata table.
 
         Args:
-            min_commits: how many of the last commits stay; Hudi's `hoodie.keep.min.commits`.
-            max_commits: up to how many nothing is done; Hudi's `hoodie.keep.max.commits`.
-            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
-            wait: how long to wait for the table's lock, in seconds.
-            lock: as of `WriteOptions`.
+            min_commits: Number of the last commits that stay in the timeline; Hudi's
+                `hoodie.keep.min.commits`.
+            max_commits: Number of commits up to which nothing is archived; Hudi's
+                `hoodie.keep.max.commits`.
+            metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
+                its list of files, if it has no other indexes; `reduce` it to that list first, then
+                maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
+            wait: Seconds to wait for the lock of the table while another writer holds it.
+            lock: `table`: refuse tables whose properties name another lock. `external`: you hold
+                that other lock until the call returns. Both take the lock in the table itself.
 
         Returns:
-            what was archived, and why not more was.
+            The archived instants, and the reason why not more were archived.
 
         Raises:
-            ValueError: a number is out of range.
-            LockedError: another writer had the lock during the whole wait.
-            FormatError: the table is of a kind that is not written.
+            ValueError: If a number is out of range.
+            LockedError: If another writer held the lock during the whole wait.
+            FormatError: If the table cannot be written; the error names the property.
         """
         with self._locked(wait, metadata, lock) as (view, held):
             return archive(view, held, min_commits=min_commits, max_commits=max_commits)
 
     def verify(self, *, progress: bool | None = None) -> TableCheck:
-        """Read every byte of the current table, and list what is damaged and what is left over.
+        """Read every byte of the current table, and list damage and leftover files.
 
-        Of a merge-on-read table these are the base files and the timeline, without the log files.
+        For a merge-on-read table, it reads the base files and the timeline, without the log files.
 
-        Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
-        of commits against files, what a metadata table lists.
+        It checks instants, names, footers, filters, least and greatest keys, rows, repeated keys,
+        statistics of commits against files, and the list of files in a metadata table.
 
         Args:
-            progress: show a progress bar; None shows it after a second, on a terminal or in a
+            progress: Whether to show a progress bar. None: after a second, on a terminal or in a
                 notebook.
 
         Raises:
-            CorruptionError: the properties or the names of the timeline are damaged.
-            FormatError: the table is of a kind that is not read.
-            OSError: a file could not be read.
+            CorruptionError: If the properties or the names of the timeline are damaged.
+            FormatError: If tables of this kind cannot be read.
+            OSError: If a file cannot be read.
         """
         with progress_bars(progress, late=True) as bars:
             return check_table(self.view(), bars)
 
     def after_write(self, result: WriteResult, options: WriteOptions) -> WriteResult:
-        """Cluster, clean and archive, as the options of a write say, and return its result so.
+        """Cluster, clean and archive as the options of a write say, and return its result.
 
-        The write is committed: what fails, whatever it raises, is a warning, and is in the result.
+        The write is already committed: every exception becomes a warning, and is in the result.
 
         Args:
-            result: of the write; nothing follows one that was only tried.
-            options: of it.
+            result: Result of the write. After a dry run, nothing follows.
+            options: Options of the write.
         """
         services = options.services
         if result.instant is None:
@@ -326,11 +353,11 @@ class ServiceVerbs(TableHandle):
         )
 
     def _cluster_if_due(self, options: WriteOptions) -> Instant | None:
-        """Put rows in order, if that was not done for long, and nobody is at it."""
+        """Cluster the table if enough commits followed the last clustering."""
         services = options.services
         if not is_due(self.view(), services.cluster_commits):
             return None
-        # What the commit of the write is to keep is of the write.
+        # The extra metadata belongs to the commit of the write.
         options = replace(options, extra_metadata={})
         view = self.writable(options)
         incremental = services.cluster_incremental

@@ -1,4 +1,4 @@
-"""``HudiTable``: a table of Apache Hudi, without a JVM."""
+"""Tables of Apache Hudi, without a JVM."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Path = str | os.PathLike[str] | Location
 
 
 class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
-    """A table of Apache Hudi, to read, and to write if it is copy-on-write.
+    """A table of Apache Hudi. Copy-on-write tables can be read and written.
 
-    Each call sees what is committed when it is made, and returns the table of that moment: writers
-    do not wait for readers, nor readers for writers.
+    Each call uses the newest commit when it starts. Writers do not wait for readers, nor readers
+    for writers.
 
-    Made by `HudiTable.create` and `HudiTable.open`.
+    Use `HudiTable.create` or `HudiTable.open` to make one.
 
     >>> import tempfile
     >>> import pyarrow as pa
@@ -66,37 +66,41 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         options: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
-        """Make an empty table.
+        """Create an empty table.
 
         Args:
-            path: folder or URI of the table; made if missing, else without files.
-            schema: of the data columns, all of which become nullable; or rows with these columns,
-                as `upsert` takes them: none of them is written.
-            record_key: columns that identify a row within its partition; strings or integers.
-            partition_by: partition columns, whose values name the folders; strings or integers.
-                Default: none.
-            ordering: the ordering (precombine) column: of two rows with one key, the one with the
-                greater value is newer; None, the default: the one that is written later.
-            merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None, the default: the
-                first if there is an ordering column.
-            version: of the table: 9, the default, 8, or 6 for engines with Hudi 0.x.
-            name: of the table; None, the default: that of the folder.
-            database: of the table. None, the default: the table has none.
-            hive_style: whether folders are called `name=value`. Default: False.
-            url_encode: whether characters are escaped in folders' names. Default: False.
-            options: what a writer in Java would be given: values by Hudi's names, `hoodie.*`, which
-                say arguments that are not given. One that contradicts a given argument is an error.
-            storage_options: of a URI, as of `lookupstore.Location`.
+            path: Folder or URI of the new table. It is created if missing, and must not contain
+                files.
+            schema: Schema of the data columns, which all become nullable; or rows with these
+                columns, in any form that `upsert` takes. No row is written.
+            record_key: Names of the columns that identify a row within its partition, or one name;
+                strings or integers. Required, here or in `options`.
+            partition_by: Names of the partition columns, or one name; strings or integers. Their
+                values name the folders. Default: no partitions.
+            ordering: Name of the ordering (precombine) column: of two rows with the same key, the
+                one with the greater value wins. None, the default: the later row wins.
+            merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`. None, the default:
+                `EVENT_TIME_ORDERING` if there is an ordering column, or else
+                `COMMIT_TIME_ORDERING`.
+            version: Version of the table format: 9, the default, 8, or 6 for engines with Hudi 0.x.
+            name: Name of the table. None, the default: the name of the folder.
+            database: Name of the database that the table belongs to. None, the default: no
+                database.
+            hive_style: Whether to name folders `name=value`. Default: False.
+            url_encode: Whether to escape special characters in folder names. Default: False.
+            options: Options by Hudi's names, `hoodie.*`, such as a Java writer takes. They set
+                arguments that you leave out. An option that contradicts an argument is an error.
+            storage_options: Credentials, region, endpoint and other options of a URI, by the names
+                that pandas or deltalake have for them; see `lookupstore.Location`.
 
         Raises:
-            FileExistsError: the folder has a table, or any other file.
-            FormatError: no write could follow: `path` is where files are not made on the condition
-                that there is none, as on HDFS.
-            ImportError: `path` is on an object store, and obstore is not installed.
-            KeyError: a column that `schema` does not have.
-            TypeError: `schema` is not a schema; or a column has a type that Hudi tables do not
-                have, or that cannot be a key, partition or ordering column.
-            ValueError: an argument is out of range, or contradicts another.
+            FileExistsError: If the folder contains a table or any other file.
+            FormatError: If the file system cannot lock a table, such as HDFS.
+            ImportError: If `path` is on an object store, and obstore is not installed.
+            KeyError: If `schema` does not have a column.
+            TypeError: If `schema` is not a schema, or the type of a column is not supported in Hudi
+                tables, or not as a key, partition or ordering column.
+            ValueError: If an argument is out of range, or contradicts another.
 
         Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
         """
@@ -135,7 +139,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         check_place(location)
         for folder in made.folders:
             location.make_folder(folder)
-        # Last: who sees it sees a table.
+        # This is last: once it exists, readers see a complete table.
         write_options(location, made, datetime.now(timezone.utc))
         return cls(location, made)
 
@@ -147,21 +151,22 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         query_type: str = SNAPSHOT,
         storage_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
-        """Open a table.
+        """Open an existing table.
 
         Args:
-            path: folder or URI of the table.
-            query_type: `snapshot`, or `read_optimized`, which is the rows of base files: all of a
-                copy-on-write table; of a merge-on-read table those of the last compactions and of
-                new files, without the changes since, which are in log files. Such a table cannot be
-                opened otherwise, and not be written to.
-            storage_options: of a URI, as of `lookupstore.Location`.
+            path: Folder or URI of the table.
+            query_type: `snapshot`, or `read_optimized`, which reads base files only. For a
+                copy-on-write table, both return all rows. A merge-on-read table can only be opened
+                as `read_optimized`, and cannot be written. It then has the rows of the last
+                compactions and of new files, without the later changes, which are in log files.
+            storage_options: Credentials, region, endpoint and other options of a URI, by the names
+                that pandas or deltalake have for them; see `lookupstore.Location`.
 
         Raises:
-            FileNotFoundError: there is no table.
-            CorruptionError: its properties are damaged.
-            FormatError: the table is of a kind that is not read; the error names the property.
-            ValueError: there is no such kind of query.
+            FileNotFoundError: If there is no table at `path`.
+            CorruptionError: If the properties of the table are damaged.
+            FormatError: If tables of this kind cannot be read; the error names the property.
+            ValueError: If `query_type` is unknown.
 
         Source: DataSourceReadOptions.QUERY_TYPE of Apache Hudi.
         """

@@ -1,4 +1,4 @@
-"""``WriteVerbs``: what changes rows of a table, one commit per call."""
+"""Writes of a table, one commit per call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from lookupstore.source.kept import KeptRows, is_read_once
 
 
 class WriteVerbs(ServiceVerbs):
-    """What changes rows of a table, one commit per call."""
+    """Methods that change rows of a table, one commit per call."""
 
     def upsert(
         self,
@@ -50,35 +50,40 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Change the rows whose keys are in the table, and insert the others.
+        """Update the rows whose keys are in the table, and insert the others.
 
-        Of rows with one key, the one with the greatest ordering value stays, and takes the place of
-        the stored one unless that has a greater value; `docs/hudi-tables.md` says what each version
-        and merge mode does. A row whose `_hoodie_is_deleted` is true deletes, if it stays. Of a key
-        that inserts brought several times, each stored row is changed.
+        If several given rows have the same key, the one with the greatest ordering value wins. It
+        replaces the stored row, unless the stored row has a greater ordering value. For the rules
+        of each version and merge mode, see `docs/how-to/hudi-write.md`. If `_hoodie_is_deleted` of
+        the winning row is true, the stored row is deleted. If inserts stored a key several times,
+        each stored row is changed.
 
         Args:
-            rows: an Arrow table, record batches, anything with `__arrow_c_stream__`, a pandas
-                DataFrame, a dict of columns or a list of dicts; columns in any order. Values get
-                the types of the table if none of them changes.
-            missing: what happens to columns of the table that `rows` lacks, or fields of a struct:
-                `keep`: rows of the table keep their values, and new rows get nulls; `null`: all
-                rows get nulls. Default: what `options` says, or else `ValueError`.
-            options: how it is done: `WriteOptions`, or what a writer in Java would be given: values
-                by Hudi's names, `hoodie.*`.
-            dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
-                new files.
+            rows: Rows to write: an Arrow table, record batches, an object with
+                `__arrow_c_stream__`, a pandas DataFrame, a dict of columns or a list of dicts;
+                columns in any order. Values are cast to the types of the table if the cast changes
+                no value.
+            missing: Values for columns of the table, or fields of a struct, that `rows` lacks.
+                `keep`: updated rows keep their stored values, and new rows get nulls; `null`: all
+                rows get nulls. Default: the choice in `options`, or else such rows raise
+                `ValueError`.
+            options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names,
+                `hoodie.*`.
+            dry_run: Whether to change nothing, and only return what the upsert would do: files to
+                rewrite, their bytes, new files.
 
         Raises:
-            FormatError: the table cannot be written to; the error names the property.
-            TypeError: `rows` gives no rows, or a column is of another kind than the table's.
-            ValueError: a value has no equal in the table's type; a column is new, or missing and
-                `missing` is not given; a row has no key, or no ordering value.
-            CommitConflictError: another writer committed the same files or keys first: nothing
-                was changed, and the write can be retried.
-            CommitUnknownError: the write may or may not be committed: look at `timeline()`.
-            LockedError: other writers had the lock of the table for too long.
-            CorruptionError: the table is damaged.
+            FormatError: If the table cannot be written; the error names the property.
+            TypeError: If `rows` has a form other than those above, or the type of a column does not
+                fit the table's.
+            ValueError: If a value cannot be cast to the table's type; if a column is new and
+                `options.evolve` is false; if a column is missing and `missing` is not given; or if
+                a row has no key or no ordering value.
+            CommitConflictError: If other writers committed the same files or keys first on every
+                retry; nothing was changed.
+            CommitUnknownError: If it is unknown whether the commit succeeded; see `timeline()`.
+            LockedError: If other writers held the lock of the table for too long.
+            CorruptionError: If the table is damaged.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -103,14 +108,14 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Insert rows, without a look at keys unless that is asked for; see `upsert`.
+        """Insert rows, by default without looking up their keys; see `upsert`.
 
-        By default rows whose keys are in the table come to stand beside those that are there, and
-        so do rows of one key: `options.duplicates` and `options.combine` say otherwise. Small files
-        are filled first.
+        By default, rows are added even if their keys are in the table or repeated. Change this with
+        `options.duplicates` and `options.combine`. Small files are filled first.
 
         Raises:
-            ValueError: as of `upsert`, or a row's key is in the table and may not be.
+            ValueError: If `upsert` would raise it, or the table has the key of a row and
+                `options.duplicates` is `fail`.
         """
         return self._written_rows(options, dry_run, INSERT, rows, Write.insert, missing)
 
@@ -122,14 +127,14 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Insert rows as they come, in memory that does not grow with them; see `upsert`.
+        """Insert any number of rows in limited memory; see `upsert`.
 
-        Existing and repeated keys are not detected: the caller must know that there are none. Rows
-        keep their order, or are sorted as `options.sort_mode` says: sorted by key, they make files
-        of which later writes read few.
+        Existing and repeated keys are not detected: give rows that have neither. Rows keep their
+        order, or are sorted by `options.sort_mode`. If you sort them by key, later writes read
+        fewer files.
 
         Raises:
-            KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
+            KeyError, TypeError: If a column of `options.sort_by` does not exist, or has no order.
         """
         return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert, missing)
 
@@ -141,27 +146,27 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Delete the rows with these keys, or those for which a filter is true.
+        """Delete the rows with the given keys, or those for which a filter is true.
 
-        Ordering values make no difference, and missing keys are ignored.
+        Ordering values and missing keys are ignored.
 
         Args:
-            keys: rows with the columns of the record key, and those of the partition. Without
+            keys: Keys to delete: rows with the columns of the record key and the partition. Without
                 partition columns, keys are deleted in every partition. For a key of one column also
                 an Arrow array, or a list of values.
-            where: which rows, in place of keys: a filter as of `scan`; a row for which it is null
-                stays. If another writer changes files that have such rows, after they were looked
-                for, that is a `CommitConflictError`: call it again.
-            options: how it is done.
-            dry_run: change nothing, and return what would be done.
+            where: Condition on the rows to delete, instead of keys: SQL, an Arrow expression, or a
+                tuple or list of tuples; see `scan`. Rows for which it is null are not deleted.
+            options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.
+            dry_run: Whether to change nothing, and only return what the delete would do.
 
         Raises:
-            TypeError, ValueError: `keys` are not keys of the table, `where` is not a filter on its
-                columns, or both or neither are given.
-            ImportError: `where` is SQL, and what parses it is not installed.
-            StaleStoreError: a clean removed files while `where` was looked for; call it again.
-            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
-                of `upsert`.
+            TypeError, ValueError: If `keys` are not keys of the table, `where` is not a filter on
+                its columns, or both or neither are given.
+            ImportError: If `where` is SQL, and sqlglot is not installed.
+            StaleStoreError: If a clean deleted files during the search for `where`; call `delete`
+                again.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: See
+                `upsert`.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -207,16 +212,16 @@ class WriteVerbs(ServiceVerbs):
             dry_run: Whether to change nothing, and only return what the update would do.
 
         Raises:
-            KeyError: if the table does not have a column.
-            TypeError: if the type of a value does not fit its column, or `where` is not a filter.
-            ValueError: if `set` is empty or names a column of the key, if SQL cannot be parsed, or
+            KeyError: If the table does not have a column.
+            TypeError: If the type of a value does not fit its column, or `where` is not a filter.
+            ValueError: If `set` is empty or names a column of the key, if SQL cannot be parsed, or
                 if a computed value does not fit its column; then the error names the row's key.
-            ImportError: if SQL is given, and sqlglot is not installed.
-            FormatError: if the table cannot be written; the error names the property.
-            CommitConflictError: if other writers committed the same files first on every retry.
-            CommitUnknownError: if it is unknown whether the commit succeeded.
-            LockedError: if other writers held the lock of the table for too long.
-            CorruptionError: if the table is damaged.
+            ImportError: If SQL is given, and sqlglot is not installed.
+            FormatError: If the table cannot be written; the error names the property.
+            CommitConflictError: If other writers committed the same files first on every retry.
+            CommitUnknownError: If it is unknown whether the commit succeeded.
+            LockedError: If other writers held the lock of the table for too long.
+            CorruptionError: If the table is damaged.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -246,7 +251,7 @@ class WriteVerbs(ServiceVerbs):
                 them.
 
         Raises:
-            ValueError: if `on` names other columns.
+            ValueError: If `on` names other columns.
 
         >>> import tempfile
         >>> import pyarrow as pa
@@ -270,7 +275,7 @@ class WriteVerbs(ServiceVerbs):
         return TableMerge(partial(self._merged, rows, self.merge_keys(on)))
 
     def merge_keys(self, on: str | Sequence[str] | None) -> Sequence[str] | None:
-        """Check the columns that the rows of a merge are matched by; see `merge`."""
+        """Check the columns by which a merge matches rows; see `merge`."""
         names = [on] if isinstance(on, str) else on
         keys = [*self._options.record_key]
         both = list(dict.fromkeys([*keys, *self._options.partition_by]))
@@ -302,7 +307,7 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Replace all rows of the partitions that the given rows are in; see `upsert`."""
+        """Replace all rows of the partitions of the given rows; see `upsert`."""
         overwrite = partial(Write.overwrite, whole_table=False)
         return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite, missing)
 
@@ -314,7 +319,7 @@ class WriteVerbs(ServiceVerbs):
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
-        """Replace all rows of the table by the given ones; see `upsert`."""
+        """Replace all rows of the table by the given rows; see `upsert`."""
         overwrite = partial(Write.overwrite, whole_table=True)
         return self._written_rows(
             options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite, missing
@@ -330,12 +335,13 @@ class WriteVerbs(ServiceVerbs):
         """Delete all rows of partitions; see `upsert`.
 
         Args:
-            partitions: their paths, as `file_groups()` shows them, or one path.
-            options: how it is done.
-            dry_run: change nothing, and return what would be done.
+            partitions: Paths of the partitions to delete, as `file_groups()` shows them, or one
+                path.
+            options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.
+            dry_run: Whether to change nothing, and only return what the delete would do.
 
         Raises:
-            KeyError: the table does not have a partition.
+            KeyError: If the table does not have a partition.
         """
         return self._written(
             options, dry_run, DELETE_PARTITION, lambda write: write.delete_partitions(partitions)
@@ -349,7 +355,7 @@ class WriteVerbs(ServiceVerbs):
         work: Callable[[Write], WriteResult],
         rows: KeptRows | None = None,
     ) -> WriteResult:
-        """Write, and do what follows; `operation` is Hudi's name."""
+        """Run a write and the services that follow it; `operation` is Hudi's name."""
         options = given_options(given, self._options, operation)
         with progress_bars(options.progress, late=True) as bars:
 
@@ -371,7 +377,7 @@ class WriteVerbs(ServiceVerbs):
         work: Callable[[Write, Any], WriteResult],
         missing: Missing | None = None,
     ) -> WriteResult:
-        """Write rows, which are read again if another writer was faster; see `_written`."""
+        """Run a write of rows, which a retry reads again; see `_written`."""
         options = with_missing(given_options(given, self._options, operation), missing)
         if not is_read_once(rows):
             return self._written(options, dry_run, operation, lambda write: work(write, rows))

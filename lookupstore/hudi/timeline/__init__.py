@@ -1,12 +1,12 @@
-"""Instants of a Hudi table, their files, and what these say.
+"""Instants of a Hudi table, their files, and the contents of these files.
 
-`timeline` reads and writes the files of instants. `names` checks names that they hold: file groups,
-partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` has those
-of cleans, rollbacks and other actions, `records` the fields of both. `avro_file` reads and writes
-files of one record, by a schema that `file_schema` has checked; what it reads becomes, by
-`resolution`, a record of Hudi's. `work_files` are those that an instant has beside these while it
-is under way. `archive` is where instants go that leave the timeline: `archived_log` in version 6,
-`history` since then.
+`timeline` reads and writes the files of instants. `names` checks the names in them: file groups,
+partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` contains
+those of cleans, rollbacks and other actions, and `records` reads and writes the fields of both.
+`avro_file` reads and writes files of one record with a schema that `file_schema` has checked;
+`resolution` converts the record to one of Hudi's schemas. `work_files` are the additional files of
+an instant in progress. `archive` contains instants that left the timeline: `archived_log` in
+version 6, `history` in later versions.
 """
 
 from lookupstore.hudi.timeline.commit import WriteStat

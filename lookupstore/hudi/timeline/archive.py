@@ -1,11 +1,11 @@
-"""The archive of a timeline: what was completed long ago, in files of many instants.
+"""The archive of a timeline: instants completed long ago, in files of many instants.
 
-An instant that leaves the timeline is written to the archive first. Who reads the table's rows
-needs neither: a base file that is older than the first commit of the timeline counts. The archive
-says which instants these are, and what they did.
+An instant that leaves the timeline is written to the archive first. Readers of rows need neither: a
+base file that is older than the first commit of the timeline counts. The archive records which
+instants these are, and what they did.
 
-Nobody promises that it is whole: programs merge its files, and people delete old ones. So what is
-in it happened; of what is not in it, nothing is known.
+The archive may be incomplete: programs merge its files, and users delete old ones. Instants in it
+have happened; about instants that are not in it, nothing is known.
 """
 
 from __future__ import annotations
@@ -38,46 +38,50 @@ class OldInstant:
 class Archive(Protocol):
     """The archive of a table; one class for each of its two formats.
 
-    What is read is completed, and comes by files, the newest first.
+    Methods that read return completed instants, file by file, the newest file first.
 
     Raises:
-        CorruptionError: on reading, a file is damaged, or is missing though another names it.
-        OSError: a file could not be read; of a remote one, also that it may be damaged.
+        CorruptionError: If a file that is read is damaged, or is missing though another names it.
+        OSError: If a file could not be read. A remote file may also be damaged.
     """
 
-    #: Path or URI of its folder, for people and errors.
+    #: Path or URI of its folder, for messages.
     shown: str
 
     def is_empty(self) -> bool:
-        """Return whether nothing is in it."""
+        """Return whether the archive is empty."""
 
     def instants(self) -> Iterator[Instant]:
-        """Yield what is in it."""
+        """Yield the instants in the archive."""
 
     def commits(self) -> Iterator[CommitMetadata]:
-        """Yield what commits and replacecommits did."""
+        """Yield the metadata of commits and replacecommits."""
 
     def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
-        """Yield what they did, each with its instant."""
+        """Yield commits and replacecommits with their metadata."""
 
     def rollbacks(self) -> Iterator[RollbackMetadata]:
-        """Yield what rollbacks did."""
+        """Yield the metadata of rollbacks."""
 
     def added_last(self) -> set[Instant]:
-        """Return what was added last: its writer may have died before it left the timeline."""
+        """Return the instants that were added last.
+
+        Their writer may have died before it removed them from the timeline.
+        """
 
     def add(self, old: Sequence[OldInstant], check: Callable[[], None]) -> None:
-        """Add instants, some of which may be in it.
+        """Add instants, some of which may be in the archive.
 
         The caller holds the table's lock.
 
         Args:
-            old: by request time.
-            check: raises if the lock is lost; asked before each step that others see.
+            old: Instants to add, sorted by request time.
+            check: Function that raises an error if the lock is lost. It is called before each step
+                that others see.
         """
 
     def tidy(self, check: Callable[[], None]) -> None:
-        """Merge small files, if there are many, and delete what no reader reads any more.
+        """Merge small files, if there are many, and delete files that no reader needs.
 
         The caller holds the table's lock.
         """
@@ -87,8 +91,8 @@ def completed_writes(archive: Archive, times: set[str]) -> set[str]:
     """Return which request times are those of archived commits and replacecommits.
 
     Args:
-        archive: of the table; it is read until all are found.
-        times: that are looked for.
+        archive: Archive of the table. It is read until all times are found.
+        times: Request times to look for.
     """
     left = set(times)
     if left:

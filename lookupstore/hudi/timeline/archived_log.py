@@ -1,7 +1,7 @@
 """The archive of a table of version 6: log files with blocks of Avro records.
 
-A record is one file of an instant, so an instant that is completed has three. Files are numbered
-as they come, and each that is added here is a new one.
+A record is one file of an instant, so a completed instant has three. Files are numbered in the
+order in which they are added, and lookupstore always adds a new file.
 
     file    block*
     block   b"#HUDI#", i64 bytes of all that follows, i32 1, i32 kind,
@@ -59,13 +59,13 @@ _MAGIC = b"#HUDI#"
 _LOG_VERSION, _AVRO_DATA, _DATA_VERSION, _SCHEMA = 1, 3, 3, 2
 _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 _STATES = tuple(State)
-# Of a log file: Java begins another one after 512 MiB.
+# Maximum size of a log file: Java begins another one after 512 MiB.
 _MOST_LOG_BYTES = 1 << 30
-# Of instants in a block, as Java has it by default.
+# Number of instants in a block, the default of Java.
 _BATCH = 10
 
 _BASIC = ("commitTime", "actionType", "actionState")
-# Fields of an entry, by what is in them.
+# Fields of an entry, by their content.
 _COMMITS = {COMMIT: "hoodieCommitMetadata", REPLACE: "hoodieReplaceCommitMetadata"}
 _INFLIGHT_REPLACE = "HoodieInflightReplaceMetadata"
 _ROLLBACK = "hoodieRollbackMetadata"
@@ -83,10 +83,10 @@ class _Entry(NamedTuple):
     """One file of an instant.
 
     Attributes:
-        instant: in the state that the file says.
-        record: fields that were asked for.
-        path: of the log file, for errors.
-        offset: of the record in it.
+        instant: Instant, in the state that the file records.
+        record: Fields of the record that the caller asked for, by name.
+        path: Path of the log file, for errors.
+        offset: Offset of the record in the log file.
     """
 
     instant: Instant
@@ -95,7 +95,7 @@ class _Entry(NamedTuple):
     offset: int
 
     def made(self, kind: type[T], field: str) -> Iterator[T]:
-        """Yield what a field has, if anything."""
+        """Yield the value of a field as a dataclass, if it has one."""
         if self.record[field] is not None:
             try:
                 yield from_record(kind, self.record[field])
@@ -107,8 +107,8 @@ class ArchivedLog:
     """The archive of a table of version 6; see `Archive`.
 
     Args:
-        location: of the table.
-        folder: of the log files, relative to that.
+        location: Location of the table.
+        folder: Path of the folder of log files, relative to the table.
     """
 
     def __init__(self, location: Location, folder: str) -> None:
@@ -117,36 +117,39 @@ class ArchivedLog:
         self.shown: str = location.show(folder)
 
     def is_empty(self) -> bool:
-        """Return whether nothing is in it."""
+        """Return whether the archive is empty."""
         return not self._files()
 
     def instants(self) -> Iterator[Instant]:
-        """Yield what is in it."""
+        """Yield the instants in the archive."""
         return (entry.instant for entry in self._completed(self._newest_first()))
 
     def commits(self) -> Iterator[CommitMetadata]:
-        """Yield what commits and replacecommits did."""
+        """Yield the metadata of commits and replacecommits."""
         return (commit for _, commit in self.commits_by_instant())
 
     def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
-        """Yield what they did, each with its instant."""
+        """Yield commits and replacecommits with their metadata."""
         for entry in self._completed(self._newest_first(), *_COMMITS.values()):
             if entry.instant.action in _COMMITS:
                 for commit in entry.made(CommitMetadata, _COMMITS[entry.instant.action]):
                     yield entry.instant, commit
 
     def rollbacks(self) -> Iterator[RollbackMetadata]:
-        """Yield what rollbacks did."""
+        """Yield the metadata of rollbacks."""
         for entry in self._completed(self._newest_first(), _ROLLBACK):
             if entry.instant.action == ROLLBACK:
                 yield from entry.made(RollbackMetadata, _ROLLBACK)
 
     def added_last(self) -> set[Instant]:
-        """Return what was added last: its writer may have died before it left the timeline."""
+        """Return the instants that were added last.
+
+        Their writer may have died before it removed them from the timeline.
+        """
         return {entry.instant for entry in self._completed(self._newest_first()[:1])}
 
     def add(self, old: Sequence[OldInstant], check: Callable[[], None]) -> None:
-        """Add instants, some of which may be in it, as a new file."""
+        """Add instants, some of which may be in the archive, as a new file."""
         blocks = [_block(old[at : at + _BATCH]) for at in range(0, len(old), _BATCH)]
         number = max(self._files(), default=0) + 1
         name = f"{self._folder}/.commits_.archive.{number}_1-0-1"
@@ -169,14 +172,14 @@ class ArchivedLog:
 
     def _completed(self, names: Sequence[str], *fields: str) -> Iterator[_Entry]:
         for name in names:
-            # Within a file, too, the newest come last.
+            # Within a file, too, the newest instants are last.
             for entry in reversed(list(_entries(self._location, name, fields))):
                 if entry.instant.is_completed:
                     yield entry
 
 
 def _entries(location: Location, name: str, fields: tuple[str, ...]) -> Iterator[_Entry]:
-    """Yield the entries of a log file, with some fields beside the instant."""
+    """Yield the entries of a log file, with some fields besides the instant."""
     path = location.show(name)
     for schema, offset, content in _data_blocks(location.read(name, _MOST_LOG_BYTES), path):
         decode = record_decoder(schema, path, offset, _ENTRY, fields=(*_BASIC, *fields))
@@ -189,13 +192,13 @@ def _entries(location: Location, name: str, fields: tuple[str, ...]) -> Iterator
 
 
 class _Part:
-    """A part of a log file, and how far it is read.
+    """A part of a log file, and the position up to which it is read.
 
     Args:
-        file: all of it.
-        start: of the part.
-        end: of the part.
-        path: of the file, for errors.
+        file: Content of the whole file.
+        start: Offset in the file at which the part begins.
+        end: Offset in the file at which the part ends.
+        path: Path of the file, for errors.
     """
 
     def __init__(self, file: bytes, start: int, end: int, path: str) -> None:
@@ -264,7 +267,7 @@ def _data_blocks(file: bytes, path: str) -> Iterator[tuple[bytes, int, _Part]]:
 
 def _instant(record: dict[str, Any], path: str, offset: int) -> Instant:
     time, action, state = (record[name] for name in _BASIC)
-    # Old entries have no state: they are of what was completed.
+    # Old entries have no state: they are of completed instants.
     states = {one.name: one for one in State}
     if not is_time(time or "") or action not in ACTIONS or (state or "COMPLETED") not in states:
         found = f"time {time!r}, action {action!r}, state {state!r}"
@@ -283,7 +286,7 @@ def _block(old: Sequence[OldInstant]) -> bytes:
     content += b"".join(_I32.pack(len(one)) + one for one in records)
     schema = schema_text(_ENTRY).encode()
     head = b"".join(map(_I32.pack, (_LOG_VERSION, _AVRO_DATA, 1, _SCHEMA, len(schema)))) + schema
-    # No footers.
+    # There are no footers.
     body = head + _I64.pack(len(content)) + content + _I32.pack(0)
     size = len(body) + _I64.size
     return _MAGIC + _I64.pack(size) + body + _I64.pack(len(_MAGIC) + size)
@@ -294,7 +297,7 @@ def _record(instant: Instant, state: State, content: bytes, reached: str | None)
     record: dict[str, Any] = dict(
         zip(_BASIC, (instant.time, instant.action, state.name), strict=True)
     )
-    # An upgrade by Java takes it for the completion time, and fails on reading where there is none.
+    # An upgrade by Java uses it as the completion time, and fails to read tables without it.
     record[_REACHED] = reached
     if not content:
         return record

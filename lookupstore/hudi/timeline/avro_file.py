@@ -1,6 +1,6 @@
-"""Avro of the timeline: files of one record of Hudi's, its schema, no compression; and records.
+"""Avro in the timeline: uncompressed files with one record and its schema, and single records.
 
-Log files hold records without these around them: see `archived_log`.
+Log files contain records without such a file: see `archived_log`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str,
     """Return the record of an Avro file, with the fields and types of Hudi's schema.
 
     Args:
-        content: of the file.
-        path: of the file, for errors.
-        name: of Hudi's record, one of the schemas in this folder.
-        others: names of records that are read as it.
+        content: Content of the file.
+        path: Path of the file, for errors.
+        name: Name of Hudi's record, which has a schema in the folder `avro`.
+        others: Names of other records that are read as this one.
 
     Raises:
-        CorruptionError: it is no Avro file, is damaged, or has not one record of that name, whose
-            values are Hudi's.
-        FormatError: it is compressed, which Hudi's are not.
+        CorruptionError: If the content is not an Avro file, is damaged, or is not one record of
+            these names with values that Hudi's schema allows.
+        FormatError: If the file is compressed. Files that Hudi writes are not.
     """
     if not content.startswith(MAGIC):
         raise CorruptionError(path, 0, f"an Avro file, {MAGIC!r}", repr(content[:4]))
@@ -56,18 +56,21 @@ def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str,
 def record_decoder(
     text: bytes, path: str, offset: int, name: str, *others: str, fields: tuple[str, ...] = ()
 ) -> Callable[[bytes, int], dict[str, Any]]:
-    """Return what decodes records of a schema to those of Hudi's, given bytes and their offset.
+    """Return a function that decodes a record from bytes and their offset.
+
+    The records that it returns have the fields and types of Hudi's schema.
 
     Args:
-        text: of the schema that the records were written by.
-        path: of the file, for errors.
-        offset: of the schema in it.
-        name: of Hudi's record, one of the schemas in this folder.
-        others: names of records that are read as it.
-        fields: of Hudi's record that are wanted; none: all.
+        text: Schema that the records were written with, as JSON.
+        path: Path of the file, for errors.
+        offset: Offset of the schema in the file.
+        name: Name of Hudi's record, which has a schema in the folder `avro`.
+        others: Names of other records that are read as this one.
+        fields: Names of the fields of Hudi's record to return. Empty: all fields.
 
     Raises:
-        CorruptionError: it is no such schema; and so with what decodes, of records.
+        CorruptionError: If the schema is not one of such records. The function raises it for
+            damaged records.
     """
     try:
         schema, change = _file_schema(text, (name, *others), fields)
@@ -83,19 +86,20 @@ def record_decoder(
 def stored_record_decoder(
     text: bytes, path: str, offset: int, name: str
 ) -> Callable[[bytes, int], dict[str, Any]]:
-    """Return a function that decodes a record by the writer's schema, from bytes and their offset.
+    """Return a function that decodes a record by the writer's schema.
 
-    The caller checks which fields the record has, and their types.
+    The function takes bytes and their offset. The caller checks which fields the record has, and
+    their types.
 
     Args:
-        text: the writer's schema, as JSON.
-        path: path of the file, for errors.
-        offset: offset of the schema in the file.
-        name: name of the record.
+        text: Schema of the writer, as JSON.
+        path: Path of the file, for errors.
+        offset: Offset of the schema in the file.
+        name: Name of the record.
 
     Raises:
-        CorruptionError: the schema is not one of such records; the decoder raises it for damaged
-            records.
+        CorruptionError: If the schema is not one of such records. The function raises it for
+            damaged records.
     """
     try:
         schema = _stored_schema(text, (name,))[0]
@@ -116,7 +120,7 @@ def _decoded(
         record: Any = fastavro.schemaless_reader(stream, schema, None)
     except MemoryError:
         raise
-    except Exception as error:  # fastavro trusts bytes: what it raises for wrong ones is anything
+    except Exception as error:  # fastavro trusts bytes; wrong ones may raise any error
         found = f"{type(error).__name__}: {error}"
         raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
     if stream.tell() != len(block):
@@ -142,10 +146,10 @@ class _File:
         self._marker = b""
 
     def header(self) -> dict[str, bytes]:
-        """Read what the file says of itself, by name."""
+        """Read the entries of the header, by name."""
         pairs = {}
         while count := self._long():
-            if count < 0:  # the bytes of the pairs come next
+            if count < 0:  # the size of the pairs follows
                 count = -count
                 self._long()
             for _ in range(count):
@@ -155,7 +159,7 @@ class _File:
         return pairs
 
     def block(self) -> tuple[int, bytes]:
-        """Return the only block, which has one record, and where its bytes begin."""
+        """Return the offset and the bytes of the only block, which has one record."""
         start = self._at
         count = self._long() if start < len(self._content) else 0
         if count != 1:
@@ -194,20 +198,21 @@ class _File:
         )
 
 
-# As few as there are kinds of plans, of some versions: their texts are kept with them.
+# Size of the cache: the number of kinds of plans in some versions; their texts are kept with them.
 @functools.lru_cache(maxsize=32)
 def _file_schema(
     text: bytes, names: tuple[str, ...], fields: tuple[str, ...]
 ) -> tuple[Any, Change | None]:
-    """Return the schema of a file for the decoder, and what makes its records those of Hudi.
+    """Return a file's schema for the decoder, and the function that converts its records.
 
     Args:
-        text: of the schema.
-        names: that its record may have; the first one's schema is Hudi's.
-        fields: of Hudi's that are wanted; none: all.
+        text: Schema of the file, as JSON.
+        names: Names that its record may have. The first one names Hudi's schema.
+        fields: Names of the fields of Hudi's schema to keep. Empty: all fields.
 
     Raises:
-        ValueError: it is none, is not safe to decode by, or has fields that cannot be Hudi's.
+        ValueError: If the text is not a schema, is not safe to decode with, or has fields whose
+            values cannot be Hudi's.
     """
     schema, checked = _stored_schema(text, names)
     wanted = json.loads(schema_text(names[0]))
@@ -218,7 +223,12 @@ def _file_schema(
 
 @functools.lru_cache(maxsize=32)
 def _stored_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Any]:
-    """Return the schema of a file for the decoder, and as it is checked; raises as above."""
+    """Return a file's schema for the decoder, and in the form that was checked.
+
+    Raises:
+        ValueError: If the text is not a schema, is not safe to decode with, or names another
+            record.
+    """
     try:
         given = parse_json(text, "", "a schema", most_bytes=MOST_BYTES)
     except CorruptionError as error:
@@ -226,7 +236,7 @@ def _stored_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Any]:
     checked = checked_schema(given)
     try:
         schema = fastavro.parse_schema(checked)
-    except Exception as error:  # of a name, or a symbol
+    except Exception as error:  # an error in a name, or a symbol
         raise ValueError(f"{type(error).__name__}: {error}") from None
     if not isinstance(checked, dict) or checked["type"] != "record":
         raise ValueError("a type that is no record")
@@ -236,13 +246,13 @@ def _stored_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
-    """Return an Avro file with one record, byte for byte as Hudi writes it but for the marker.
+    """Return an Avro file with one record, as Hudi writes it except for the marker.
 
     fastavro's own writer names the codec even if there is none, which Hudi's files do not.
 
     Args:
-        name: of the record, one of the schemas in this folder.
-        record: to write.
+        name: Name of the record, which has a schema in the folder `avro`.
+        record: Record to write, as a dictionary.
     """
     marker = os.urandom(_SYNC_BYTES)
     header = _long(1) + _text(b"avro.schema") + _text(schema_text(name).encode()) + _long(0)
@@ -250,11 +260,11 @@ def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
 
 
 def record_bytes(name: str, record: dict[str, Any]) -> bytes:
-    """Return a record by itself.
+    """Return the Avro bytes of a record, without a file around it.
 
     Args:
-        name: of the record, one of the schemas in this folder.
-        record: to write.
+        name: Name of the record, which has a schema in the folder `avro`.
+        record: Record to write, as a dictionary.
     """
     body = io.BytesIO()
     fastavro.schemaless_writer(body, _schema(name)[1], record)
@@ -262,7 +272,7 @@ def record_bytes(name: str, record: dict[str, Any]) -> bytes:
 
 
 def schema_text(name: str) -> str:
-    """Return the schema of a record of Hudi's, as its files have it."""
+    """Return the schema of a record of Hudi, as in its files."""
     return _schema(name)[0]
 
 

@@ -1,4 +1,4 @@
-"""Which files cleans removed, or are about to remove.
+"""The files that cleans removed, or are about to remove.
 
 Source: HoodieCleanMetadata and HoodieCleanerPlan of Apache Hudi.
 """
@@ -18,9 +18,9 @@ class CleanedFile:
     """A file that a clean removed, or is about to remove.
 
     Attributes:
-        partition: its partition path.
-        name: of it.
-        clean: instant of the clean.
+        partition: Partition path of the file.
+        name: Name of the file.
+        clean: Instant of the clean.
     """
 
     partition: str
@@ -32,16 +32,16 @@ def cleaned_files(folder: TimelineFolder, timeline: Timeline, after: str) -> Ite
     """Yield the files of the cleans after a moment.
 
     Args:
-        folder: of the timeline.
-        timeline: what had happened.
-        after: time of an instant.
+        folder: Folder of the timeline.
+        timeline: Timeline in which cleans are looked for.
+        after: Time of an instant. Cleans that were requested or completed later count.
 
     Raises:
-        CorruptionError: the plan or result of a clean is damaged.
+        CorruptionError: If the plan or result of a clean is damaged.
     """
     for instant in timeline:
         if instant.action == CLEAN and max(instant.time, instant.position) > after:
-            with suppress(FileNotFoundError):  # archived, or given up, since
+            with suppress(FileNotFoundError):  # archived or rolled back meanwhile
                 for partition, names in _names(folder, instant):
                     for name in names:
                         yield CleanedFile(partition, name.rpartition("/")[2], instant)

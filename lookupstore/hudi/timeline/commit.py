@@ -1,6 +1,6 @@
-"""What a commit says of itself: which files it wrote, which file groups it replaced.
+"""The metadata of a commit: the files that it wrote, the file groups that it replaced.
 
-Tables of version 6 hold it as JSON, later ones as Avro; the meaning is the same.
+Tables of version 6 store it as JSON, later ones as Avro; the meaning is the same.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lookupstore.hudi.timeline.names import check_file_id, check_partition
 from lookupstore.hudi.timeline.records import from_record, stored, to_record
 from lookupstore.storage.json_text import parse_json
 
-#: In `extra_metadata`: Avro schema of the data columns, on every commit that Hudi writes.
+#: Key in `extra_metadata` for the Avro schema of the data columns, on every commit of Hudi.
 SCHEMA = "schema"
-#: In `extra_metadata` of commits from here: who wrote it, for people.
+#: Key in `extra_metadata` of commits of lookupstore for the name of the writer.
 WRITER = "lookupstore.writer"
-#: What `prev_commit` says of a file that replaces none.
+#: Value of `prev_commit` for a file that does not replace another one.
 NO_COMMIT = "null"
 
-# Records of Avro; the first has the fields of the second, and one more.
+# Names of Avro records; the first has the fields of the second, and one more.
 _REPLACE = "HoodieReplaceCommitMetadata"
 _COMMIT = "HoodieCommitMetadata"
 
-# Of JSON: that of some hundred thousand files.
+# Maximum size of the JSON, which suffices for some hundred thousand files.
 _MOST_BYTES = 256 << 20
 
-# The fields of version 6, in its order.
+# Names of the fields in version 6, in its order.
 _JSON_STAT = (
     "fileId", "path", "cdcStats", "prevCommit", "numWrites", "numDeletes", "numUpdateWrites",
     "numInserts", "totalWriteBytes", "totalWriteErrors", "tempPath", "partitionPath",
@@ -44,14 +44,14 @@ _JSON_COMMIT = ("partitionToWriteStats", "compacted", "extraMetadata", "operatio
 
 @dataclass(frozen=True)
 class RuntimeStats:
-    """How many milliseconds a file took."""
+    """The milliseconds that a file took."""
 
     total_scan_time: int | None = 0
     total_create_time: int | None = 0
     total_upsert_time: int | None = 0
 
 
-# Slots: a dictionary of as many names as these takes five times the memory.
+# The class has slots: a dictionary with as many names takes five times the memory.
 @dataclass(frozen=True, slots=True)
 class WriteStat:
     """A file that a commit wrote or, in an inflight file, is going to write.
@@ -59,17 +59,17 @@ class WriteStat:
     Fields without a description are those of tables with log files.
 
     Attributes:
-        file_id: of the file group; empty in an inflight file if the group is a new one.
-        path: of the file, relative to the table.
-        prev_commit: instant of the slice that it replaces, or `NO_COMMIT`.
-        num_writes: rows in the file.
-        num_deletes: rows that were in the replaced slice and are not in this one.
-        num_update_writes: rows that changed.
-        num_inserts: rows that are new.
-        total_write_bytes: size of the file.
-        file_size_in_bytes: the same.
-        partition_path: folder of the file, empty for that of the table.
-        prev_base_file: name of the file that it replaces; since version 8.
+        file_id: Id of the file group; empty in an inflight file if the group is a new one.
+        path: Path of the file, relative to the table.
+        prev_commit: Request time of the instant that wrote the replaced slice, or `NO_COMMIT`.
+        num_writes: Number of rows in the file.
+        num_deletes: Number of rows of the replaced slice that are not in this one.
+        num_update_writes: Number of rows that changed.
+        num_inserts: Number of rows that are new.
+        total_write_bytes: Size of the file, in bytes.
+        file_size_in_bytes: Size of the file, in bytes.
+        partition_path: Folder of the file, relative to the table; empty for that of the table.
+        prev_base_file: Name of the file that it replaces; since version 8.
     """
 
     file_id: str | None = ""
@@ -106,22 +106,22 @@ class WriteStat:
 
     @property
     def replaces(self) -> bool:
-        """Return whether the file takes the place of another slice of its group."""
+        """Return whether the file replaces another slice of its group."""
         return self.prev_commit not in (None, NO_COMMIT)
 
 
 @dataclass(frozen=True)
 class CommitMetadata:
-    """What a commit did or, in an inflight file, is going to do.
+    """The metadata of a commit: its actions or, in an inflight file, its planned actions.
 
     Attributes:
-        stats: a description of each file, by partition path.
-        operation: what was asked for: `UPSERT`, `INSERT_OVERWRITE`, `CLUSTER` and so on.
-        extra_metadata: texts by name, `SCHEMA` among them.
-        replaced: ids of the file groups that are gone since, by partition path; None unless it is
-            a replacecommit.
-        compacted: false in tables without log files.
-        version: of the metadata, which Hudi leaves empty.
+        stats: Descriptions of the files, by partition path.
+        operation: Operation: `UPSERT`, `INSERT_OVERWRITE`, `CLUSTER` and so on.
+        extra_metadata: Texts by name, including that of `SCHEMA`.
+        replaced: Ids of the file groups that the commit replaced, by partition path. None: it is
+            not a replacecommit.
+        compacted: False in tables without log files.
+        version: Version of the metadata, which Hudi leaves empty.
     """
 
     stats: Mapping[str, tuple[WriteStat, ...]] | None = stored(
@@ -142,14 +142,15 @@ class CommitMetadata:
 
 
 def parse_commit(content: bytes, path: str) -> CommitMetadata:
-    """Return what a commit's file says, whether it is JSON or Avro.
+    """Return the metadata in a commit's file, whether it is JSON or Avro.
 
     Args:
-        content: of a completed file, or of an inflight one, which may be empty.
-        path: of the file, for errors.
+        content: Content of a completed file, or of an inflight file that is not empty.
+        path: Path of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged, or names what is not a partition or file group of a table.
+        CorruptionError: If the content is damaged, or names a partition or file group that no table
+            can have.
 
     >>> parse_commit(b'{"operationType": "UPSERT"}', "20240418173550988.commit").operation
     'UPSERT'
@@ -167,11 +168,11 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
 
 
 def commit_bytes(metadata: CommitMetadata, version: int) -> bytes:
-    """Return what the file of a commit holds.
+    """Return the content of a commit's file.
 
     Args:
-        metadata: of the commit.
-        version: of the table.
+        metadata: Metadata of the commit.
+        version: Version of the table.
 
     >>> commit_bytes(CommitMetadata(operation="DELETE"), version=6).decode().splitlines()[-1]
     '}'
@@ -186,7 +187,7 @@ def commit_bytes(metadata: CommitMetadata, version: int) -> bytes:
 
 
 def _check_names(metadata: CommitMetadata, path: str) -> None:
-    """Check what says where files are; that of a file itself is looked at when it is read."""
+    """Check the paths of files in the metadata; a file itself is checked when it is read."""
     for partition, stats in (metadata.stats or {}).items():
         check_partition(partition, path)
         for stat in stats:

@@ -1,9 +1,9 @@
-"""The schema that an Avro file brings along: checked before any byte of the file is read by it.
+"""The schema in an Avro file, which is checked before the file is decoded with it.
 
-Files of other versions of Hudi have other fields, so a file is read by its own schema, which
-decides what a byte may stand for: a record that holds itself, and arrays of what takes no bytes,
-are more than any memory holds. None of Hudi's schemas has such a type. What record it must be is
-said by `resolution`.
+Files of other versions of Hudi have other fields, so a file is read with its own schema, which
+decides the meaning of its bytes. Records that contain themselves, and arrays of items without
+bytes, could exceed any memory. None of Hudi's schemas has such a type. `resolution` checks which
+record it must be.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-#: Bytes of a schema, at most.
+#: Maximum size of a schema in bytes.
 MOST_BYTES = 1 << 20
-# Types in each other, and all of them with those that names stand for: Hudi's have 11, and 200.
+# Maximum depth of types, and maximum number of types including those that names stand for: the
+# schemas of Hudi have 11, and 200.
 _MOST_DEPTH = 64
 _MOST_TYPES = 10_000
-# Bytes that each of many records takes at least; the smallest of Hudi's take as many.
+# Minimum size in bytes of a record in an array; the smallest records of Hudi have as many.
 _RECORD_BYTES = 2
 
 _LEAST: Mapping[str, int] = {
@@ -28,11 +29,12 @@ class _Type(NamedTuple):
     """A type that has been checked.
 
     Attributes:
-        schema: for the decoder: names are full, and what is not needed to read bytes is left out.
-        least: bytes of a value, at least.
-        records: that a value is made of, whatever the bytes say.
-        height: types in each other.
-        types: all of them, with those that names stand for.
+        schema: Schema for the decoder, with full names and without what is not needed to read
+            bytes.
+        least: Least number of bytes of a value.
+        records: Number of records that each value contains, whatever its bytes are.
+        height: Number of levels at which types are nested.
+        types: Number of types, including those that names stand for.
     """
 
     schema: Any
@@ -49,10 +51,10 @@ def checked_schema(given: Any) -> Any:
     """Return the schema of a file's records, for a decoder.
 
     Args:
-        given: the schema, parsed.
+        given: Parsed schema of the file.
 
     Raises:
-        ValueError: it is none, or one by which bytes cannot be read safely.
+        ValueError: If it is not a schema, or is one by which bytes cannot be read safely.
 
     >>> checked_schema({"type": "record", "name": "r", "doc": "text", "fields": [
     ...     {"name": "at", "type": {"type": "double", "logicalType": "of another"}}]})
@@ -65,11 +67,11 @@ class _Checked:
     """The types of one schema, and their names."""
 
     def __init__(self) -> None:
-        # None: a type that is not complete yet, so that what names it holds itself.
+        # None stands for an incomplete type: a type that refers to it contains itself.
         self._named: dict[str, _Type | None] = {}
 
     def of(self, given: Any, space: str, depth: int) -> _Type:
-        """Return a type; `space` is where its names are, `depth` how many types hold it."""
+        """Return a type; `space` is its namespace, `depth` the number of types around it."""
         if isinstance(given, list):
             made = self._union([self.of(one, space, depth + 1) for one in given])
         elif isinstance(given, str):
@@ -104,7 +106,7 @@ class _Checked:
         if kind == "map":
             return self._many("values", kind, self.of(given.get("values"), space, depth + 1), 1)
         if kind not in ("record", "error", "fixed", "enum"):
-            return self.of(kind, space, depth + 1)  # with what it means, which is for others
+            return self.of(kind, space, depth + 1)  # its logical type is not needed
         name, inner = _full_name(given, space)
         if name in self._named:
             raise ValueError(f"{name}, defined twice")

@@ -4,9 +4,9 @@
     manifest_<N>                                  which of these count, as JSON
     _version_                                     the N that counts; if it is missing, the greatest
 
-A file of level 0 has what was added at once. When there are ten of a level, they are merged into
-one of the next. Files that no manifest names any more go after some manifests, so that readers of
-these find them.
+A file of level 0 contains the instants that were added at once. Ten files of a level are merged
+into one file of the next level. Files that are no longer in a manifest are deleted some manifests
+later, so that readers of older manifests find them.
 
 Source: LSMTimeline, LSMTimelineWriter and MetadataConversionUtils of Apache Hudi.
 """
@@ -40,7 +40,7 @@ from lookupstore.parquet.footer import read_footer
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 
-#: Of the rows: an instant, what it did, and what was planned if that says more.
+#: Schema of the rows: an instant, its metadata, and its plan if that contains more.
 SCHEMA = pa.schema(
     [
         pa.field("instantTime", pa.string()),
@@ -57,12 +57,13 @@ _METADATA = "metadata"
 _VERSION = "_version_"
 _MANIFEST = re.compile(r"manifest_(?P<number>\d{1,18})")
 _FILE = re.compile(r"(?P<least>\d+)_(?P<greatest>\d+)_(?P<level>\d)\.parquet")
-# Of a manifest: that of some hundred thousand files; and of the file with the number of one.
+# Maximum size of a manifest, which suffices for some hundred thousand files, and of the file with
+# the number of a manifest.
 _MOST_MANIFEST_BYTES, _MOST_VERSION_BYTES = 64 << 20, 1 << 10
-# As Java has them by default: files that are merged, manifests that are kept; and bytes of what is
-# merged, which are in memory here.
+# Defaults of Java: number of files that are merged, number of manifests that are kept; and maximum
+# size of a merge, which is in memory here.
 _MERGED, _KEPT, _MERGED_BYTES = 10, 3, 128 << 20
-# Rows that are read, or written, at once: what they did may be large.
+# Number of rows that are read, or written, at a time: their metadata may be large.
 _ROWS = 256
 
 
@@ -71,8 +72,8 @@ class _File:
     """A file that a manifest names.
 
     Attributes:
-        name: of the file.
-        bytes: its size.
+        name: Name of the file.
+        bytes: Size of the file, in bytes.
     """
 
     name: str
@@ -80,7 +81,7 @@ class _File:
 
     @property
     def level(self) -> int:
-        """Return how often its rows were merged."""
+        """Return the number of times that its rows were merged."""
         return int(self._match["level"])
 
     @property
@@ -100,8 +101,8 @@ class History:
     """The archive of a table of version 8 or 9; see `Archive`.
 
     Args:
-        location: of the table.
-        folder: of the files, relative to that.
+        location: Location of the table.
+        folder: Path of the archive's folder, relative to the table.
     """
 
     def __init__(self, location: Location, folder: str) -> None:
@@ -110,44 +111,47 @@ class History:
         self.shown: str = location.show(folder)
 
     def is_empty(self) -> bool:
-        """Return whether nothing is in it."""
+        """Return whether the archive is empty."""
         return not self._files()
 
     def instants(self) -> Iterator[Instant]:
-        """Yield what is in it."""
+        """Yield the instants in the archive."""
         for file in self._newest_first():
             yield from self._instants_of(file)
 
     def commits(self) -> Iterator[CommitMetadata]:
-        """Yield what commits and replacecommits did."""
+        """Yield the metadata of commits and replacecommits."""
         return (commit for _, commit in self.commits_by_instant())
 
     def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
-        """Yield what they did, each with its instant."""
+        """Yield commits and replacecommits with their metadata."""
         for instant, content, path in self._contents(lambda one: one.is_write):
             yield instant, parse_commit(content, f"{path}, {instant.time}")
 
     def rollbacks(self) -> Iterator[RollbackMetadata]:
-        """Yield what rollbacks did."""
+        """Yield the metadata of rollbacks."""
         for instant, content, path in self._contents(lambda one: one.action == ROLLBACK):
             yield parse_plan(RollbackMetadata, content, f"{path}, {instant.time}")
 
     def added_last(self) -> set[Instant]:
-        """Return what was added last: its writer may have died before it left the timeline."""
+        """Return the instants that were added last.
+
+        Their writer may have died before it removed them from the timeline.
+        """
         return {one for file in self._newest_first()[:1] for one in self._instants_of(file)}
 
     def add(self, old: Sequence[OldInstant], check: Callable[[], None]) -> None:
-        """Add instants, some of which may be in it, as a new file."""
+        """Add instants, some of which may be in the archive, as a new file."""
         rows = [_row(one) for one in old]
         name = f"{old[0].instant.time}_{old[-1].instant.time}_0.parquet"
         if any(one.name == name for one in self._files()):
-            # Who looks at the files of a manifest must find what was there.
+            # Readers that list the files of a manifest must find the existing files.
             raise FileExistsError(f"{self._path(name)}: added before")
         self._write(name, [pa.RecordBatch.from_pylist(rows, SCHEMA)])
         self._publish((), name, check)
 
     def tidy(self, check: Callable[[], None]) -> None:
-        """Merge small files, if there are many, and delete what no reader reads any more."""
+        """Merge small files, if there are many, and delete files that no reader needs."""
         level, merged = 0, True
         while merged:
             merged = self._merge(level, check)
@@ -171,12 +175,12 @@ class History:
         with pq.ParquetWriter(into, SCHEMA, compression="gzip", store_schema=False) as writer:
             for batch in batches:
                 writer.write_batch(batch, row_group_size=_ROWS)
-        # What is there of that name, no manifest that counts names: its writer died.
+        # An existing file of that name is not in a valid manifest: its writer died.
         self._location.delete(self._path(name))
         self._location.write(self._path(name), [into.getvalue()])
 
     def _publish(self, gone: Sequence[str], name: str, check: Callable[[], None]) -> None:
-        """Let a file count, and others no more."""
+        """Write a manifest that names a new file, and no longer names some others."""
         number = self._number()
         files = [one for one in self._files() if one.name not in gone and one.name != name]
         size = self._location.size(self._path(name)) or 0
@@ -191,7 +195,7 @@ class History:
         self._location.replace(self._path(_VERSION), str(number + 1).encode())
 
     def _delete_old(self, kept: int, check: Callable[[], None]) -> None:
-        """Delete manifests but for some, and what none of these names."""
+        """Delete old manifests, and the files that no kept manifest names."""
         manifests = sorted(self._manifests(), reverse=True)
         if len(manifests) <= kept:
             return
@@ -200,7 +204,7 @@ class History:
             counting |= {f"manifest_{number}", *(one.name for one in self._files_of(number))}
         check()
         names = [one.name.rpartition("/")[2] for one in self._location.files(self._folder)]
-        # A manifest goes before what it names.
+        # A manifest is deleted before the files that it names.
         for pattern in (_MANIFEST, _FILE):
             for name in names:
                 if pattern.fullmatch(name) and name not in counting:
@@ -214,7 +218,7 @@ class History:
         return [int(match["number"]) for match in map(_MANIFEST.fullmatch, names) if match]
 
     def _number(self) -> int:
-        """Return the number of the manifest that counts; 0: there is none."""
+        """Return the number of the current manifest; 0: there is none."""
         path = self._path(_VERSION)
         try:
             content = self._location.read(path, _MOST_VERSION_BYTES)
@@ -231,7 +235,7 @@ class History:
         return self._files_of(number) if number else []
 
     def _files_of(self, number: int) -> list[_File]:
-        """Return what a manifest names."""
+        """Return the files that a manifest names."""
         path = self._path(f"manifest_{number}")
         shown = self._location.show(path)
         what = "a manifest of the archive"
@@ -239,7 +243,7 @@ class History:
             content = self._location.read(path, _MOST_MANIFEST_BYTES)
         except FileNotFoundError:
             raise CorruptionError(shown, 0, what, "no file") from None
-        # An empty one is one of nothing, as Java reads it.
+        # An empty manifest names no files, as in Java.
         said = parse_json(content, shown, what, most_bytes=_MOST_MANIFEST_BYTES) if content else {}
         listed = said.get("files", []) if isinstance(said, dict) else None
         if not isinstance(listed, list):
@@ -265,7 +269,7 @@ class History:
         found = []
         columns = (batch.column(name).to_pylist() for name in _INSTANT)
         for time, completed, action in zip(*columns, strict=True):
-            # Archives that came with a table from version 6 may not know when.
+            # Archives that were upgraded from version 6 may lack the time.
             if not is_time(time or "") or not is_time(completed or time) or action not in ACTIONS:
                 shown = f"time {time!r}, completed {completed!r}, action {action!r}"
                 path = self._location.show(self._path(file.name))
@@ -274,7 +278,7 @@ class History:
         return found
 
     def _contents(self, wanted: Callable[[Instant], bool]) -> Iterator[tuple[Instant, bytes, str]]:
-        """Yield some instants, what they did, and the path of the file that says it."""
+        """Yield some instants, their metadata, and the path of the file that contains them."""
         for file in self._newest_first():
             path = self._location.show(self._path(file.name))
             if not any(wanted(one) for one in self._instants_of(file)):
@@ -319,7 +323,7 @@ def _by_name(file: _File) -> str:
 
 
 def _row(old: OldInstant) -> dict[str, Any]:
-    """Return the row of an instant, which has the plan where the result does not say it."""
+    """Return the row of an instant, including the plan if the result does not contain it."""
     instant, contents = old.instant, old.contents
     plan = b""
     if instant.action in (CLEAN, REPLACE):

@@ -1,4 +1,4 @@
-"""Names that instants hold: of file groups, partitions and files, checked before anything is done.
+"""Names in instants: of file groups, partitions and files, checked before they are used.
 
 A partition path and an id identify a file group; its base files are named after it, the task
 that wrote them, and the instant.
@@ -16,9 +16,10 @@ from lookupstore.storage.inside import check_name
 
 SUFFIX = ".parquet"
 _ID = re.compile(r"[A-Za-z0-9-]+")
-#: What base files are called.
+#: Pattern of the names of base files.
 BASE_FILE = re.compile(rf"(?P<file_id>{_ID.pattern})_(?P<token>\d+-\d+-\d+)_(?P<time>\d+)\.parquet")
-# Merge-on-read tables have some, and plans of a table that was one may name them.
+# Pattern of the names of log files, which merge-on-read tables have, and plans of a table that was
+# one may contain.
 _LOG_NAME = re.compile(
     rf"\.(?P<file_id>{_ID.pattern})_(?P<time>\d+)\.log\.\d+(_\d+-\d+-\d+)?(\.cdc)?"
 )
@@ -28,8 +29,8 @@ class GroupId(NamedTuple):
     """The name of a file group.
 
     Attributes:
-        partition: folder of its files, relative to the table; empty for that of the table.
-        file_id: what the names of its files begin with.
+        partition: Folder of its files, relative to the table; empty for that of the table.
+        file_id: Id with which the names of its files begin.
     """
 
     partition: str
@@ -40,9 +41,9 @@ def base_file_name(file_id: str, token: str, time: str) -> str:
     """Return the name of a base file.
 
     Args:
-        file_id: of its group, without `_`.
-        token: of the task that writes it: three integers, joined by `-`.
-        time: of the instant that writes it.
+        file_id: Id of the file group, without `_`.
+        token: Token of the task that writes the file: three integers, joined by `-`.
+        time: Request time of the instant that writes the file.
 
     >>> base_file_name("a-0", "0-3-6", "20260307135657661")
     'a-0_0-3-6_20260307135657661.parquet'
@@ -51,7 +52,7 @@ def base_file_name(file_id: str, token: str, time: str) -> str:
 
 
 def is_log_file(path: str) -> bool:
-    """Return whether a file is called as the log files of merge-on-read tables are.
+    """Return whether a file is named as a log file of a merge-on-read table.
 
     >>> is_log_file("day=1/.a-0_20260307135931043.log.1_0-13-16")
     True
@@ -62,15 +63,16 @@ def is_log_file(path: str) -> bool:
 def check_partition(
     partition: str, holder: str, expected: str = "a partition below the table"
 ) -> None:
-    """Check the path of a partition that a file holds.
+    """Check the path of a partition that a file contains.
 
     Args:
-        partition: path of its folder, relative to the table; empty for that of the table.
-        holder: path of the file, for errors.
-        expected: what it should be, for errors.
+        partition: Path of the partition's folder, relative to the table; empty for that of the
+            table.
+        holder: Path of the file that contains the partition's path, for errors.
+        expected: Description of a valid path, for errors.
 
     Raises:
-        CorruptionError: it is not a folder of the table that base files may be in.
+        CorruptionError: If the path is not that of a folder of the table that may have base files.
     """
     if not partition:
         return
@@ -80,10 +82,10 @@ def check_partition(
 
 
 def check_file_id(file_id: str, holder: str) -> None:
-    """Check the id of a file group that a file holds.
+    """Check the id of a file group that a file contains.
 
     Raises:
-        CorruptionError: no file group has such an id.
+        CorruptionError: If no file group can have such an id.
     """
     if _ID.fullmatch(file_id) is None:
         raise CorruptionError(holder, 0, "the file id of a file group", repr(file_id))
@@ -93,14 +95,15 @@ def check_planned_file(path: str, partition: str, time: str | None, holder: str,
     """Check the path of a file that a plan deletes.
 
     Args:
-        path: of the file: its name, or all of its URI.
-        partition: that the plan has it in.
-        time: of the instant that wrote it; None: of any.
-        holder: path of the plan, for errors.
-        what: of the plan has it, for errors.
+        path: Path or URI of the file, which ends with its partition and its name.
+        partition: Partition path under which the plan lists the file.
+        time: Request time of the instant that wrote the file. None: any instant.
+        holder: Path of the plan, for errors.
+        what: Name of the plan's field that lists the file, for errors.
 
     Raises:
-        CorruptionError: it is not a base or log file of the partition, or is of another instant.
+        CorruptionError: If it is not a base or log file of the partition, or is one of another
+            instant.
     """
     check_partition(partition, holder)
     name = path.rpartition("/")[2]

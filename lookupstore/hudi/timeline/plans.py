@@ -1,4 +1,4 @@
-"""What actions beside commits say of themselves: plans and results, Avro in every table version."""
+"""Plans and results of actions other than commits: Avro in every table version."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClusteringGroup:
 
 @dataclass(frozen=True)
 class ClusteringStrategy:
-    """How rows are ordered, and with what parameters."""
+    """The order of rows, and its parameters."""
 
     strategy_class_name: str | None
     strategy_params: Mapping[str, str] | None = field(default_factory=dict)
@@ -47,7 +47,7 @@ class ClusteringStrategy:
 
 @dataclass(frozen=True)
 class ClusteringPlan:
-    """Which files are to be clustered, and how."""
+    """The files to be clustered, and the strategy."""
 
     input_groups: tuple[ClusteringGroup, ...] | None
     strategy: ClusteringStrategy | None
@@ -59,7 +59,7 @@ class ClusteringPlan:
 
 @dataclass(frozen=True)
 class RequestedReplace:
-    """What a replacecommit is going to do; all None unless it clusters."""
+    """The plan of a replacecommit; all fields are None unless it clusters."""
 
     operation_type: str | None = None
     clustering_plan: ClusteringPlan | None = None
@@ -88,7 +88,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True)
 class RollbackPlan:
-    """Which instant is rolled back, and what is deleted for that."""
+    """The plan of a rollback: its instant, and the files to delete."""
 
     instant_to_rollback: InstantInfo | None
     requests: tuple[RollbackRequest, ...] | None = stored("RollbackRequests")
@@ -97,7 +97,7 @@ class RollbackPlan:
 
 @dataclass(frozen=True)
 class RollbackPartition:
-    """What a rollback deleted in one partition."""
+    """The files that a rollback deleted in one partition."""
 
     partition_path: str
     success_delete_files: tuple[str, ...]
@@ -108,7 +108,7 @@ class RollbackPartition:
 
 @dataclass(frozen=True)
 class RollbackMetadata:
-    """What a rollback did."""
+    """The result of a rollback."""
 
     start_rollback_time: str
     time_taken_in_millis: int
@@ -130,7 +130,7 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreMetadata:
-    """What a restore did: the rollbacks by the times of their instants."""
+    """The result of a restore: its rollbacks by the times of their instants."""
 
     start_restore_time: str
     time_taken_in_millis: int
@@ -171,7 +171,7 @@ class CleanerPlan:
 
 @dataclass(frozen=True)
 class CleanPartition:
-    """What a clean deleted in one partition."""
+    """The files that a clean deleted in one partition."""
 
     partition_path: str
     policy: str
@@ -183,7 +183,7 @@ class CleanPartition:
 
 @dataclass(frozen=True)
 class CleanMetadata:
-    """What a clean did."""
+    """The result of a clean."""
 
     policy: str
     start_clean_time: str
@@ -206,7 +206,7 @@ class SavepointPartition:
 
 @dataclass(frozen=True)
 class SavepointMetadata:
-    """Who keeps which files, and why."""
+    """The files that a savepoint keeps, the user who made it, and the comment."""
 
     savepointed_by: str
     savepointed_at: int
@@ -214,7 +214,7 @@ class SavepointMetadata:
     partition_metadata: Mapping[str, SavepointPartition]
 
 
-#: Names of the Avro schemas of plans and what they came to.
+#: Names of the Avro schemas of plans and results.
 SCHEMA_NAMES: Mapping[type, str] = {
     RequestedReplace: "HoodieRequestedReplaceMetadata",
     RollbackPlan: "HoodieRollbackPlan",
@@ -239,15 +239,16 @@ Plan = TypeVar(
 
 
 def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
-    """Return a plan or result that a file holds, whose names and times are such of a table.
+    """Return a plan or result from its file, with its names and times checked.
 
     Args:
-        kind: of plan that it should be.
-        content: of the file.
-        path: of the file, for errors.
+        kind: Class of the plan or result that the file should contain.
+        content: Content of the file.
+        path: Path of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged, or something else, or names what is not the table's.
+        CorruptionError: If the content is damaged, is something else, or has names or times that no
+            table can have.
     """
     plan = from_record(kind, read_record(content, path, SCHEMA_NAMES[kind]))
     if isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
@@ -267,14 +268,15 @@ def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
 
 
 def check_deleted(plan: RollbackPlan | CleanerPlan, path: str) -> None:
-    """Check what a plan of another deletes, before that is done.
+    """Check the files that a plan of another program deletes, before that is done.
 
     Args:
-        plan: of a rollback, which deletes files of its instant, or of a clean.
-        path: of its file, for errors.
+        plan: Plan of a rollback, which deletes only files of its instant, or of a clean.
+        path: Path of the plan's file, for errors.
 
     Raises:
-        CorruptionError: it names what is not a base or log file of the table.
+        CorruptionError: If the plan names a file that is not a base or log file of the table, or a
+            rollback names a file of another instant.
     """
     if isinstance(plan, RollbackPlan):
         time = plan.instant_to_rollback.commit_time if plan.instant_to_rollback else None
@@ -289,7 +291,7 @@ def check_deleted(plan: RollbackPlan | CleanerPlan, path: str) -> None:
 
 
 def plan_bytes(plan: Plan) -> bytes:
-    """Return what the file of a plan or result holds.
+    """Return the content of the file of a plan or result.
 
     >>> plan = RequestedReplace()
     >>> parse_plan(RequestedReplace, plan_bytes(plan), "1.replacecommit.requested") == plan

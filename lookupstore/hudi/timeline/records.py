@@ -1,8 +1,7 @@
 """Dataclasses <-> the records of Hudi's Avro and JSON files.
 
-A field `file_size_in_bytes` is stored as `fileSizeInBytes`, unless its `stored` says otherwise.
-Values are checked against the annotations: what a damaged file holds becomes an error here, not a
-surprise later.
+A field `file_size_in_bytes` is stored as `fileSizeInBytes`, unless its `stored` names another
+field. Values are checked against the annotations, so that a damaged file raises an error here.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ T = TypeVar("T")
 
 
 class _Field(NamedTuple):
-    """A field of a dataclass: its name, its annotation, and types of values that need no look."""
+    """A field of a dataclass: its name, its annotation, and types of values that need no check."""
 
     attribute: str
     annotation: Any
     plain: frozenset[type]
 
 
-# Reading annotations takes longer than a record.
+# Cache of fields by class, because reading annotations takes longer than reading a record.
 _KNOWN: dict[Any, Mapping[str, _Field]] = {}
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -54,10 +53,12 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(kind: type[T], record: Any) -> T:
-    """Return the dataclass of a record; names that it does not know are those of other versions.
+    """Return the dataclass of a record.
+
+    Names that the dataclass does not have are those of other versions, and are ignored.
 
     Raises:
-        ValueError: a value is of another type, or is missing and has no default.
+        ValueError: If a value is of another type, or is missing and has no default.
 
     >>> @dataclasses.dataclass
     ... class File:
@@ -121,7 +122,7 @@ def _checked(annotation: Any, value: Any, where: str) -> Any:
         return from_record(annotation, value)
     if annotation is float and type(value) is int:
         return float(value)
-    if type(value) is not annotation:  # a bool is not an int here
+    if type(value) is not annotation:  # a bool does not count as an int
         raise ValueError(f"{where} is {_shown(value)}")
     return value
 

@@ -1,10 +1,10 @@
-"""A record as its file says it, made one of Hudi's: the schema resolution of Avro.
+"""Conversion of a record of a file to one of Hudi's records: the schema resolution of Avro.
 
-Values are read by the schema of their file, and then become those of Hudi's schema: fields that
-only the file has are dropped, those that it lacks get their defaults, numbers are widened.
+Values are read with the schema of their file, and then converted to Hudi's schema: fields that only
+the file has are dropped, fields that it lacks get their defaults, numbers are widened.
 
-fastavro could do both at once. But what it passes over it does not check: a text beyond the end
-of a file is none of its errors, and an array of many numbers that are not there takes hours.
+fastavro could do both at once, but does not check skipped bytes: a text beyond the end of a file is
+not an error, and skipping an array with a wrong, large number of items takes hours.
 
 Source: Avro 1.11, Schema Resolution. As in Avro's Java library, names of records in a record are
 not compared.
@@ -18,10 +18,10 @@ from typing import Any
 
 from fastavro.schema import expand_schema
 
-#: Makes a value of a file one of Hudi's.
+#: Function that converts a value of a file to one of Hudi.
 Change = Callable[[Any], Any]
 
-# To the types that Hudi's records have. Python has one type of whole numbers, and one of others.
+# Promotions to the types of Hudi's records. Python has one type of integers, and one of floats.
 _PROMOTIONS: Mapping[tuple[str, str], Change | None] = {
     ("null", "null"): None,
     ("boolean", "boolean"): None,
@@ -34,7 +34,7 @@ _PROMOTIONS: Mapping[tuple[str, str], Change | None] = {
     ("double", "double"): None,
     ("string", "string"): None,
 }
-# What values of a type are when they have been read.
+# Python types of values of each Avro type after reading.
 _READ_AS: Mapping[str, type] = {
     "null": type(None), "boolean": bool, "int": int, "long": int, "float": float, "double": float,
     "bytes": bytes, "fixed": bytes, "string": str, "enum": str, "array": list, "map": dict,
@@ -43,14 +43,14 @@ _READ_AS: Mapping[str, type] = {
 
 
 def resolution(stored: Any, wanted: Any) -> Change | None:
-    """Return what makes records of a file those of Hudi; None if they are.
+    """Return a function that makes a file's records Hudi's; None: they need no change.
 
     Args:
-        stored: the schema of the file, checked.
-        wanted: Hudi's, whose unions are of null and one type.
+        stored: Checked schema of the file.
+        wanted: Schema of Hudi, whose unions are of null and one type.
 
     Raises:
-        ValueError: there is a field whose values cannot be those of Hudi's; it is named.
+        ValueError: If there is a field whose values cannot be those of Hudi's; the error names it.
 
     >>> version = {"name": "version", "type": ["int", "null"], "default": 1}
     >>> ours = {"type": "record", "name": "Plan", "fields": [version]}
@@ -63,7 +63,7 @@ def resolution(stored: Any, wanted: Any) -> Change | None:
 
 
 def _resolve(stored: Any, wanted: Any, where: str) -> Change | None:
-    """Return what makes values of one type those of another, which `where` names."""
+    """Return the function that converts values of one type to another; `where` is for errors."""
     if isinstance(stored, list):
         return _from_union(stored, wanted, where)
     if isinstance(wanted, list):
@@ -118,7 +118,7 @@ def _values(change: Change | None) -> Change | None:
 
 
 def _from_union(stored: list[Any], wanted: Any, where: str) -> Change | None:
-    """Return what makes values of any of some types those of one.
+    """Return the function that converts values of any of some types to one type.
 
     A value that has been read does not say which of the types it was of, so those that are read
     as the same in Python must all be changed alike.
@@ -146,7 +146,7 @@ def _from_union(stored: list[Any], wanted: Any, where: str) -> Change | None:
 
 
 def _refusal(error: ValueError) -> Change:
-    """Return what is done with values of a type that is not Hudi's: other types may be."""
+    """Return a function for values of a type that Hudi lacks; other types may match."""
 
     def change(_: Any) -> Any:
         raise ValueError(str(error))

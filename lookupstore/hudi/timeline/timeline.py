@@ -1,7 +1,7 @@
-"""The timeline of a table: what happened to it, and the one order in which it did.
+"""The timeline of a table: its instants in the order of time.
 
-An instant is requested, then inflight, then completed, each by a file of its own that stays. What
-it did is seen from the moment on that the completed file is there.
+An instant is requested, then inflight, then completed; each state has a file of its own that is
+kept. Its effects are visible from the moment at which the completed file exists.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ROLLBACK = "rollback"
 CLEAN = "clean"
 DELTA_COMMIT = "deltacommit"
 SAVEPOINT = "savepoint"
-#: All commits after a savepoint are rolled back, one by one.
+#: Action that rolls back all commits after a savepoint, one by one.
 RESTORE = "restore"
-#: Actions that are written here, by the name that they have when they are completed.
+#: Actions that lookupstore writes, by the name of their completed instants.
 WRITES = frozenset({COMMIT, REPLACE})
 
-# Only others write these: changes to log files, or base files that take them in.
+# Actions that only other programs write: changes to log files, or base files that include them.
 _COMPACTION = "compaction"
 _LOG_COMPACTION = "logcompaction"
-# Completed, any of these has base files that count.
+# Actions whose completed instants have base files that count.
 _BASE_FILE_WRITES = WRITES | {DELTA_COMMIT}
 _COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: DELTA_COMMIT}
-# What else may be in a timeline: of no interest to those who read base files.
+# Other actions in a timeline, which readers of base files can ignore.
 _OTHERS = ("indexing", "schemacommit")
 #: All actions that an instant may have.
 ACTIONS = frozenset(
@@ -47,23 +47,24 @@ _NAME = re.compile(
     rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"
 )
 _LENGTHS = (14, 17)
-# No dates, but what Hudi calls the beginning of a table, and the instants of a bootstrap.
+# Times that are not dates: Hudi's beginning of a table, and the instants of a bootstrap.
 _BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
 _BEGINNING = "00000000000000"
 _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
-# Others may take the next time as well; who loses this often has a clock that stands.
+# Number of attempts to take a time: other writers may take the next time, too; a writer that fails
+# this often has a stopped clock.
 _ATTEMPTS = 1000
-# By how much the clocks of writers may differ.
+# Maximum difference between the clocks of writers.
 _AHEAD = timedelta(seconds=10)
-#: Of the file of an instant: a commit of a million files has less.
+#: Maximum size of the file of an instant: a commit of a million files has less.
 MOST_INSTANT_BYTES = 256 << 20
-#: So many of the newest requested files show what clock their instants are told by.
+#: Number of newest requested files that show the time zone of instants.
 NEWEST = 8
 
 Clock = Callable[[], datetime]
-#: A moment of a table: an instant or its time, what a clock shows as text in ISO 8601 or a datetime
-#: without a zone, or a day, which is its beginning.
+#: A moment of a table: an instant or its time; a local time as text in ISO 8601 or as a datetime
+#: without a zone; or a day, which stands for its beginning.
 When: TypeAlias = "str | date | datetime | Instant"
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
@@ -71,11 +72,11 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True)
 class Zone:
-    """By how much the clock of a table's instants is ahead of UTC; by default it is not.
+    """The range of offsets by which the clock of a table's instants is ahead of UTC.
 
     Attributes:
-        least: that it may be: new instants are told by this.
-        most: that it may be.
+        least: Least possible offset, used for the times of new instants. Default: zero.
+        most: Greatest possible offset. Default: zero.
     """
 
     least: timedelta = timedelta()
@@ -83,7 +84,7 @@ class Zone:
 
 
 class State(str, Enum):
-    """How far an instant is."""
+    """The state of an instant."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -98,11 +99,12 @@ class Instant:
     """An action on a table, finished or not.
 
     Attributes:
-        time: when it was requested, which identifies it: 17 digits, in old tables 14.
-        action: what it is: `commit`, `replacecommit`, `rollback` and so on; clustering that is
-            completed is a `replacecommit`.
-        state: how far it is.
-        completed: when it was completed; None if it is not, or if the table is of version 6.
+        time: Request time, which identifies the instant: 17 digits, in old tables 14.
+        action: Action: `commit`, `replacecommit`, `rollback` and so on. A completed clustering is a
+            `replacecommit`.
+        state: State of the instant.
+        completed: Completion time. None: the instant is not completed, or the table is of version
+            6.
     """
 
     time: str
@@ -112,30 +114,33 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """Return whether what it did is seen."""
+        """Return whether the instant is completed, so that readers see its effects."""
         return self.state is State.COMPLETED
 
     @property
     def is_write(self) -> bool:
-        """Return whether it is, or is going to be, a commit or replacecommit.
+        """Return whether the instant is, or becomes, a commit or replacecommit.
 
-        Those of other writers that compact, or write log files, are not.
+        Deltacommits and pending compactions, which only other programs make, are not.
         """
         return self.action in WRITES or self.action == CLUSTERING
 
     @property
     def writes_base_files(self) -> bool:
-        """Return whether, completed, it has base files that count, whoever wrote them."""
+        """Return whether the instant, once completed, has base files that count.
+
+        It does not matter which program wrote them.
+        """
         return self.action in _BASE_FILE_WRITES
 
     @property
     def position(self) -> str:
-        """Return what incremental reads go by: when it was completed, or else requested."""
+        """Return the time that incremental reads use: of completion, otherwise of request."""
         return self.completed or self.time
 
     @property
     def file_name(self) -> str:
-        """Return the name of the file that says its state.
+        """Return the name of the file that records the instant's state.
 
         >>> Instant("20240418173550988", "commit", State.INFLIGHT).file_name
         '20240418173550988.inflight'
@@ -149,15 +154,18 @@ class Instant:
 
 
 def parse_instant(name: str, path: str, version: int) -> Instant | None:
-    """Return the instant of a file in the timeline's folder; None if it has none.
+    """Return the instant of a file in the timeline's folder.
+
+    None: the file is not one of an instant.
 
     Args:
-        name: of the file.
-        path: of the file, for errors.
-        version: of the table.
+        name: Name of the file.
+        path: Path of the file, for errors.
+        version: Version of the table.
 
     Raises:
-        CorruptionError: it would be one, but its times are none, or it is of another version.
+        CorruptionError: If the name has a time that is not valid, or is that of another table
+            version.
 
     >>> parse_instant("20260307135657661_20260307135659468.commit", "", 9).completed
     '20260307135659468'
@@ -170,7 +178,7 @@ def parse_instant(name: str, path: str, version: int) -> Instant | None:
     if match["action"] is None and state is State.REQUESTED:
         return None
     for time in (match["time"], match["completed"]):
-        # Some readers pass over such a file without a word, and so over all of a commit's rows.
+        # Some readers ignore such a file without an error, and with it all rows of the commit.
         if time is not None and not is_time(time):
             raise CorruptionError(path, 0, "a date and time of 14 or 17 digits", time)
     if (match["completed"] is not None) != (state is State.COMPLETED and version != 6):
@@ -184,9 +192,9 @@ class Timeline:
     """The instants of a table at one moment, by request time.
 
     Attributes:
-        instants: each in its last state.
-        requested: when the newest requested files of commits were made, in seconds since 1970, by
-            the times of their instants.
+        instants: Instants, each in its last state.
+        requested: Times at which the newest requested files of commits were written, in seconds
+            since 1970, by the request times of their instants.
     """
 
     instants: tuple[Instant, ...]
@@ -206,7 +214,7 @@ class Timeline:
         ]
 
     def pending(self) -> list[Instant]:
-        """Return what has begun and is not completed."""
+        """Return the instants that have begun and are not completed."""
         return [instant for instant in self.instants if not instant.is_completed]
 
     def has_lost(self, time: str, later: Timeline) -> bool:
@@ -222,17 +230,17 @@ class Timeline:
 class TimelineFolder:
     """The files of a table's timeline.
 
-    A file is made in one step and only if it is not there: of those who request one time, or
-    complete one instant of version 6, one succeeds. That holds where `Location.creates_once`;
-    elsewhere, one writer at a time.
+    A file is created in one step, and only if it does not exist. If several writers request one
+    time, or complete one instant of version 6, one of them succeeds. That holds where
+    `Location.creates_once`; elsewhere, use one writer at a time.
 
     Args:
-        location: of the table.
-        folder: of the timeline, relative to that.
-        version: of the table.
-        clock: tells the time; that of the machine.
-        zone: finds the zone of instants, given the timeline and the time; None: UTC. It is asked
-            once, before the first instant is made.
+        location: Location of the table.
+        folder: Path of the timeline's folder, relative to the table.
+        version: Version of the table.
+        clock: Function that returns the current time. Default: the time of this machine.
+        zone: Function that returns the zone of instants, given the timeline and the current time.
+            It is called once, when the zone is first needed. Default: UTC.
     """
 
     def __init__(
@@ -252,10 +260,10 @@ class TimelineFolder:
         self._zone: Zone | None = None
 
     def beside(self, folder: str) -> TimelineFolder:
-        """Return the folder of another timeline, whose instants are told by the same clock.
+        """Return the folder of another timeline, which has the same clock and zone.
 
         Args:
-            folder: of that timeline, relative to the table.
+            folder: Path of that timeline's folder, relative to the table.
         """
         return TimelineFolder(
             self._location,
@@ -270,10 +278,10 @@ class TimelineFolder:
         return self._location.show(self._name(instant))
 
     def load(self) -> Timeline:
-        """Return the timeline as it is now.
+        """Return the current timeline.
 
         Raises:
-            CorruptionError: a file is named like none, or two say the same.
+            CorruptionError: If the name of a file is not valid, or two files complete one instant.
         """
         found: dict[tuple[str, str], Instant] = {}
         requested: list[tuple[float, str]] = []
@@ -283,7 +291,7 @@ class TimelineFolder:
             )
             if instant is None:
                 continue
-            # Those of services are made when they are planned, which may take long.
+            # Instants of services are made when they are planned, which may take long.
             is_requested = instant.state is State.REQUESTED and instant.action in WRITES
             if is_requested and file.modified is not None and instant.time not in _BOOTSTRAPS:
                 requested.append((file.modified, instant.time))
@@ -300,30 +308,35 @@ class TimelineFolder:
         return Timeline(tuple(instants), newest)
 
     def read(self, instant: Instant) -> bytes:
-        """Return what the file of an instant, in the state that it is given in, holds.
+        """Return the content of an instant's file, for the state that the instant has.
 
         Raises:
-            FileNotFoundError: there is none: it has never been in that state, or was rolled back.
-            CorruptionError: it is larger than what any instant has to say.
+            FileNotFoundError: If there is no such file. The instant was never in that state, or was
+                rolled back.
+            CorruptionError: If the file is too large for an instant.
         """
         return self._location.read(self._name(instant), MOST_INSTANT_BYTES)
 
     def times_written(self, timeline: Timeline) -> dict[str, str]:
-        """Return when each file was written, by the clock of the instants; empty since version 8.
+        """Return when each file was written, by the clock of the instants.
 
-        Until version 8 nothing else says when an instant was completed.
+        The result is empty since version 8. In version 6, nothing else records when an instant was
+        completed.
 
         Source: InstantFileNameParserV1 and HoodieInstant (stateTransitionTime) of Apache Hudi.
 
         Args:
-            timeline: The timeline, which shows the zone.
+            timeline: Timeline, which shows the zone.
+
+        Returns:
+            Times by file name.
 
         Raises:
-            FormatError: if the zone is not known.
+            FormatError: If the zone is not known.
         """
         if self._version != 6:
             return {}
-        # Where the zone is known as a range, its least offset says no time that has yet to come.
+        # If only a range of zones is known, its least offset gives no time in the future.
         offset = self.zone(timeline).least
         return {
             file.name.rpartition("/")[2]: print_time(
@@ -337,7 +350,9 @@ class TimelineFolder:
         """Request a new instant, whose time is greater than every other.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: If the file cannot be written.
+            FormatError: If the zone of instants is not known, or the last instant is ahead of the
+                clock.
         """
         for time in self.free_times():
             with suppress(FileExistsError):
@@ -350,7 +365,8 @@ class TimelineFolder:
         """Yield times that are greater than those of all instants, until one is taken.
 
         Raises:
-            FormatError: as of `check_clock`.
+            FormatError: If the zone of instants is not known, or the last instant is ahead of the
+                clock.
         """
         after = ""
         for _ in range(_ATTEMPTS):
@@ -360,10 +376,10 @@ class TimelineFolder:
             yield after
 
     def zone(self, timeline: Timeline) -> Zone:
-        """Return the zone that instants are told by.
+        """Return the zone of the table's instants.
 
         Raises:
-            FormatError: it is not known.
+            FormatError: If the zone is not known.
         """
         if self._zone is None:
             find = self._find_zone
@@ -371,11 +387,12 @@ class TimelineFolder:
         return self._zone
 
     def check_clock(self, timeline: Timeline) -> None:
-        """Check that an instant can be made that is neither before the last one nor too early.
+        """Check that a new instant is neither before the last one nor too early.
 
         Raises:
-            FormatError: the zone of instants is not known, or the last instant is ahead of it: the
-                next one of its writer, whose clock is right, would sort before one from here.
+            FormatError: If the zone of instants is not known, or the last instant is ahead of the
+                clock. The next instant of another writer, whose clock is right, would then sort
+                before a new one.
         """
         # An instant at the end of time has an error of its own.
         self._next_time(timeline)
@@ -398,26 +415,26 @@ class TimelineFolder:
         """Request a new instant at a time that was free when it was chosen.
 
         Raises:
-            FileExistsError: it is taken.
+            FileExistsError: If another instant has taken the time.
         """
         instant = Instant(time, action, State.REQUESTED)
         self._create(instant, content)
         return instant
 
     def start(self, instant: Instant, content: bytes = b"") -> Instant:
-        """Write down what a requested instant is about to do.
+        """Write the inflight file of a requested instant.
 
         Raises:
-            ValueError: it is not requested.
-            CommitConflictError: it was rolled back.
-            FileExistsError: somebody did that already.
+            ValueError: If the instant is not requested.
+            CommitConflictError: If the instant was rolled back.
+            FileExistsError: If the inflight file exists already.
         """
         return self._advance(instant, State.REQUESTED, State.INFLIGHT, instant.action, content)
 
     def start_savepoint(self, time: str) -> Instant:
-        """Write down that a commit is about to be kept; that is nothing that is requested.
+        """Write the inflight file of a savepoint, which has no requested file.
 
-        Does nothing if it exists: its writer died.
+        Does nothing if the file exists: its writer died.
         """
         instant = Instant(time, SAVEPOINT, State.INFLIGHT)
         with suppress(FileExistsError):
@@ -428,7 +445,7 @@ class TimelineFolder:
         """Return a completed instant as it was before it was completed.
 
         Raises:
-            ValueError: its inflight file is not there.
+            ValueError: If its inflight file is missing.
         """
         for action in (instant.action, CLUSTERING):
             inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
@@ -437,10 +454,10 @@ class TimelineFolder:
         raise ValueError(f"{self.path(instant)}: the instant has no inflight file")
 
     def check_there(self, instant: Instant) -> None:
-        """Check that the file of an instant is there, in the state that it is given in.
+        """Check that the file of an instant exists, for the state that the instant has.
 
         Raises:
-            CommitConflictError: it is not.
+            CommitConflictError: If the file is missing.
         """
         if self._location.size(self._name(instant)) is None:
             raise CommitConflictError(
@@ -449,8 +466,24 @@ class TimelineFolder:
                 instant=instant.time,
             )
 
+    def is_unrequested(self, instant: Instant) -> bool:
+        """Return whether a pending instant has an inflight file and no requested file.
+
+        The requested file is written first, and a rollback deletes it last. So the inflight file
+        got its name after a rollback, from a writer that stood still meanwhile.
+
+        Args:
+            instant: Instant of a timeline that may be out of date.
+        """
+        requested, inflight = (
+            self._location.size(self._name(replace(instant, state=state)))
+            for state in (State.REQUESTED, State.INFLIGHT)
+        )
+        # The order matters: an instant that is completed and archived meanwhile would have neither.
+        return requested is None and inflight is not None
+
     def delete(self, *instants: Instant) -> None:
-        """Delete the files of instants, in the states that these are given in, for good."""
+        """Delete the files of instants durably, for the states that the instants have."""
         for instant in instants:
             self._location.delete(self._name(instant))
         # The next deletion must not reach the disk before this one.
@@ -459,21 +492,25 @@ class TimelineFolder:
     def complete(
         self, instant: Instant, content: bytes, check: Callable[[], None] | None = None
     ) -> Instant:
-        """Make visible what an inflight instant did.
+        """Complete an inflight instant, so that readers see what it did.
 
-        The caller holds the table's lock: since version 8 the name has a time that is taken here,
-        so that it does not keep another writer from completing the instant as well.
+        The caller holds the table's lock. Since version 8, the file's name contains a time that is
+        chosen here. The name therefore does not keep another writer from completing the instant as
+        well.
 
         Args:
-            instant: that is inflight.
-            content: of its completed file.
-            check: raises if the lock is lost; it is asked last of all.
+            instant: Inflight instant.
+            content: Content of its completed file.
+            check: Function that raises an error if the lock is lost. It is called last of all.
+
+        Returns:
+            The completed instant.
 
         Raises:
-            ValueError: it is not inflight.
-            LockLostError: another has the lock by now: nothing was completed.
-            CommitConflictError: it was rolled back.
-            FileExistsError: it is completed already.
+            ValueError: If the instant is not inflight.
+            LockLostError: If another writer has the lock by now. Nothing was completed.
+            CommitConflictError: If the instant was rolled back.
+            FileExistsError: If the instant is completed already.
         """
         completed = None
         action = _completed_action(instant.action)
@@ -513,10 +550,10 @@ class TimelineFolder:
         return advanced
 
     def _next_time(self, timeline: Timeline, after: str = "") -> str:
-        """Return a time that is greater than all of a timeline, and than one more.
+        """Return a time that is greater than every time of a timeline, and than `after`.
 
         Raises:
-            FormatError: there is none.
+            FormatError: If no greater time is possible.
         """
         last = max(after, timeline.last_time)
         try:
@@ -543,7 +580,7 @@ def is_time(text: str) -> bool:
     """
     if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
         return False
-    # A metadata table counts on, with three digits more, for each of its partitions.
+    # A metadata table adds three digits to a time, for each of its partitions.
     if text in _BOOTSTRAPS or (len(text) > len(_BEGINNING) and text.startswith(_BEGINNING)):
         return True
     try:
@@ -554,7 +591,7 @@ def is_time(text: str) -> bool:
 
 
 def moment_of(time: str) -> datetime:
-    """Return what the clock shows at the time of an instant, as if it were UTC's.
+    """Return the local time of an instant, as if it were in UTC.
 
     >>> moment_of("20240418173550988").isoformat()
     '2024-04-18T17:35:50.988000+00:00'
@@ -566,7 +603,7 @@ def given_instant(argument: str, instant: str | Instant) -> str:
     """Check an instant that a caller names, and return its time.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is not the time of an instant.
 
     >>> given_instant("savepoint", "20240418173550988")
     '20240418173550988'
@@ -581,15 +618,17 @@ def given_time(argument: str, time: When | None, zone: str | None) -> str | None
     """Return a moment that a caller gave as the time of an instant.
 
     Args:
-        argument: that it was given as.
-        time: the moment.
-        zone: of instants, as `TableOptions.timezone` has it.
+        argument: Name of the argument, for errors.
+        time: Instant, its time, a date, or what a clock shows, as a datetime or as text in ISO
+            8601. None: the result is None.
+        zone: Zone of instants that the table's properties name: `UTC` or `LOCAL`. None: they name
+            none.
 
     Source: HoodieSqlCommonUtils.formatQueryInstant of Apache Hudi, for texts.
 
     Raises:
-        ValueError: it is no moment; or has a zone, and the table does not say that its instants
-            are in UTC.
+        ValueError: If `time` is not a moment, or has a zone and the table does not say that its
+            instants are in UTC.
 
     >>> given_time("as_of", "20240418173550988", None)
     '20240418173550988'
@@ -625,7 +664,9 @@ def given_time(argument: str, time: When | None, zone: str | None) -> str | None
 
 
 def given_position(argument: str, position: When | None, zone: str | None) -> str | None:
-    """Return a moment that a caller gave as a position in the timeline; as `given_time`.
+    """Return a moment that a caller gave as a position in the timeline.
+
+    An instant stands for its position; see `given_time` for other values.
 
     >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
     >>> given_position("since", commit, None)
@@ -653,10 +694,12 @@ def print_time(moment: datetime) -> str:
 
 
 def next_time(after: str, now: datetime) -> str:
-    """Return a time for a new instant: now, or a millisecond after the last one if that is later.
+    """Return a time for a new instant: now, or a millisecond after `after`.
+
+    The later of the two is used.
 
     Raises:
-        OverflowError: the last one is at the end of the year 9999.
+        OverflowError: If `after` is at the end of the year 9999.
 
     >>> next_time("20260307135657999", datetime(2026, 3, 7, tzinfo=timezone.utc))
     '20260307135658000'
@@ -664,12 +707,12 @@ def next_time(after: str, now: datetime) -> str:
     time = print_time(now)
     if time > after:
         return time
-    # A time without milliseconds sorts before each one within its second.
+    # A time without milliseconds sorts before each time within its second.
     return print_time(_parse(after) + _MILLISECOND)
 
 
 def _parse(text: str) -> datetime:
-    # Not with strptime: it takes longer than all else that is done with a file of the timeline.
+    # strptime is not used: it takes longer than all other work for a file of the timeline.
     day = int(text[:4]), int(text[4:6]), int(text[6:8])
     time = int(text[8:10]), int(text[10:12]), int(text[12:14]), int(text[14:] or 0) * 1000
     return datetime(*day, *time, tzinfo=timezone.utc)

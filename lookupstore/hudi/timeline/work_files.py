@@ -1,9 +1,9 @@
-"""What an instant has beside the timeline while it is under way: markers, and files that wait.
+"""The additional files of an instant in progress: markers, and files that wait for a rename.
 
-A marker says that a base file of the instant may be there, and is there before it is. Writers of
-Apache Hudi that roll an instant back delete the files that have markers, and no others. They take
-every file in the markers' folder for one, so that files which wait for their names wait elsewhere,
-in a folder of ours that no other program lists.
+A marker is made before its base file and shows that the base file may exist. When writers of Apache
+Hudi roll an instant back, they delete only files that have markers. They treat every file in the
+folder of markers as a marker, so files that wait for a rename are in another folder, which only
+lookupstore lists.
 
 Source: org.apache.hudi.table.marker.DirectWriteMarkers, MarkerBasedRollbackStrategy.
 """
@@ -15,11 +15,11 @@ from contextlib import suppress
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.storage.location import Location
 
-#: The folder of all markers.
+#: Path of the folder of all markers.
 MARKERS = f"{META_FOLDER}/.temp"
-#: The folder of all files that wait for their names.
+#: Path of the folder of all files that wait for a rename.
 STAGED = f"{META_FOLDER}/.lookupstore/staged"
-#: The folder of all rows that wait for a write, of which there is no instant yet.
+#: Path of the folder of all rows that wait for a write whose instant does not exist yet.
 ROWS = f"{META_FOLDER}/.lookupstore/rows"
 
 
@@ -27,9 +27,9 @@ def marker_name(path: str, time: str, *, replaces: bool) -> str:
     """Return the name of a base file's marker, relative to the table.
 
     Args:
-        path: of the base file, relative to the table.
-        time: of its instant.
-        replaces: whether it takes the place of another slice of its group.
+        path: Path of the base file, relative to the table.
+        time: Request time of the instant that writes the base file.
+        replaces: Whether the base file replaces another slice of its group.
 
     >>> marker_name("day=1/a-0_0-0-0_20260307135657661.parquet", "20260307135657661", replaces=True)
     '.hoodie/.temp/20260307135657661/day=1/a-0_0-0-0_20260307135657661.parquet.marker.MERGE'

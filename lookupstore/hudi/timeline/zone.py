@@ -1,10 +1,10 @@
-"""The clock that a table's instants are told by, which may be that of any zone.
+"""The time zone of a table's instants, which may be any zone.
 
-Writers in Java name instants by the clock of their zone, unless the table says UTC. Which zone that
-is, files show: a requested file is made right after its time was taken, and Java dates the
-properties in both clocks. An instant that is named by a clock ahead of the others hides what these
-write after it, since of the slices of a group the one with the greatest time counts. One by a clock
-that is behind does no harm, since each gets a time after the last one.
+Writers in Java name instants by the clock of their zone, unless the table's properties set UTC.
+Files show which zone that is: a requested file is made right after its time was chosen, and Java
+dates the properties in both zones. An instant named by a clock that is ahead hides what other
+writers write after it, since the slice with the greatest time counts. An instant named by a clock
+that is behind is harmless, since each instant gets a time after the last one.
 
 Source: HoodieInstantTimeGenerator, HoodieTableConfig (storeProperties) of Apache Hudi.
 """
@@ -20,18 +20,18 @@ from datetime import datetime, timedelta, timezone
 from lookupstore.errors import FormatError
 from lookupstore.hudi.timeline.timeline import Zone, moment_of
 
-# Zones are apart by this much, or a multiple.
+# Offsets of zones are multiples of this.
 _STEP = timedelta(minutes=15)
 _LEAST, _MOST = timedelta(hours=-12), timedelta(hours=14)
-# By how much a zone's clock goes forward in its summer.
+# Difference of the clock of a zone in summer.
 _SUMMER = timedelta(hours=1)
-# How long after its time was taken a file may be made, and how far clocks may be apart.
+# Maximum delay between an instant and its file, and maximum difference of clocks.
 _LATE = timedelta(minutes=2)
-# Copies of files are of one moment: instants that are further apart show their own.
+# Copied files have almost the same date: instants that are further apart show their own dates.
 _APART, _ALIKE = timedelta(minutes=1), timedelta(seconds=30)
-# Of instants that are closer to each other, files are made as soon as this.
+# Maximum delay of the file of an instant, if instants are closer to each other.
 _SOON = timedelta(seconds=5)
-# For how long an offset that was seen is taken for that of now: summer may have ended since.
+# Time for which an observed offset is used as the present one: summer time may have ended since.
 _FRESH = timedelta(hours=1)
 
 _SAVED = re.compile(
@@ -45,14 +45,15 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 @dataclass(frozen=True)
 class Seen:
-    """What one file shows: a zone's clock, and when.
+    """A zone's clock, as one file shows it.
 
     Attributes:
-        time: of the instant; empty: of none.
-        written: when the file was.
-        offset: of the clock from UTC, a multiple of a quarter of an hour.
-        late: what is left: by how much the file is later than its time.
-        is_utc: whether the file calls it UTC, which has no summer.
+        time: Request time of the instant; empty if the file is not one of an instant.
+        written: Time at which the file was written.
+        offset: Offset of the clock from UTC, a multiple of a quarter of an hour.
+        late: Duration from the clock's time, less the offset, to the time at which the file was
+            written.
+        is_utc: Whether the file names the zone UTC, which has no summer time.
     """
 
     time: str
@@ -74,17 +75,19 @@ def find_zone(
     """Return the zone of a table's instants.
 
     Args:
-        said: `UTC` or `LOCAL`, or None: what the table says.
-        requested: when the requested files of the newest commits were made, by their times.
-        saved: comments at the head of the table's properties.
-        is_ours: tells whether an instant was requested here.
-        now: what time it is.
-        shown: path of the table, for errors.
-        setting: property that says `UTC`, for errors.
+        said: Zone that the table's properties name: `UTC` or `LOCAL`. None: they name none.
+        requested: Times at which the requested files of the newest commits were written, in seconds
+            since 1970, by the request times of the commits.
+        saved: Comments at the head of the table's properties.
+        is_ours: Function that returns whether lookupstore requested an instant, given its request
+            time.
+        now: Current time.
+        shown: Path of the table, for errors.
+        setting: Name of the property that names the zone, for errors.
 
     Raises:
-        FormatError: nothing shows it, what there is contradicts itself, or the table says UTC and
-            other writers' instants are of another zone.
+        FormatError: If nothing shows the zone, if what shows it is contradictory, or if the table
+            says UTC and instants of other writers are of another zone.
     """
     seen = list(_instants(requested))
     if said is not None and said.strip().upper() == "UTC":
@@ -92,7 +95,7 @@ def find_zone(
         return Zone()
     properties = saved_zone(saved)
     if _span(seen) > _SUMMER:
-        # Before they looked for the zone, writers from here took UTC everywhere.
+        # Earlier versions of lookupstore used UTC in every table before they looked for the zone.
         seen = [one for one in seen if not is_ours(one.time)]
     if _span(seen) > _SUMMER:
         raise _unknown_error(shown, setting, f"its instants are of zones {_zones(seen)}")
@@ -116,7 +119,7 @@ def find_zone(
 
 
 def saved_zone(comments: Sequence[str]) -> Seen | None:
-    """Return the zone of the JVM that saved a table's properties, as it dated them; None: unknown.
+    """Return the zone of the JVM that saved a table's properties; None: unknown.
 
     >>> lines = ["Updated at 2026-03-07T22:25:28.693750Z", "Sat Mar 07 16:25:28 CST 2026"]
     >>> saved_zone(lines).offset == timedelta(hours=-6)
@@ -139,11 +142,11 @@ def saved_zone(comments: Sequence[str]) -> Seen | None:
 def _check_utc(
     seen: Sequence[Seen], is_ours: Callable[[str], bool], shown: str, setting: str
 ) -> None:
-    """Check that other writers go by what the table says, which only some of Java's do."""
+    """Check that other writers use the zone in the properties, which only some Java writers do."""
     if all(not one.offset for one in seen):
         return
     others = [one for one in seen if not is_ours(one.time)]
-    # The newest counts: they may have been set right.
+    # Only the newest counts: the configuration may have been corrected.
     last = max(others, key=lambda one: one.written, default=None)
     if last is not None and last.offset and _is_proven(others):
         raise FormatError(
@@ -163,7 +166,7 @@ def _instants(requested: Mapping[str, float]) -> Iterable[Seen]:
 
 
 def _seen(time: str, clock: datetime, written: datetime, *, is_utc: bool = False) -> Seen | None:
-    """Return what a clock shows when a file is written; None: nothing, as of a file's copy."""
+    """Return the local time of the writer of a file. None: unknown, as for a copied file."""
     offset = round((clock - written) / _STEP) * _STEP
     late = written - clock + offset
     if not _LEAST <= offset <= _MOST or abs(late) > _LATE:
@@ -172,7 +175,7 @@ def _seen(time: str, clock: datetime, written: datetime, *, is_utc: bool = False
 
 
 def _is_proven(seen: Sequence[Seen]) -> bool:
-    """Return whether two files are as far apart as their instants: not copies of one moment."""
+    """Return whether two files are as far apart as their instants, so they are not copies."""
     return any(
         one.offset == other.offset
         and abs(moment_of(one.time) - moment_of(other.time)) >= _APART

@@ -1,13 +1,14 @@
-"""From rows to a completed instant.
+"""Writes: from rows to a completed instant.
 
-`write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
-order of steps, wherever rows are; `rows` has those of one process. `placing` says where the rows
-of an upsert go, `plan` and `partitioner` which files there will be; `files` writes them,
-`staged_files` are those of tasks that may run twice. `transaction` begins an instant and completes
-it; `conflict` and `inserted_keys` look at what others committed meanwhile, and `retries` writes
-again. `abandoned` are writes past which nothing may be committed. `options` is what a
-caller may choose, `write_choices` what of it a text can say, `kinds` how such texts are read, and
-`hoodie` how Java's writers call it. `result` is what a caller is told, `steps` how long it took.
+`write` has a verb for each operation, and `writable` checks the table first. `pipeline` has the
+order of the steps, and `rows` the rows of one process. `placing` decides where the rows of an
+upsert are written; `plan` and `partitioner` plan the files. `files` writes them, and `staged_files`
+moves the files of tasks that may run twice. `transaction` begins an instant and completes it.
+`conflict` and `inserted_keys` check the commits of other writers, and `retries` writes again.
+`abandoned` checks for pending writes without a heartbeat. `statements`, `assignments`, `merge` and
+`merge_plan` are for updates and merges. `options` has the options of a write, `write_choices` those
+that can be given as texts, `kinds` parses such texts, and `hoodie` has Hudi's names of options.
+`result` is the report to the caller, and `steps` measures the time.
 """
 
 from lookupstore.hudi.write.assignments import fixed_columns
@@ -23,7 +24,7 @@ from lookupstore.hudi.write.hoodie.meaning import (
     layout_choice,
 )
 from lookupstore.hudi.write.hoodie.reading import check_stream, read_arguments
-from lookupstore.hudi.write.kinds import COLUMNS, SIZE, Kind
+from lookupstore.hudi.write.kinds import COLUMNS, SIZE, ValueKind
 from lookupstore.hudi.write.merge_plan import GivenMerge, MergePlan, planned_merge
 from lookupstore.hudi.write.options import (
     Duplicates,
@@ -34,7 +35,7 @@ from lookupstore.hudi.write.options import (
     with_missing,
 )
 from lookupstore.hudi.write.partitioner import Load, Packing
-from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
+from lookupstore.hudi.write.pipeline import FoundRows, WritePipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
@@ -53,7 +54,7 @@ from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
-from lookupstore.hudi.write.statements import SOURCE, TARGET, ChangedRows
+from lookupstore.hudi.write.statements import SOURCE, TARGET, ClauseRows
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Outcome, Transaction
 from lookupstore.hudi.write.write_choices import WRITE_CHOICES, check_operation, default_of
@@ -74,7 +75,7 @@ __all__ = [
     "UPSERT",
     "WRITE_CHOICES",
     "BulkInsert",
-    "ChangedRows",
+    "ClauseRows",
     "Duplicates",
     "FilePlan",
     "FileRows",
@@ -83,14 +84,12 @@ __all__ = [
     "GivenMerge",
     "GivenOptions",
     "KeyTexts",
-    "Kind",
     "Load",
     "MergePlan",
     "Missing",
     "OnError",
     "Outcome",
     "Packing",
-    "Pipeline",
     "PlacedRows",
     "PlannedFile",
     "Replaced",
@@ -100,6 +99,8 @@ __all__ = [
     "Steps",
     "Stretch",
     "Transaction",
+    "ValueKind",
+    "WritePipeline",
     "WritePlan",
     "WrittenFile",
     "bulk_order",

@@ -1,4 +1,4 @@
-"""Writes of other programs that began and show no sign of life, past which nothing is committed."""
+"""Check for pending writes of other programs without a heartbeat."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from lookupstore.hudi.write.conflict import pending_clustering
 
 
 def check_none_abandoned(view: TableView) -> None:
-    """Check that no write is pending that has no heartbeat.
+    """Check that every pending write has a heartbeat.
 
-    A writer in Java that is the only one of its table, which is Hudi's default, keeps no heartbeat.
-    If it died, its successor rolls the write back, but only if nothing was committed after it:
-    otherwise each later write by Java fails with "Found commits after time".
+    Apache Hudi's default is a single Java writer, which keeps no heartbeat. If that writer dies,
+    its successor rolls the write back, but only if nothing was committed after it. Otherwise each
+    later write by Java fails with "Found commits after time". Pending clustering does not count.
 
     Args:
-        view: The table as it is.
+        view: Current view of the table.
 
     Raises:
-        CommitConflictError: if there is such a write.
+        CommitConflictError: If a pending write has no heartbeat.
 
     Source: BaseRollbackActionExecutor.validateRollbackCommitSequence of Apache Hudi.
     """
     silent = _silent(view)
     if not silent:
         return
-    # One that was completed meanwhile has no heartbeat any more.
+    # An instant that was completed meanwhile has no heartbeat any more.
     view = view.reloaded()
     planned = {one.instant.time for one in pending_clustering(view)}
-    silent = [one for one in _silent(view) if one.time not in planned]
+    silent = [
+        one
+        for one in _silent(view)
+        # A pending instant without a request was rolled back before, and is rolled back again.
+        if one.time not in planned and not view.folder.is_unrequested(one)
+    ]
     if silent:
         raise CommitConflictError(
             f"{view.folder.path(silent[0])}: nothing was written: another program began the write "
@@ -45,6 +50,6 @@ def check_none_abandoned(view: TableView) -> None:
 
 def _silent(view: TableView) -> list[Instant]:
     pending = [one for one in view.timeline.pending() if one.is_write and one.action != CLUSTERING]
-    # Most tables have nothing that is pending: their heartbeats need not be listed.
+    # Most tables have no pending instants: their heartbeats need not be listed.
     beating = set(Heartbeats(view.location).times()) if pending else set()
     return [one for one in pending if one.time not in beating]

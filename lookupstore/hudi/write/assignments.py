@@ -33,7 +33,7 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import TableOptions
 
 _TEXTS = "to set a text, write it in single quotes, those in it twice, or give pyarrow.scalar(text)"
-#: Values by the names of the columns that get them.
+#: Values by the names of their columns.
 Assigned = Mapping[str, Any]
 
 
@@ -57,7 +57,7 @@ class Assignments:
             keys: Record keys of these rows, which errors name.
 
         Raises:
-            ValueError: if a value cannot be computed, or does not fit its column.
+            ValueError: If a value cannot be computed, or does not fit its column.
         """
         return [
             _column(rows, keys, field, value)
@@ -68,7 +68,7 @@ class Assignments:
 def planned_assignments(
     given: Assigned, columns: pa.Schema, fixed: Sequence[str], aliases: Aliases, what: str
 ) -> Assignments:
-    """Check the values that a caller gives for columns, and return them as assignments.
+    """Check the values that a caller gives for columns, and return assignments.
 
     Args:
         given: Values by column name.
@@ -78,9 +78,9 @@ def planned_assignments(
         what: Name of the caller's argument, which errors name.
 
     Raises:
-        TypeError: if `given` is not a dict, or the type of a value does not fit its column.
-        KeyError: if the table does not have a column.
-        ValueError: if `given` is empty, names a fixed column, or has a value that cannot be parsed.
+        TypeError: If `given` is not a dict, or the type of a value does not fit its column.
+        KeyError: If the table does not have a column.
+        ValueError: If `given` is empty, names a fixed column, or has a value that cannot be parsed.
     """
     if not isinstance(given, Mapping):
         raise TypeError(
@@ -110,9 +110,9 @@ def condition(given: Filter | None, aliases: Aliases, what: str) -> pc.Expressio
     """Return a condition as an Arrow expression, or None if there is no condition.
 
     Raises:
-        TypeError: if `given` is not a condition.
-        ValueError: if `given` cannot be parsed, or names a column that does not exist.
-        ImportError: if `given` is SQL, and sqlglot is not installed.
+        TypeError: If `given` is not a condition.
+        ValueError: If `given` cannot be parsed, or names a column that does not exist.
+        ImportError: If `given` is SQL, and sqlglot is not installed.
     """
     if given is None:
         return None
@@ -136,7 +136,7 @@ def holds(rows: pa.Table, where: pc.Expression | None) -> npt.NDArray[np.bool_]:
         where: Condition. None: every row.
 
     Raises:
-        ValueError: if the condition cannot be computed.
+        ValueError: If the condition cannot be computed.
     """
     if where is None:
         return np.ones(rows.num_rows, bool)
@@ -171,7 +171,7 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
 def _literal(given: Any, field: pa.Field, what: str) -> pa.Scalar:
     """Convert a value of Python or Arrow to a column's type, or raise TypeError."""
     value = given.as_py() if isinstance(given, pa.Scalar) else given
-    # Python takes True for 1.
+    # Python treats True as equal to 1.
     is_other = value is not None and isinstance(value, bool) != pa.types.is_boolean(field.type)
     try:
         found = pa.scalar(value, field.type)
@@ -203,7 +203,7 @@ def _example(kind: pa.DataType) -> str:
 
 def _is_same(found: Any, value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_floating(kind) and isinstance(value, (int, float)):
-        return math.isinf(found) == math.isinf(value)  # else it is the nearest one
+        return math.isinf(found) == math.isinf(value)  # otherwise it is the nearest number
     if pa.types.is_map(kind) and isinstance(value, Mapping):
         return bool(found is not None and dict(found) == dict(value))
     return bool(found == value)
@@ -221,10 +221,13 @@ def _kind_of(value: pc.Expression, columns: pa.Schema, what: str = "where") -> p
 
 
 def _may_become(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether values of a type become values of another one, or are refused one by one."""
+    """Return whether values of a type can be converted to another type.
+
+    Values that do not fit are refused later, one by one.
+    """
     types = pa.types
     if types.is_floating(kind) and types.is_decimal(to):
-        return False  # few fractions are the same in both: a cast says how to round
+        return False  # few fractions are equal in both types: a cast defines the rounding
     if types.is_date32(kind) and types.is_timestamp(to):
         return to.tz is None
     return is_castable(kind, to)
@@ -236,7 +239,7 @@ def _column(rows: pa.Table, keys: pa.Array, field: pa.Field, value: pc.Expressio
 
     try:
         return stored(rows)
-    except ValueError:  # which Arrow's errors are, too
+    except ValueError:  # errors of Arrow are of this class, too
         places = pa.array(np.arange(rows.num_rows))
         row = first_unfit(places, lambda some: stored(rows.take(some)))
         try:
@@ -260,7 +263,7 @@ def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values in the type of a column.
 
     Raises:
-        ValueError: if a value does not fit.
+        ValueError: If a value does not fit.
     """
     types = pa.types
     if values.type == kind:
@@ -278,10 +281,10 @@ def _nearest(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return numbers as the nearest floats.
 
     Raises:
-        ValueError: if a number is too large for a float.
+        ValueError: If a number is too large for a float.
     """
     if pa.types.is_decimal(values.type):
-        # Arrow scales the digits as a float, and so misses the nearest one.
+        # Arrow scales the digits as a float, so the result may not be the nearest number.
         return values.cast(pa.string()).cast(kind)
     found = values.cast(kind, safe=False)
     if pa.types.is_floating(values.type):
@@ -311,5 +314,5 @@ def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
 
 
 def fixed_columns(options: TableOptions) -> list[str]:
-    """Return the columns that updates and merges cannot set: those of key and partition."""
+    """Return the key and partition columns, which updates and merges cannot set."""
     return [*options.record_key, *options.partition_by]

@@ -1,9 +1,9 @@
-"""Where new rows go in a partition that keeps a layout: to the file whose box they are in.
+"""Assign new rows to files by their positions in the layout of a partition.
 
-Files that a write changes anyway take the new rows that are in their boxes, if there is room. Other
-new rows fill small files that wait to be put in order, if these have room for all of them; else
-they make files of their own, which follow the layout. No file is written only for a few rows that
-are in its box: that would be most files of the partition.
+The box of a file is its range of positions. Files that a write changes anyway receive the new rows
+in their boxes, if there is room. Other new rows fill small files that are not in order yet, if
+these have room for all of them. Otherwise they are written to new files, which follow the layout. A
+file is not rewritten only for a few rows in its box: most files of the partition would be.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.partitioner import Load
 from lookupstore.sorting._sort import argsort, upper_bound
 
-#: Positions that say where files are to end, of the new rows of each partition.
+#: Number of positions of the new rows of each partition that determine the ends of files.
 SAMPLE_ROWS = 1 << 16
 
 
 def layouts_of(
     view: TableView, partitions: Iterable[str], columns: pa.Schema
 ) -> dict[str, KeptLayout]:
-    """Return the layouts that are kept of partitions, by path.
+    """Return the layouts that partitions keep, by path.
 
     Args:
-        view: of the table.
-        partitions: paths of those that get new rows.
-        columns: of the table, after they are written.
+        view: View of the table.
+        partitions: Paths of the partitions that receive new rows.
+        columns: Columns of the table after the write.
 
     Raises:
-        OSError: a layout cannot be read.
+        OSError: If a layout cannot be read.
     """
     if not keeps_layouts(view):
         return {}
@@ -49,12 +49,12 @@ def layouts_of(
 
 
 def keeps_layouts(view: TableView) -> bool:
-    """Return whether a table keeps the layout of some partition."""
+    """Return whether a table keeps a layout for at least one partition."""
     return any(True for _ in view.location.files(LAYOUTS_FOLDER))
 
 
 def positions_in(kept: KeptLayout, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-    """Return the positions of rows, whose columns may have dictionaries."""
+    """Return the positions of rows in a layout. Columns may be dictionary-encoded."""
     columns = [_plain(rows.column(name)) for name in kept.layout.by]
     return kept.layout.positions(pa.Table.from_arrays(columns, names=list(kept.layout.by)))
 
@@ -64,9 +64,9 @@ class NewRows:
     """New rows of a partition that keeps a layout.
 
     Attributes:
-        kept: the layout.
-        positions: of a sample of the rows.
-        count: how many rows there are.
+        kept: Layout of the partition.
+        positions: Positions of a sample of the rows in the layout, fixed-size binary.
+        count: Number of rows.
     """
 
     kept: KeptLayout
@@ -74,14 +74,14 @@ class NewRows:
     count: int
 
     def boxes(self, load: Load, files: Sequence[FileSlice]) -> dict[str, tuple[PlacedFile, int]]:
-        """Return files that the write changes, and how many of the rows go to their boxes.
+        """Return the files that the write changes, and the numbers of rows in their boxes.
 
         Args:
-            load: what comes to the partition.
-            files: current ones of it.
+            load: Numbers of rows that the write inserts and updates in the partition.
+            files: Current base files of the partition.
 
         Returns:
-            by the id of their groups; no two of the boxes overlap.
+            File and number of rows by file group id. No two of the boxes overlap.
         """
         ascending = self.positions.take(pa.array(argsort(self.positions)))
         changed = [
@@ -104,7 +104,7 @@ class NewRows:
         return found
 
     def beside(self, boxes: Iterable[PlacedFile]) -> NewRows:
-        """Return the rows that are in none of these boxes."""
+        """Return the rows outside the boxes of some files."""
         ascending = self.positions.take(pa.array(argsort(self.positions)))
         stays = np.ones(len(ascending), bool)
         for one in boxes:
@@ -114,7 +114,7 @@ class NewRows:
         return NewRows(self.kept, positions, round(len(positions) * self._times))
 
     def cells(self) -> list[bytes]:
-        """Return the ends of the files that all of the rows make, but of the last one."""
+        """Return the last position of each file that the rows fill, except the last file."""
         if not len(self.positions):
             return []
         return self.kept.ends_of_new_files(self.positions, self.count)
@@ -126,15 +126,18 @@ class NewRows:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Which files the new rows of a partition go to.
+    """The file of each new row of a partition, by its position in the layout.
 
     Attributes:
-        kept: the layout of the partition.
-        width: of positions, in bytes.
-        ends: of stretches of positions; what comes after all is one more.
-        buckets: for each stretch, the number of the file of its rows, int32; -1: they go by key.
-        cells: ends of new files that follow the layout.
-        new: numbers of these files: one more than ends; none: there are none.
+        kept: Layout of the partition.
+        width: Size of a position, in bytes.
+        ends: Last position of each stretch of positions, ascending. The stretch after the last end
+            is one more.
+        buckets: Number of the file for the rows of each stretch, int32. -1: the key of a row
+            decides.
+        cells: Last position of each new file that follows the layout, except the last file.
+        new: Numbers of the new files that follow the layout, one more than `cells`. Empty: the
+            write makes no such files.
     """
 
     kept: KeptLayout
@@ -152,13 +155,14 @@ class Boxes:
         cells: Sequence[bytes],
         new: Sequence[int],
     ) -> Boxes:
-        """Return where rows go.
+        """Return the boxes of a write.
 
         Args:
-            rows: of the partition.
-            boxes: that take some of them, by the number of the file.
-            cells: as the attribute.
-            new: as the attribute.
+            rows: New rows of the partition.
+            boxes: Files that receive the rows in their boxes, by the number of the file.
+            cells: Last position of each new file that follows the layout, except the last file.
+            new: Numbers of the new files that follow the layout, one more than `cells`. Empty: the
+                write makes no such files.
         """
         known = {end for one in boxes.values() for end in (one.after, one.last)}
         ends = sorted({*known, *cells} - {b""})
@@ -171,7 +175,7 @@ class Boxes:
         return cls(rows.kept, width, ends, np.array(numbers, np.int32), cells, new)
 
     def numbers(self, rows: pa.Table) -> npt.NDArray[np.int32]:
-        """Return the number of the file of each row; -1: it goes by its key."""
+        """Return the number of the file of each row; -1: the key of the row decides."""
         positions = positions_in(self.kept, rows)
         order = argsort(positions)
         ascending = positions.take(pa.array(order))
@@ -184,8 +188,8 @@ class Boxes:
         """Return the layout with the new files.
 
         Args:
-            stats: what is said of files, by their numbers.
-            time: of the instant.
+            stats: Commit entries of the written files, by the number of the file.
+            time: Time of the instant.
         """
         of_cells = [[stats[number]] if number in stats else [] for number in self.new]
         runs = [time] * (len(self.kept.ends) + 1)

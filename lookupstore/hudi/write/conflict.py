@@ -1,10 +1,10 @@
-"""What was committed since a write looked at the table, and whether that is in its way.
+"""Check whether commits since the beginning of a write conflict with it.
 
-All is decided from two views of the table: the one that the write found its keys in, and the one
-that it sees when it holds the lock and is about to commit.
+The checks compare two views of the table: the view in which the write found its keys, and the view
+under the lock, just before the commit.
 
-Source: SimpleConcurrentFileWritesConflictResolutionStrategy of Apache Hudi, which goes by request
-times, and so passes over an instant that began before and ended after the write looked.
+Source: SimpleConcurrentFileWritesConflictResolutionStrategy of Apache Hudi, which compares request
+times, and so misses an instant that was requested before the first view and completed after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lookupstore.hudi.timeline.plans import RequestedReplace, parse_plan
 from lookupstore.hudi.timeline.timeline import CLUSTERING, REPLACE, Instant, State
 from lookupstore.hudi.view import TableView
 
-#: Keys that an error names.
+#: Maximum number of keys that an error names.
 SAMPLE = 5
 
 _AGAIN = "read the table again, then write again"
@@ -33,13 +33,13 @@ _WAIT = (
 
 @dataclass(frozen=True)
 class Change:
-    """What another writer did, or is going to do, to the file groups of a table.
+    """The change of file groups by another writer, completed or pending.
 
     Attributes:
-        instant: by which it did that.
-        writer: who that was, if the commit says so.
-        groups: that have a new slice, are gone, or are about to.
-        written: the new slices.
+        instant: Instant of the change.
+        writer: Name of the other writer. None: the commit does not contain it.
+        groups: File groups that have a new slice or are removed, or are about to be.
+        written: New slices.
     """
 
     instant: Instant
@@ -49,10 +49,10 @@ class Change:
 
 
 def changes_since(before: TableView, now: TableView) -> list[Change]:
-    """Return what happened between two views, by request time, and what clustering is pending.
+    """Return the changes between two views, by request time, then pending clustering.
 
     Raises:
-        CorruptionError: a commit or a plan is damaged.
+        CorruptionError: If a commit or a plan is damaged.
     """
     known = {(one.time, one.position) for one in before.timeline.writes()}
     changes = []
@@ -67,10 +67,10 @@ def changes_since(before: TableView, now: TableView) -> list[Change]:
 
 
 def pending_clustering(view: TableView) -> list[Change]:
-    """Return the file groups that clustering which is not completed is going to replace.
+    """Return the file groups that pending clustering is about to replace.
 
     Raises:
-        CorruptionError: a plan is damaged.
+        CorruptionError: If a plan is damaged.
     """
     changes = []
     for instant in view.timeline.pending():
@@ -81,7 +81,7 @@ def pending_clustering(view: TableView) -> list[Change]:
             content = view.folder.read(requested)
         except FileNotFoundError:  # rolled back since the timeline was listed
             continue
-        # An overwrite has no plan, in some versions not even a file that says so.
+        # An overwrite has no plan, and in some versions not even a file for one.
         if content:
             plan = parse_plan(RequestedReplace, content, view.folder.path(requested))
             groups = frozenset(_planned(plan, view.folder.path(requested)))
@@ -99,14 +99,16 @@ def check_groups(
     """Check that no other writer touched the file groups that a write replaces.
 
     Args:
-        before: the table as the write found it.
-        now: the table as it is, under the lock.
-        touched: each group that gets a new slice or goes, with keys of the write in it.
-        own: time of the write, which may be a clustering itself.
+        before: Table as the write found it.
+        now: Table as it is now, under the lock.
+        touched: File groups that receive a new slice or are removed, each with some keys of the
+            write in it.
+        own: Time of the write's own instant, which is not a conflict.
 
     Raises:
-        CommitConflictError: somebody did; what the write made of these groups would hide it.
-        CorruptionError: a commit or a plan is damaged.
+        CommitConflictError: If another writer changed one of these file groups, or a commit that
+            this write saw was rolled back.
+        CorruptionError: If a commit or a plan is damaged.
     """
     there = {one.time for one in now.timeline.writes()}
     absent = {one.time for one in before.timeline.writes()} - there
@@ -120,15 +122,16 @@ def check_groups(
 
 
 def check_not_clustered(view: TableView, touched: Mapping[GroupId, Sequence[str]]) -> None:
-    """Check that no clustering is pending that takes away what a write is about to replace.
+    """Check that no pending clustering replaces file groups that a write replaces.
 
     Args:
-        view: of the table.
-        touched: as of `check_groups`.
+        view: View of the table.
+        touched: File groups that receive a new slice or are removed, each with some keys of the
+            write in it.
 
     Raises:
-        CommitConflictError: one is, whose rows are those before the write.
-        CorruptionError: a plan is damaged.
+        CommitConflictError: If a pending clustering replaces one of these file groups.
+        CorruptionError: If a plan is damaged.
     """
     if touched:
         _check_apart(view, pending_clustering(view), touched)
@@ -137,7 +140,7 @@ def check_not_clustered(view: TableView, touched: Mapping[GroupId, Sequence[str]
 def _check_apart(
     view: TableView, changes: Sequence[Change], touched: Mapping[GroupId, Sequence[str]]
 ) -> None:
-    """Check that changes of others have no file group in common with those of a write."""
+    """Check that other writers' changes and a write have no file group in common."""
     for change in changes:
         common = sorted(change.groups & set(touched))
         if not common:
@@ -153,13 +156,13 @@ def _check_apart(
 
 
 def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSlice]]:
-    """Return the base files that hold rows of commits that a write did not see, by path.
+    """Return the current base files of commits that a write did not see, by path.
 
-    Two writers may insert one new key, each into a file group of its own: whoever commits second
-    looks for its inserted keys in these, under the lock, and raises `key_conflict` if one is there.
+    Two writers may insert the same new key, each into its own file group. The second one to commit
+    looks for its inserted keys in these files, under the lock, and raises an error if it finds one.
 
     Raises:
-        CorruptionError: the timeline is damaged.
+        CorruptionError: If the timeline is damaged.
     """
     current = {group.current.path for group in now.groups(None)}
     return sorted(
@@ -176,16 +179,17 @@ def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSli
 def check_overwritten(
     before: TableView, now: TableView, partitions: Collection[str] | None
 ) -> None:
-    """Check that no other writer added rows to what a write replaces.
+    """Check that no other writer added rows to the partitions that a write replaces.
 
     Args:
-        before: the table as the write found it.
-        now: the table as it is, under the lock.
-        partitions: paths of what is overwritten; None: the whole table.
+        before: Table as the write found it.
+        now: Table as it is now, under the lock.
+        partitions: Paths of the partitions that the write overwrites. None: all partitions.
 
     Raises:
-        CommitConflictError: somebody did; the rows would stay beside those of the write.
-        CorruptionError: the timeline is damaged.
+        CommitConflictError: If another writer added rows. The table would keep them next to the
+            rows of the write.
+        CorruptionError: If the timeline is damaged.
     """
     if partitions is not None and not partitions:
         return
@@ -198,13 +202,13 @@ def check_overwritten(
 def key_conflict_error(
     view: TableView, change: Change, file: FileSlice, keys: Sequence[str]
 ) -> CommitConflictError:
-    """Return the error for keys that another writer inserted as well.
+    """Return the error for keys that another writer has also inserted.
 
     Args:
-        view: of the table.
-        change: that the file is of.
-        file: in which the keys were found.
-        keys: that are in it.
+        view: View of the table.
+        change: Change of the other writer that wrote the file.
+        file: File in which the keys were found.
+        keys: Keys that both writers inserted.
     """
     what = "inserted keys that this write inserts, too"
     return _conflict_error(view, change, what, (file.path,), list(keys[:SAMPLE]))

@@ -1,6 +1,6 @@
-"""The base files of a write: those of a plan, some at the same time, and those of a bulk insert.
+"""Write the base files of a plan, several at the same time, or of a bulk insert.
 
-Each file is of one task, whose number is in its name and in its rows.
+One task writes each file. The number of the task is in the name and in the rows of the file.
 
 Source: org.apache.hudi.execution (BulkInsertWriterHelper), org.apache.hudi.io.HoodieCreateHandle.
 """
@@ -20,10 +20,10 @@ from lookupstore.arrow.types import concat
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import (
-    Changes,
     ComingChanges,
     ComingInserts,
     Inserts,
+    RowChanges,
     RowCounts,
     merge,
     row_schema,
@@ -43,9 +43,9 @@ from lookupstore.progress import Advance
 from lookupstore.storage.descriptors import most
 from lookupstore.storage.location import Location
 
-#: Bytes of rows of a bulk insert that wait in memory for their files.
+#: Maximum size of rows of a bulk insert that wait in memory for their files, in bytes.
 WAITING_BYTES = 256 << 20
-#: Files of a bulk insert that are open at once, if the process may have so many.
+#: Maximum number of open files of a bulk insert, if the process may have as many.
 OPEN_FILES = 256
 
 Rows = npt.NDArray[np.int64]
@@ -54,12 +54,12 @@ _NO_ROWS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Which rows come to one base file.
+    """The numbers of the rows that one base file receives.
 
     Attributes:
-        changes: numbers of the rows that change rows of the current slice.
-        positions: of these in the slice, ascending.
-        inserts: numbers of the rows that are new.
+        changes: Numbers of the rows that change rows of the current slice, int64.
+        positions: Position in the slice of each row that changes, int64, ascending.
+        inserts: Numbers of the new rows, int64.
     """
 
     changes: Rows
@@ -68,18 +68,18 @@ class FileRows:
 
     @classmethod
     def new(cls, inserts: Rows) -> FileRows:
-        """Return those of the first file of a file group."""
+        """Return the rows of the first file of a file group, all of them new."""
         return cls(_NO_ROWS, _NO_ROWS, inserts)
 
     @property
     def all(self) -> Rows:
-        """Return the numbers of all, the changes first."""
+        """Return the numbers of all rows, the changes first."""
         return np.concatenate([self.changes, self.inserts])
 
 
 @dataclass(frozen=True, eq=False)
 class FilePlan:
-    """What one new base file is made of."""
+    """One new base file, and the numbers of its rows."""
 
     file: PlannedFile
     rows: FileRows
@@ -90,10 +90,10 @@ class NewSlices:
     """A writer of the slices of one write.
 
     Attributes:
-        location: of the table.
-        schema: of the new files.
-        format: of these.
-        instant: time of the write.
+        location: Location of the table.
+        schema: Schema of the new files.
+        format: Format of the new files.
+        instant: Time of the write's instant.
     """
 
     location: Location
@@ -112,16 +112,17 @@ class NewSlices:
         *,
         threads: bool,
     ) -> WriteStat:
-        """Write one, and return what is said of it.
+        """Write one slice, and return its entry for the commit.
 
         Args:
-            number: of the task.
-            planned: the file.
-            changes: in the rows of the slice before; nothing if there is none.
-            inserts: that come after these.
-            attempt: what tells attempts of the task apart; see `NewFile`.
-            folder: in which the file waits for its name; see `NewFile`.
-            threads: whether Arrow's threads help.
+            number: Number of the task.
+            planned: File to write.
+            changes: Changes to the rows of the previous slice. Ignored in a new file group.
+            inserts: New rows, which follow the rows of the previous slice.
+            attempt: Suffix that distinguishes attempts of the task: two integers joined by `-`.
+            folder: Folder in which the file waits until it is renamed. Empty: the file is written
+                under its own name.
+            threads: Whether to read with Arrow's threads.
         """
         file = NewFile(
             planned.partition,
@@ -143,17 +144,17 @@ class NewSlices:
 
 
 class FileWrites:
-    """A writer of the files of a plan, some at the same time.
+    """A writer of the files of a plan, several at the same time.
 
     Args:
-        view: of the table.
-        incoming: rows, by whose numbers the plan names them.
-        schema: of the new files.
-        options: of the write.
-        instant: time of the write.
-        explicit: whether rows that are found are deleted, whatever comes with them.
-        kept: columns that rows keep as they are stored.
-        ordered: whether a stored row stays that has a greater ordering value.
+        view: Table as the write found it.
+        incoming: Rows to write. The plan refers to them by number.
+        schema: Schema of the new files.
+        options: Options of the write.
+        instant: Time of the write's instant.
+        explicit: Whether to delete all rows that are found, regardless of the columns given.
+        kept: Columns that keep their stored values.
+        ordered: Whether a stored row with a greater ordering value is kept.
     """
 
     def __init__(
@@ -177,7 +178,10 @@ class FileWrites:
         self._is_alone = True
 
     def write(self, files: Sequence[FilePlan], advance: Advance) -> list[WriteStat]:
-        """Write all, and return what is said of each; `advance` is told of each that is there."""
+        """Write all files, and return their entries for the commit.
+
+        `advance` is called with 1 after each file.
+        """
 
         def write_one(number: int) -> WriteStat:
             stat = self.one(number, files[number])
@@ -185,24 +189,25 @@ class FileWrites:
             return stat
 
         threads = min(self._options.threads or processors(), len(files))
-        # Arrow's own threads help one file; several files have one each.
+        # Arrow's threads help if there is one file; several files have one thread each.
         self._is_alone = threads < 2
         if self._is_alone:
             return [write_one(number) for number in range(len(files))]
-        # The largest first, so that no thread is left alone with one at the end.
+        # The largest file is first, so that no thread is busy with one alone at the end.
         order = sorted(range(len(files)), key=lambda number: -_work(files[number]))
         with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
             stats = dict(zip(order, pool.map(write_one, order), strict=True))
         return [stats[number] for number in range(len(files))]
 
     def one(self, number: int, plan: FilePlan, attempt: str = "0-0", folder: str = "") -> WriteStat:
-        """Write one file, and return what is said of it.
+        """Write one file, and return its entry for the commit.
 
         Args:
-            number: of the task.
-            plan: of the file.
-            attempt: what tells attempts of the task apart; see `NewFile`.
-            folder: in which the file waits for its name; see `NewFile`.
+            number: Number of the task.
+            plan: File to write, and its rows.
+            attempt: Suffix that distinguishes attempts of the task: two integers joined by `-`.
+            folder: Folder in which the file waits until it is renamed. Empty: the file is written
+                under its own name.
         """
         new = plan.rows.inserts
         again = np.flatnonzero(np.diff(plan.rows.positions) == 0)
@@ -218,11 +223,11 @@ class FileWrites:
             threads=self._is_alone,
         )
 
-    def _changes(self, rows: FileRows) -> Changes:
+    def _changes(self, rows: FileRows) -> RowChanges:
         if self._explicit:
-            return Changes(rows.positions, None)
+            return RowChanges(rows.positions, None)
         deleted = self._incoming.deleted
-        return Changes(
+        return RowChanges(
             rows.positions,
             self._taken(rows.changes),
             None if deleted is None else deleted[rows.changes],
@@ -241,11 +246,12 @@ class FileWrites:
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Rows of a bulk insert whose files get no others.
+    """Rows of a bulk insert that share their files with no other rows.
 
     Attributes:
-        rows: none of which deletes.
-        most_rows: that a file may have; None: files are as large as the options of the write say.
+        rows: Rows to insert, none of which is a deletion.
+        most_rows: Number of rows after which a file is full. None: the write's options limit the
+            size of files in bytes.
     """
 
     rows: Iterable[Incoming]
@@ -253,14 +259,15 @@ class Stretch:
 
 
 class BulkInsert:
-    """A writer of rows as they come, to files of their partitions of at most some size.
+    """A writer of rows in the order given, to files of limited size by partition.
 
     Args:
-        view: of the table.
-        schema: of the files.
-        options: of the write.
-        new_file: gives the next file of a partition, by how many there are before it.
-        by_partition: whether rows of a stretch come one partition after the other.
+        view: Table as the write found it.
+        schema: Schema of the files.
+        options: Options of the write.
+        new_file: Function that returns the next file, given the path of its partition and the
+            number of files opened so far in all partitions.
+        by_partition: Whether the rows of each stretch are grouped by partition.
     """
 
     def __init__(
@@ -283,7 +290,7 @@ class BulkInsert:
         self._files = 0
 
     def write(self, stretches: Iterable[Stretch]) -> list[list[WriteStat]]:
-        """Write rows, and return what is said of the files of each stretch."""
+        """Write rows, and return the commit entries of the files of each stretch."""
         found = []
         try:
             for stretch in stretches:
@@ -292,7 +299,7 @@ class BulkInsert:
                 self._add_all(stretch.rows)
                 found.append(self._stats)
         except BaseException:
-            with ExitStack() as rest:  # each file is closed, whatever comes of the others
+            with ExitStack() as rest:  # each file is closed, even if closing others fails
                 for stack, _ in self._open.values():
                     rest.push(stack)
                 raise
@@ -311,7 +318,7 @@ class BulkInsert:
         cuts = np.flatnonzero(np.diff(codes[order])) + 1
         parts = np.split(order, cuts) if len(order) else []
         if self._by_partition:
-            # Those before this one are whole.
+            # Files of earlier partitions are complete.
             now = set(incoming.partitions.dictionary.to_pylist())
             for partition in [one for one in self._open if one not in now]:
                 self._close(partition)
@@ -332,7 +339,7 @@ class BulkInsert:
     def _writer(self, partition: str) -> BaseFileWriter:
         if partition not in self._open:
             if len(self._open) >= min(OPEN_FILES, most()):
-                # The one that is nearest to its size anyway.
+                # Close the file that is closest to its intended size.
                 self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
             file = self._new_file(partition, self._files)
             self._files += 1
@@ -349,7 +356,7 @@ class BulkInsert:
         self._stats.append(stat_of(writer.result(), None, RowCounts(writer.rows, writer.rows)))
 
     def _limit_memory(self) -> None:
-        """Write what waits for many partitions as smaller row groups, before it is too much."""
+        """Write waiting rows as smaller row groups if they exceed the memory limit."""
         writers = sorted((one for _, one in self._open.values()), key=lambda one: one.waiting_bytes)
         waiting = sum(one.waiting_bytes for one in writers)
         while waiting > WAITING_BYTES:
@@ -359,7 +366,7 @@ class BulkInsert:
 
 
 def changed_twice_error(key: pa.Scalar) -> ValueError:
-    """Return the error of a row of the table that two rows would change."""
+    """Return the error for a stored row that two given rows would change."""
     return ValueError(
         f"rows repeat the key {key.as_py()!r}, and would change a row of the table twice; pass "
         "options=WriteOptions(combine=True), or rows with each key once"
@@ -367,18 +374,18 @@ def changed_twice_error(key: pa.Scalar) -> ValueError:
 
 
 def _work(plan: FilePlan) -> int:
-    """Return about how long a file takes: bytes to copy, and rows to insert."""
+    """Return the estimated cost of a file: bytes to copy, and rows to insert."""
     current = plan.file.current
     return (current.bytes if current is not None else 0) + 50 * len(plan.rows.inserts)
 
 
 def stat_of(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
-    """Return what a commit says of a file.
+    """Return the entry of a file for its commit.
 
     Args:
-        file: that was written.
-        before: the slice that it replaces; None: its group is a new one.
-        counts: of its rows.
+        file: File that was written.
+        before: Slice that the file replaces. None: the file group is new.
+        counts: Row counts of the file.
     """
     stat = WriteStat(
         file_id=file.group.file_id,

@@ -1,4 +1,4 @@
-"""Keys that a write inserts, to be looked for in what others committed meanwhile."""
+"""``InsertedKeys``: inserted keys, which are looked up in other writers' commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class InsertedKeys:
     """Inserted keys in memory.
 
     Args:
-        keys: large_binary or binary, by partition path; None: those that no partition may have.
+        keys: Keys, large_binary or binary, by partition path. Those under None are looked for in
+            all partitions that have no keys of their own.
     """
 
     def __init__(self, keys: Mapping[str | None, pa.Array]) -> None:
@@ -27,7 +28,7 @@ class InsertedKeys:
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
-        """Yield the base files that have some of the keys, each with a few of these."""
+        """Yield the base files that contain some of the keys, each with a few of these."""
         for file in files:
             keys = self._keys.get(file.group.partition, self._keys.get(None))
             if keys is None:

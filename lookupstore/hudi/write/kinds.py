@@ -1,4 +1,4 @@
-"""``Kind``: the values that an option or flag accepts as text."""
+"""``ValueKind``: the values that an option or flag accepts as text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lookupstore.quantities import bytes_of
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of values.
+class ValueKind:
+    """A kind of values, with its parser.
 
     Attributes:
-        words: What to give.
+        words: Description of the values, for errors.
         parse: Function that returns the value of a text, or raises `ValueError`.
         refused: Reasons why well-known values are refused, by value in lower case.
         choices: The only values, if there are few.
@@ -40,16 +40,16 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-FLAG = Kind("true or false", _flag)
-NUMBER = Kind("a whole number", int)
-RATE = Kind("a number", float, fraction=True)
-TEXT = Kind("a text", str)
-COLUMNS = Kind("columns with commas between", _columns)
-SIZE = Kind("bytes, or a size such as 512MiB", lambda text: bytes_of(text, "size"))
+FLAG = ValueKind("true or false", _flag)
+NUMBER = ValueKind("a whole number", int)
+RATE = ValueKind("a number", float, fraction=True)
+TEXT = ValueKind("a text", str)
+COLUMNS = ValueKind("columns with commas between", _columns)
+SIZE = ValueKind("bytes, or a size such as 512MiB", lambda text: bytes_of(text, "size"))
 
 
-def at_least(least: int, kind: Kind = NUMBER) -> Kind:
-    """Return a kind of numbers that are not below one.
+def at_least(least: int, kind: ValueKind = NUMBER) -> ValueKind:
+    """Return a kind of numbers with a smallest value.
 
     >>> at_least(1).parse("0")
     Traceback (most recent call last):
@@ -63,11 +63,11 @@ def at_least(least: int, kind: Kind = NUMBER) -> Kind:
         return value
 
     words = f"{kind.words}, at least {least}"
-    return Kind(words, parse, least=least, fraction=kind.fraction)
+    return ValueKind(words, parse, least=least, fraction=kind.fraction)
 
 
-def one_of(*known: str) -> Kind:
-    """Return a kind of a few words.
+def one_of(*known: str) -> ValueKind:
+    """Return a kind with a few words as values.
 
     >>> one_of("keep", "null").words
     "one of 'keep', 'null'"
@@ -78,4 +78,4 @@ def one_of(*known: str) -> Kind:
             raise ValueError
         return text
 
-    return Kind(f"one of {', '.join(map(repr, known))}", parse, choices=known)
+    return ValueKind(f"one of {', '.join(map(repr, known))}", parse, choices=known)

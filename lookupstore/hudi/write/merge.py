@@ -1,4 +1,4 @@
-"""A merge: it matches given rows with stored rows by key, and applies clauses to both.
+"""Match given rows with stored rows by key, and apply the clauses of a merge.
 
 A stored row matches at most one given row, because no two given rows may have the same key.
 """
@@ -29,14 +29,14 @@ from lookupstore.hudi.write.merge_plan import GivenMerge, MergePlan, planned_mer
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.placing import check_same_keys
 from lookupstore.hudi.write.rows.stored import Found, StoredRows
-from lookupstore.hudi.write.statements import SOURCE, TARGET, ChangedRows
+from lookupstore.hudi.write.statements import SOURCE, TARGET, ClauseRows
 from lookupstore.source.kept import opened
 from lookupstore.source.source import in_types, with_every_column
 
 Rows = npt.NDArray[np.int64]
-#: Finds the rows of a table for which a condition holds.
+#: Function that finds the rows of a table for which a condition is true.
 FindRows = Callable[[TableView, pc.Expression], Iterable[StoredRows]]
-#: Finds the places of keys. The second argument tells whether the keys have partitions.
+#: Function that finds the places of keys. The second argument is whether keys have partitions.
 FindKeys = Callable[[Incoming, bool], tuple[Tagged, Rows]]
 
 
@@ -53,9 +53,9 @@ class MergedRows:
         everywhere: Whether keys are looked up in all partitions.
 
     Raises:
-        TypeError: if the rows, or the values of a clause, do not fit the table.
-        KeyError: if the table does not have a column that a clause sets.
-        ValueError: if two rows have the same key, or a clause cannot be parsed.
+        TypeError: If the rows, or the values of a clause, do not fit the table.
+        KeyError: If the table does not have a column that a clause sets.
+        ValueError: If two rows have the same key, or a clause cannot be parsed.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class MergedRows:
             find_rows: Function that finds the stored rows that meet a condition.
 
         Raises:
-            ValueError: if a value cannot be computed, or does not fit its column.
-            CorruptionError: if a base file is damaged.
-            StaleStoreError: if a clean or a rollback deleted a base file.
+            ValueError: If a value cannot be computed, or does not fit its column.
+            CorruptionError: If a base file is damaged.
+            StaleStoreError: If a clean or a rollback deleted a base file.
         """
         tagged, rows = find_keys(self.keys, self._has_partitions)
         self._check_same_keys(tagged, rows)
@@ -116,7 +116,7 @@ class MergedRows:
         numbers, positions = tagged.slice_numbers[where], tagged.positions[where]
         order = np.lexsort((positions, numbers))
         plan = self._plan
-        changed = ChangedRows(
+        changed = ClauseRows(
             self._view.location, plan.columns, plan.matched, TARGET, flagged=plan.deletes
         )
         given = self._rows.rename_columns([f"{SOURCE}{one}" for one in self._rows.column_names])
@@ -177,7 +177,7 @@ def _table(
     """Read the given rows into memory.
 
     Raises:
-        ValueError: if they need more memory than the option allows.
+        ValueError: If they need more memory than the option allows.
     """
     read, nbytes = [], 0
     for batch in batches:

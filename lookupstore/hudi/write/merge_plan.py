@@ -1,4 +1,4 @@
-"""The clauses of a merge, checked against the columns of a table and of given rows."""
+"""The clauses of a merge, checked against the columns of table and given rows."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class MergePlan:
             rows: Numbers of the rows whose key is not stored.
 
         Raises:
-            ValueError: if a value cannot be computed, or does not fit its column.
+            ValueError: If a value cannot be computed, or does not fit its column.
         """
         for clause in self.unmatched:
             assert clause.sets is not None
@@ -133,9 +133,9 @@ def planned_merge(
         fixed: Names of the key and partition columns, which no clause sets.
 
     Raises:
-        TypeError: if the type of a value does not fit its column.
-        KeyError: if the table does not have a column that a clause sets.
-        ValueError: if a clause cannot be parsed, or names a column that does not exist.
+        TypeError: If the type of a value does not fit its column.
+        KeyError: If the table does not have a column that a clause sets.
+        ValueError: If a clause cannot be parsed, or names a column that does not exist.
     """
     target = {name: f"{TARGET}{name}" for name in columns.names}
     source = {name: f"{SOURCE}{name}" for name in given.names}

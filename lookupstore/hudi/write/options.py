@@ -1,4 +1,4 @@
-"""How a write is done: what its caller may choose."""
+"""``WriteOptions``: the options of a write."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lookupstore.hudi.write.plan import (
 from lookupstore.quantities import bytes_of
 from lookupstore.sorting.runs import MIN_MEMORY
 
-#: How a bulk insert sorts rows, in the words of Hudi.
+#: Order of the rows of a bulk insert, as named by Hudi.
 SortMode = Literal["none", "global_sort", "partition_sort"]
-#: What is done with rows that cannot be written.
+#: Treatment of rows that cannot be written.
 OnError = Literal["raise", "collect"]
-#: What a write does with columns of the table that its rows lack.
+#: Treatment of columns of the table that rows lack.
 Missing = Literal["keep", "null"]
-# What an insert does with rows whose keys the table has.
+# Treatment of rows of an insert whose keys are in the table.
 Duplicates = Literal["allow", "drop", "fail"]
 _WORDS = {"duplicates": Duplicates, "sort_mode": SortMode, "on_error": OnError}
 
 
 def new_file_id() -> str:
-    """Return an id for a file group, as Hudi's are, but for those that may be a bucket's."""
+    """Return a new file group id that cannot be taken for the id of a bucket."""
     while (file_id := f"{uuid.uuid4()}-0")[:8].isdigit():  # one in 43
         continue
     return file_id
@@ -44,55 +44,60 @@ def new_file_id() -> str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a write is done.
+    """The options of a write.
 
     Attributes:
-        duplicates: what `insert` does with rows whose keys the table has: `allow`: inserts them
-            beside the others, without a look at keys; `drop`: leaves them out; `fail`: refuses all.
-        combine: whether of rows of one write with one key only one is written; None: what Hudi
-            does unless told otherwise, which is to combine, but where an insert allows duplicates.
-            False: the caller knows that there are none.
-        sort_mode: of `bulk_insert`: `none`: rows keep their order, or follow the layout that
-            `cluster(incremental=True)` keeps of their partition; `global_sort`: all are sorted by
-            partition and record key, so that each file has a range of its own; `partition_sort`:
-            those that fit into memory are, again and again, which spills nothing.
-        sort_by: columns by which rows are sorted within a partition, or the name of one; empty: by
-            their record key.
-        on_error: what is done if a row cannot be written for what is in it: no record key or
-            ordering value, a value that does not fit its column, a partition path that is none.
-            `raise`: nothing is written; `collect`: such rows are left out, and `WriteResult` tells
-            of them. Keys of `delete` are always refused.
-        memory: bytes of rows that a write keeps in memory, or a text such as `"1GB"`; more than
-            that are spilled. In Spark a task has the rows of one file.
-        spill_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
-            folder of this machine.
-        evolve: add columns that the table does not have, and widen types.
-        missing: what a write does with columns of the table that its rows lack, or fields of a
-            struct: `keep`: rows that are there keep the stored values, new rows get nulls; `null`:
-            all of the rows get nulls. Default: such rows are refused.
-        metadata: what is done if the table has a metadata table, whose readers see nothing else:
-            `refuse` to write; `maintain` its list of files; `reduce` it to that list first, if it
-            has other indexes; or `drop` it. Java builds again what it needs.
-        lock: `external` says that the caller holds the lock which the properties of the table name,
-            of ZooKeeper, say, from before the write until it returns; `table`: a table that names
-            such a lock is not written. What is locked in the table itself is the same.
-        retries: Number of times a write is tried again after another one committed the same files
-            first. Rows of a reader, which can be read once, are kept meanwhile: up to 64 MiB in
-            memory, more in `spill_folder`. 0: the write is a `CommitConflictError` at once.
-        services: what is done with the table when the write is committed: a clean, an archival.
-        index: the index that finds keys: a name that `tag` takes, or an object.
-        update_partition_path: whether a row whose key an index for all partitions finds in another
-            one than its own moves: the old row is deleted, and the new one inserted where it
-            belongs. False: it takes the place of the old row, with the partition columns of that.
-        sizing: of files.
-        format: of base files.
-        threads: files that are written at the same time; None: as many as there are processors.
-        progress: whether to show progress bars; None shows them after a second, on a terminal or
-            in a notebook. Those of several threads would draw over each other: False. Spark has
-            bars of its own.
-        extra_metadata: texts by name, which the commit stores.
-        new_file_id: gives the id of each new file group.
-        clock: tells the time; None: that of the machine.
+        duplicates: Treatment by `insert` of rows with keys that the table has. `allow`: insert them
+            as further rows, without looking up keys. `drop`: leave them out. `fail`: raise an
+            error, and write nothing.
+        combine: Whether to write only one of several given rows with the same key. Default: True,
+            except for `bulk_insert`, and for `insert` with `duplicates="allow"`. False is for rows
+            that do not repeat keys.
+        sort_mode: Order of the rows of a `bulk_insert`. `none`: the given order, or the layout that
+            `cluster(incremental=True)` keeps for a partition. `global_sort`: all rows are sorted by
+            partition and record key, so that files have separate key ranges. `partition_sort`: as
+            many rows at a time as fit into memory are sorted, so that nothing is spilled.
+        sort_by: Columns by which a `bulk_insert` sorts rows within a partition, or the name of one
+            column. Empty: the record key.
+        on_error: Treatment of invalid rows: without a record key or ordering value, with a value
+            that does not fit its column, or with an invalid partition path. `raise`: raise an
+            error, and write nothing. `collect`: leave them out, and describe them in `WriteResult`.
+            Invalid keys always make `delete` raise an error.
+        memory: Size of the rows that a write keeps in memory, in bytes or as a text such as
+            `"1GB"`. Further rows are spilled to disk. Spark's executors ignore
+            this option.
+        spill_folder: Folder to spill rows to. Default: the table's folder, or the temporary folder
+            of this machine if the table is remote.
+        evolve: Whether to add columns that the table does not have, and to widen types.
+        missing: Treatment of columns of the table, or fields of its structs, that the rows lack.
+            `keep`: stored rows keep their values, and new rows have nulls. `null`: all of the rows
+            have nulls. Default: an error.
+        metadata: Treatment of the table's metadata table, if there is one. Its readers find only
+            the files that it lists. `refuse`: raise an error. `maintain`: update its list of files.
+            `reduce`: delete its other indexes first, then maintain it. `drop`: delete it first.
+            Apache Hudi's Java writers rebuild what they need.
+        lock: Holder of the lock that the table's properties name, such as a ZooKeeper lock.
+            `external`: you hold that lock from before the write until it returns. `table`: the
+            write raises an error if the properties name such a lock. In both cases the write also
+            takes the lock in the table itself.
+        retries: Number of times a write is tried again after another writer committed the same
+            files first. Rows of a reader, which can be read once, are kept meanwhile: up to 64 MiB
+            in memory, more in `spill_folder`. 0: the first conflict raises `CommitConflictError`.
+        services: Clustering, clean and archival to run after the commit. Default: none.
+        index: Index that finds keys: a name that `HudiTable.tag` accepts, or an index object.
+        update_partition_path: With a global index: if the key exists in another partition, whether
+            to move the row there, by deleting the old row and inserting the new one in its own
+            partition. False: the new row replaces the old one and keeps its partition columns.
+        sizing: Target sizes of files.
+        format: Encoding of base files.
+        threads: Number of files that are written at the same time. Default: the number of
+            processors.
+        progress: Whether to show progress bars. Default: after a second, on a terminal or in a
+            notebook. Set it to False for writes in several threads, whose bars would overlap. Spark
+            shows its own bars.
+        extra_metadata: Texts by name that the commit stores.
+        new_file_id: Function that returns the id of each new file group.
+        clock: Function that returns the current time. Default: the clock of the machine.
     """
 
     duplicates: Duplicates = "allow"
@@ -136,7 +141,7 @@ class WriteOptions:
         check_choice(self.metadata)
 
     def looks_up(self, operation: str) -> bool:
-        """Return whether a write of rows looks for their keys; `operation` is Hudi's name."""
+        """Return whether a write looks up keys; `operation` is Hudi's name of the write."""
         if operation == INSERT:
             return self.duplicates != "allow"
         return operation in (UPSERT, DELETE)
@@ -150,10 +155,10 @@ class WriteOptions:
 
 
 def with_missing(options: WriteOptions, missing: Missing | None) -> WriteOptions:
-    """Return options with what the argument `missing` of a verb says.
+    """Return options with the argument `missing` of a verb.
 
     Raises:
-        ValueError: `missing` is unknown, or contradicts the options.
+        ValueError: If `missing` is unknown, or contradicts the options.
 
     >>> with_missing(WriteOptions(), "keep").missing
     'keep'

@@ -1,6 +1,6 @@
-"""Which file each row of an upsert goes to: workload, small files, new files, hash of the key.
+"""Assign the rows of an upsert to files by workload, small files and key hashes.
 
-Everything here is a function of sizes and keys: the same input gives the same files.
+Files depend only on sizes and keys: the same input leads to the same files.
 
 Source: org.apache.hudi.table.action.commit.UpsertPartitioner, WorkloadProfile,
 org.apache.hudi.common.util.NumericUtils (getMessageDigestHash).
@@ -23,20 +23,21 @@ from lookupstore.quantities import bytes_of
 
 @dataclass(frozen=True)
 class FileSizing:
-    """The sizes that new and small files are filled to.
+    """The target sizes of new and small files.
 
     Attributes:
-        max_file_size: bytes that a file should not pass; as the next, also a text such as
-            `"128MiB"`.
-        small_file_limit: a file below this is filled up; 0 or less: none is.
-        record_size: bytes of a row where no commit tells.
-        split_size: rows of a new file, without `auto_split`.
-        auto_split: let the average size of a row say how many fit into a new file.
-        threshold: only commits that wrote more than this times `small_file_limit` tell the
-            average.
+        max_file_size: Size that files should not exceed, in bytes or as a text such as `"128MiB"`.
+        small_file_limit: Size below which a file receives new rows, in bytes or as a text. 0 or
+            less: new rows never go to existing files.
+        record_size: Size of a row, in bytes or as a text, if no commit is large enough to estimate
+            it.
+        split_size: Number of rows of a new file if `auto_split` is False.
+        auto_split: Whether to compute the number of rows of a new file from the size of a row.
+        threshold: Factor of `small_file_limit`. Only commits that wrote more bytes than that are
+            used to estimate the size of a row.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: If a number is out of range.
     """
 
     max_file_size: int = 120 << 20
@@ -67,7 +68,7 @@ class FileSize:
 
 @dataclass(frozen=True)
 class Load:
-    """What an upsert brings to one partition: rows to insert, rows to update by file."""
+    """The numbers of rows that an upsert inserts in a partition and updates by file."""
 
     inserts: int = 0
     updates: Mapping[str, int] = field(default_factory=dict)
@@ -78,11 +79,11 @@ class Bucket:
     """One file to write.
 
     Attributes:
-        number: place in the list of buckets.
-        partition: its path.
-        file_id: the file group that is merged into; None: a new one.
-        updates: rows that change rows of it.
-        inserts: rows that it was planned to get; how many it does get, the hash of keys decides.
+        number: Index in the list of buckets.
+        partition: Path of the partition.
+        file_id: Id of the file group to merge into. None: a new file group.
+        updates: Number of rows that change stored rows of the file group.
+        inserts: Planned number of new rows. The actual number depends on the hashes of keys.
     """
 
     number: int
@@ -96,11 +97,11 @@ def workload(partitions: pa.DictionaryArray, file_ids: pa.Array) -> dict[str, Lo
     """Count the rows to insert and to update, by partition and file.
 
     Args:
-        partitions: the path of each row, no nulls.
-        file_ids: string; the file group that has the row now, null for a new row.
+        partitions: Partition path of each row, without nulls.
+        file_ids: Id of the file group that contains each row, string; null for a new row.
 
     Raises:
-        ValueError: different lengths, or a null partition.
+        ValueError: If the lengths differ, or a partition is null.
 
     >>> paths = pa.array(["eu", "eu", "us"]).dictionary_encode()
     >>> workload(paths, pa.array(["f1", None, None], pa.string()))
@@ -121,7 +122,7 @@ def workload(partitions: pa.DictionaryArray, file_ids: pa.Array) -> dict[str, Lo
 
 
 def summed(parts: Iterable[Mapping[str, Load]]) -> dict[str, Load]:
-    """Return the numbers of all rows, of which each part has some.
+    """Return the sums of the numbers of rows in all parts.
 
     >>> summed([{"eu": Load(1)}, {"eu": Load(1, {"f1": 2}), "us": Load(3)}])
     {'eu': Load(inserts=2, updates={'f1': 2}), 'us': Load(inserts=3, updates={})}
@@ -138,19 +139,19 @@ def summed(parts: Iterable[Mapping[str, Load]]) -> dict[str, Load]:
 
 
 def _loads(inserts: Mapping[str, int], updates: Mapping[str, Mapping[str, int]]) -> dict[str, Load]:
-    # By name, so that buckets do not depend on the order of rows.
+    # Buckets are ordered by name, so that they do not depend on the order of rows.
     return {
         path: Load(inserts[path], dict(sorted(updates[path].items()))) for path in sorted(inserts)
     }
 
 
 def average_record_size(commits: Iterable[tuple[int, int]], sizing: FileSizing) -> int:
-    """Return the bytes of a row, by the newest commit that is large enough to tell.
+    """Return the average bytes of a row, from the newest commit that is large enough.
 
     Args:
-        commits: bytes and rows that each completed commit wrote, newest first; replacecommits left
-            out, since rows are packed more tightly in clustered files.
-        sizing: says what is large enough, and the size if none is.
+        commits: Bytes and rows that each completed commit wrote, newest first. Leave replacecommits
+            out, because clustered files have smaller rows.
+        sizing: Target sizes of files, with the size of a row if no commit is large enough.
 
     >>> average_record_size([(5, 1), (250 << 20, 1_000_000)], FileSizing())
     263
@@ -171,15 +172,16 @@ def pack(
 ) -> Packing:
     """Plan the files of an upsert.
 
-    Each file with updates is one bucket. Rows to insert fill small files up first, in the order in
-    which these are given; the rest goes to new files.
+    Each file with updates is one bucket. New rows fill small files first, in the given order of
+    files; the rest is written to new files.
 
     Args:
-        loads: rows by partition, as `workload` counts them.
-        files: the current base files of each partition that has rows to insert.
-        record_size: bytes of a row.
-        sizing: how large files get; None: Hudi's defaults.
-        pending: file ids by partition that a clustering plan holds; nothing is inserted there.
+        loads: Numbers of rows to insert and to update, by partition path.
+        files: Current base files of each partition with rows to insert, by partition path.
+        record_size: Size of a row, in bytes.
+        sizing: Target sizes of files. Default: Hudi's defaults.
+        pending: Ids of file groups that pending clustering replaces, by partition path. They
+            receive no new rows. Default: none.
 
     >>> sizing = FileSizing(max_file_size=1000, small_file_limit=500)
     >>> packing = pack({"eu": Load(150)}, {"eu": [FileSize("f1", 400)]}, 10, sizing)
@@ -226,20 +228,21 @@ def pack(
 
 
 class NumbersOfRows(Protocol):
-    """What knows the buckets of rows by what is in their columns."""
+    """A function that assigns rows to buckets by the values of their columns."""
 
     def numbers(self, rows: pa.Table) -> npt.NDArray[np.int32]:
-        """Return the bucket of each row; -1: it goes by its key."""
+        """Return the bucket of each row, int32; -1: the key of the row decides."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The files of an upsert, and which one each row goes to.
+    """The files of an upsert, and the assignment of rows to them.
 
     Attributes:
-        buckets: the files.
-        targets: for each partition with rows to insert, the numbers of the buckets that take them.
-        boxes: of partitions in which rows to insert go by what they have in other columns.
+        buckets: Files to write.
+        targets: Numbers of the buckets that receive new rows, by partition path.
+        boxes: Functions that assign new rows by the values of their columns, by partition path. In
+            other partitions, keys decide.
     """
 
     buckets: tuple[Bucket, ...]
@@ -255,18 +258,18 @@ class Packing:
     ) -> npt.NDArray[np.int32]:
         """Return the number of the bucket of each row, int32.
 
-        A row to insert goes by the MD5 of its key, so that its bucket depends on nothing else; the
-        planned numbers of rows are met roughly.
+        The MD5 of its key decides the bucket of a new row, unless the partition has boxes. Buckets
+        receive about the planned numbers of rows.
 
         Args:
-            partitions: the path of each row.
-            file_ids: the file group that has the row now, null for a new row.
-            keys: record keys, no nulls.
-            rows: their columns; None: no partition has boxes.
+            partitions: Partition path of each row.
+            file_ids: Id of the file group that contains each row; null for a new row.
+            keys: Record keys, without nulls.
+            rows: Columns of the rows. None: no partition has boxes.
 
         Raises:
-            KeyError: no bucket was planned for a row.
-            ValueError: different lengths, or a null key or partition.
+            KeyError: If no bucket was planned for a row.
+            ValueError: If the lengths differ, or a key or partition is null.
 
         >>> packing = pack({"": Load(1, {"f1": 1})}, {}, 1024)
         >>> paths = pa.array(["", ""]).dictionary_encode()
@@ -322,7 +325,7 @@ class Packing:
 def _groups(
     partitions: pa.DictionaryArray, file_ids: pa.Array
 ) -> tuple[list[tuple[str, str | None]], npt.NDArray[np.int64]]:
-    """Return the different pairs of path and file id, and for each row which one it has."""
+    """Return the distinct pairs of path and file id, and the index of each row's pair."""
     if len(partitions) != len(file_ids):
         raise ValueError(f"partitions has {len(partitions)} rows, file_ids {len(file_ids)}")
     if partitions.null_count or partitions.dictionary.null_count:

@@ -1,8 +1,8 @@
-"""One write of rows: from where they are found to a completed instant, wherever they are.
+"""``WritePipeline``: the steps of a write, from the places of rows to a commit.
 
-The order of the steps is here, and all that goes by numbers of rows. What touches rows themselves
-is `FoundRows`: those in memory are `rows.in_memory`; of a DataFrame, `lookupstore.spark` has them,
-whose rows never reach the driver.
+This module has the order of the steps, and everything that needs only numbers of rows. `FoundRows`
+handles the rows themselves: `rows.in_memory` those in memory, and `lookupstore.spark` those of a
+DataFrame, which never reach the driver.
 
 Source: org.apache.hudi.table.action.commit.BaseCommitActionExecutor, which Hudi's engines share.
 """
@@ -46,9 +46,9 @@ class WrittenFile:
     """A base file that was written.
 
     Attributes:
-        file: as it was planned.
-        stat: what the commit is to say of it.
-        keys: some of those whose rows came.
+        file: Planned file.
+        stat: Commit entry of the file.
+        keys: A few keys of the rows that were written to the file.
     """
 
     file: PlannedFile
@@ -57,12 +57,12 @@ class WrittenFile:
 
 
 class FoundRows(ABC):
-    """The rows of a write, of which it is known where they are in the table.
+    """The rows of a write, with their places in the table.
 
     Attributes:
-        schema: of the table, after they are written.
-        slices: current base files, which they change, or may fill up.
-        loads: how many there are to insert and to update, by partition path and file.
+        schema: Schema of the table after the write.
+        slices: Current base files, which the rows change or may be inserted into.
+        loads: Numbers of rows to insert and to update, by partition path and file.
     """
 
     schema: TableSchema
@@ -71,62 +71,62 @@ class FoundRows(ABC):
 
     @abstractmethod
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys that the table has."""
+        """Return a few keys of the rows that are in the table."""
 
     @abstractmethod
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> Mapping[str, pa.Array]:
         """Return the positions of new rows, or of a sample of them, by partition path.
 
         Args:
-            layouts: of partitions.
+            layouts: Layouts of the partitions, by path.
         """
 
     @abstractmethod
     def assign(self, packing: Packing) -> Sequence[int]:
-        """Give each row to a bucket, and return the numbers of those that may have got some."""
+        """Assign rows to buckets, and return the numbers of buckets that may have rows."""
 
     @abstractmethod
     def write(
         self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> Sequence[WrittenFile]:
-        """Write the files of the buckets that have rows, and give them their names.
+        """Write the files of the buckets that have rows, under their final names.
 
         Args:
-            files: of the buckets that `assign` named.
-            transaction: of the write.
-            advance: is told of each file when it is written, if that is known.
+            files: Files of the buckets that `assign` returned, in the same order.
+            transaction: Transaction of the write.
+            advance: Function that is called with the number of files written since the last call.
         """
 
     @abstractmethod
     def keys_to_insert(self) -> KeysToInsert:
-        """Return the keys of the new rows, none of which the table may have."""
+        """Return the keys of the new rows, which must not be in the table."""
 
 
-class Pipeline:
-    """One write, step by step.
+class WritePipeline:
+    """The steps of one write.
 
     Args:
-        view: the table as it is now, which can be written to.
-        options: of the write.
-        bars: opens progress bars; None: nobody would see them.
+        view: Current view of the table, which can be written to.
+        options: Options of the write.
+        bars: Function that opens progress bars. None: no progress bars.
     """
 
     def __init__(self, view: TableView, options: WriteOptions, bars: Bars | None = None) -> None:
         self._view = view
         self._options = options
         self._bars = bars
-        #: The rows of the write.
+        #: Counts of the given rows.
         self.given: GivenRows = GivenRows()
-        #: How many files there are; None: unknown.
+        #: Number of current base files; None: unknown.
         self.files: int | None = None
         steps = Steps()
-        #: Add the time of what is done inside to a step.
+        #: Function that adds the time of a block to a step.
         self.step: Callable[[str], AbstractContextManager[None]] = steps.step
-        #: That steps took, by name.
+        #: Elapsed seconds by step.
         self.seconds: dict[str, float] = steps.seconds
 
     def bar(self, title: str, total: Callable[[], int | None], unit: str = "rows") -> Advance:
-        """Open a progress bar if somebody would see it, and return what moves it; see `Bars`."""
+        """Open a progress bar if bars are shown, and return the function that moves it."""
         if self._bars is None or (count := total()) == 0:
             return not_shown
         return self._bars(title, count, unit)
@@ -135,13 +135,13 @@ class Pipeline:
         """Plan the files of a write.
 
         Args:
-            operation: name of the write, as Hudi has it.
-            rows: that are written.
-            replaced: what goes with it; None: nothing does.
+            operation: Hudi's name of the write, such as `UPSERT`.
+            rows: Rows to write.
+            replaced: File groups that the write removes. None: no file groups.
 
         Raises:
-            ValueError: rows are inserted, and the table has keys of them.
-            CorruptionError: a base file that rows are in was never committed.
+            ValueError: If rows are inserted, and the table has some of their keys.
+            CorruptionError: If a current base file is from a commit that was rolled back.
         """
         check_completed(self._view, rows.slices)
         if self.files is None and rows.slices:
@@ -156,9 +156,9 @@ class Pipeline:
         return WritePlan(operation, files, rows.loads, replaced, boxes, numbers)
 
     def _packed(self, rows: FoundRows) -> tuple[Packing, Mapping[str, Boxes], Sequence[int]]:
-        """Return the buckets of rows, where rows go that follow a layout, and buckets with rows.
+        """Return the buckets, the boxes by partition, and the numbers of used buckets.
 
-        What fails because of a layout is done again without any.
+        If a layout causes a failure, rows are assigned again without layouts.
         """
         new_rows: dict[str, NewRows] = {}
         with optional_layout(self._view.location):
@@ -176,7 +176,7 @@ class Pipeline:
         return packing, boxes, rows.assign(packing)
 
     def _new_rows(self, rows: FoundRows) -> dict[str, NewRows]:
-        """Return the new rows of partitions that keep a layout."""
+        """Return the new rows of partitions that keep a layout, by path."""
         into = [path for path, load in rows.loads.items() if load.inserts]
         layouts = layouts_of(self._view, into, rows.schema.columns)
         positions = rows.new_positions(layouts) if layouts else {}
@@ -188,11 +188,16 @@ class Pipeline:
     def run(self, plan: WritePlan, rows: FoundRows) -> WriteResult:
         """Write the files of a plan, and commit.
 
-        Raises: what `begun` and `Transaction.complete` do.
+        Raises:
+            CommitConflictError: If another writer committed a conflicting change.
+            FormatError: If the table was changed to one that cannot be written to.
+            LockedError: If other writers held the lock of the table for too long.
+            CommitUnknownError: If it is unknown whether the instant was completed.
+            OSError: If a file cannot be written.
         """
         replaces = plan.replaced is not None
         replaced = Replaced((), ()) if plan.replaced is None else plan.replaced
-        # It would be found when it commits, after all files are written.
+        # Otherwise the conflict would be found at the commit, after all files are written.
         gone = (*plan.rewritten, *replaced.slices)
         check_not_clustered(self._view, {one.group: () for one in gone})
         with begun(self._view, plan.operation, plan.profile(), replaces=replaces) as transaction:
@@ -200,7 +205,7 @@ class Pipeline:
                 advance = self.bar("Writing", lambda: len(plan.files), "files")
                 written = rows.write(plan.files, transaction, advance)
             inserts = any(load.inserts for load in plan.loads.values())
-            # Rows of an overwrite come in the place of whatever is there.
+            # Rows of an overwrite replace existing rows.
             are_new = inserts and self._options.looks_up(plan.operation)
             placed: dict[str, KeptLayout] = {}
             with optional_layout(self._view.location):
@@ -220,12 +225,17 @@ class Pipeline:
             return self._complete(transaction, outcome, changed)
 
     def run_unplanned(self, write: Callable[[Transaction], Outcome]) -> WriteResult:
-        """Write the rows of a bulk insert, whose files nobody plans, and commit.
+        """Write the rows of a bulk insert without a plan of its files, and commit.
 
         Args:
-            write: writes them to new files.
+            write: Function that writes the rows to new files.
 
-        Raises: what `begun` and `Transaction.complete` do.
+        Raises:
+            CommitConflictError: If another writer committed a conflicting change.
+            FormatError: If the table was changed to one that cannot be written to.
+            LockedError: If other writers held the lock of the table for too long.
+            CommitUnknownError: If it is unknown whether the instant was completed.
+            OSError: If a file cannot be written.
         """
         profile = CommitMetadata(operation=BULK_INSERT)
         with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
@@ -236,12 +246,12 @@ class Pipeline:
     def _complete(
         self, transaction: Transaction, outcome: Outcome, changed: ChangedFiles
     ) -> WriteResult:
-        """Make visible what was written, and return what it is.
+        """Commit the files of a write, and return its result.
 
         Args:
-            transaction: of the write.
-            outcome: what was written.
-            changed: files that were there before.
+            transaction: Transaction of the write.
+            outcome: Files and keys of the write.
+            changed: Earlier files that the write changed.
         """
         with self.step("commit"):
             instant = transaction.complete(outcome, self._options.extra_metadata)
@@ -250,7 +260,7 @@ class Pipeline:
 
 
 def _placed(plan: WritePlan, written: Sequence[WrittenFile], time: str) -> dict[str, KeptLayout]:
-    """Return layouts of partitions with the new files that follow them."""
+    """Return the layouts of partitions, with the new files that follow them, by path."""
     number_of = {file.file_id: at for file, at in zip(plan.files, plan.numbers, strict=True)}
     stats = {number_of[one.file.file_id]: one.stat for one in written}
     return {path: boxes.placed(stats, time) for path, boxes in plan.boxes.items() if boxes.new}

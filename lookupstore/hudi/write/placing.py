@@ -1,7 +1,7 @@
-"""Where the rows of an upsert go: to the rows of their keys, to their own partitions, or to both.
+"""Decide where an upsert writes rows: over stored rows, as new rows, or both.
 
-Only an index for all partitions finds a key in another one than that of its row. Then the row
-moves, or the table's row changes where it is.
+Only a global index finds a key in another partition than that of the given row. Then the row moves
+to its own partition, or the stored row changes in the partition where it is.
 
 Source: org.apache.hudi.index.HoodieIndexUtils (tagGlobalLocationBackToRecords,
 mergeForPartitionUpdatesIfNeeded).
@@ -29,7 +29,7 @@ from lookupstore.hudi.keys.ambiguous_keys import (
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.rows.in_memory import Places
+from lookupstore.hudi.write.rows.in_memory import RowPlaces
 
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
@@ -38,25 +38,27 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows:
-    """Rows of a write, each once for every place that it goes to.
+    """Rows of a write, each once for every place in the table that it changes.
 
     Attributes:
-        rows: number of the row; None: they are all rows in order, each once.
-        places: where it goes.
-        partitions: path of the partition that this is in.
-        moved: whether the row only comes to delete the one that is there; its place is another.
-        columns: what columns of rows are to be, by their names: partition columns of rows that
-            stay in another partition, and what rows that move keep; None: each row has its own.
+        rows: Number of the given row of each entry, int64. None: every row in order, once.
+        places: Place of each entry in the table.
+        partitions: Path of the partition of each entry, dictionary-encoded.
+        moved: Whether an entry only deletes the stored row, because the given row moves to another
+            partition.
+        columns: Columns with values that replace the given ones: partition columns of rows that
+            stay in another partition, and columns that keep their stored values in rows that move.
+            None: every row has the given values.
     """
 
     rows: Rows | None
-    places: Places
+    places: RowPlaces
     partitions: pa.DictionaryArray
     moved: Mask
     columns: pa.Table | None = None
 
     def of(self, incoming: Incoming) -> Incoming:
-        """Return the rows, as often as they go somewhere."""
+        """Return each row as often as it is written."""
         taken = incoming if self.rows is None else incoming.take(self.rows)
         deleted = taken.deleted
         if self.moved.any():
@@ -65,7 +67,7 @@ class PlacedRows:
         return replace(taken, rows=rows, partitions=self.partitions, deleted=deleted)
 
     def with_columns(self, rows: pa.Table) -> pa.Table:
-        """Return some columns of the rows, with those that they are to have."""
+        """Return columns of the rows, with the values that replace given ones."""
         if self.columns is None:
             return rows
         for name in self.columns.column_names:
@@ -83,23 +85,23 @@ def place_rows(
     moves: bool,
     kept: MissingColumns = NOTHING_MISSING,
 ) -> PlacedRows:
-    """Return where rows go.
+    """Return the places where rows are written.
 
-    A row goes to every row of its key in its own partition. One that moves deletes those of other
-    partitions that are not newer, as the merge of a deletion decides it; and it is new in its own
-    if the key is not there, and no other one is newer.
+    A row changes every stored row with its key in its own partition. A row that moves deletes the
+    stored rows of other partitions that are not newer by their ordering values. It is inserted into
+    its own partition if the key is not there, and no stored row of the key is newer.
 
     Args:
-        view: of the table.
-        incoming: the rows, with the columns of partition and order.
-        tagged: where their keys are.
-        moves: whether rows move whose key is in other partitions only; if not, they change the rows
-            there, whose partition columns stay.
-        kept: columns that rows keep as they are stored, of which rows that move bring the values.
+        view: View of the table.
+        incoming: Given rows, with their partition and ordering columns.
+        tagged: Places of their keys in the table.
+        moves: Whether a row deletes the stored rows with its key in other partitions, and moves to
+            its own. If not, it changes these stored rows, which keep their partition columns.
+        kept: Columns that keep their stored values, also in rows that move.
 
     Raises:
-        CorruptionError: a base file is damaged.
-        StaleStoreError: it is gone.
+        CorruptionError: If a base file is damaged.
+        StaleStoreError: If a base file was deleted.
     """
     rows = np.arange(len(incoming)) if tagged.rows is None else tagged.rows
     numbers, positions = tagged.slice_numbers, tagged.positions
@@ -109,14 +111,14 @@ def place_rows(
         columns = None
         if elsewhere.any():
             columns = _staying(view, incoming, tagged, rows, np.flatnonzero(elsewhere))
-        places = Places(tagged.slices, numbers, positions)
+        places = RowPlaces(tagged.slices, numbers, positions)
         coded = _coded(there, paths)
         return PlacedRows(tagged.rows, places, coded, np.zeros(len(rows), bool), columns)
     lost = _lost(view, incoming, tagged, rows, np.flatnonzero(elsewhere))
     stays = (numbers >= 0) & ~elsewhere
     new = np.setdiff1d(rows[elsewhere], rows[lost | stays])
-    old, nowhere = ~lost, Places.nowhere(len(new))
-    # In the order in which rows were given, since new ones are written in that.
+    old, nowhere = ~lost, RowPlaces.nowhere(len(new))
+    # Entries are in the order of the given rows, in which new rows are written.
     order = np.argsort(np.concatenate([rows[old], new]), kind="stable")
     placed = np.concatenate([rows[old], new])[order]
     columns = None
@@ -125,7 +127,7 @@ def place_rows(
         brought = _brought(view, tagged, given, rows, np.flatnonzero(elsewhere), new, kept)
         sources = np.concatenate([rows[old], len(incoming) + np.arange(len(new))])[order]
         columns = pa.concat_tables([given, brought]).take(pa.array(sources))
-    places = Places(
+    places = RowPlaces(
         tagged.slices,
         np.concatenate([numbers[old], nowhere.numbers])[order],
         np.concatenate([positions[old], nowhere.positions])[order],
@@ -140,17 +142,17 @@ def place_rows(
 
 
 def check_same_keys(view: TableView, incoming: Incoming, tagged: Tagged) -> None:
-    """Check that the rows that were found have the keys of those for which they were looked for.
+    """Check that stored rows with the record key of given rows have their key values.
 
     Args:
-        view: of the table.
-        incoming: the rows, with the columns of the key.
-        tagged: where their keys are.
+        view: View of the table.
+        incoming: Given rows, with their key columns.
+        tagged: Places of their keys in the table.
 
     Raises:
-        ValueError: a stored row has other values, and the same record key.
-        CorruptionError: a base file is damaged.
-        StaleStoreError: it is gone.
+        ValueError: If a stored row has the same record key, but other values in the key columns.
+        CorruptionError: If a base file is damaged.
+        StaleStoreError: If a base file was deleted.
     """
     fields = view.options.record_key
     doubtful = ambiguous_keys(incoming.rows, fields)
@@ -176,7 +178,7 @@ def check_same_keys(view: TableView, incoming: Incoming, tagged: Tagged) -> None
 
 
 def _partitions(incoming: Incoming, tagged: Tagged) -> tuple[Codes, Codes, list[str]]:
-    """Return the partition of each row, of each of its places, and the paths that they are."""
+    """Return the partition codes of rows and of places, and the path of each code."""
     of_slices = [one.group.partition for one in tagged.slices]
     given = incoming.partitions
     of_rows = given.dictionary.to_pylist()
@@ -200,9 +202,9 @@ def _coded(codes: Codes, paths: list[str]) -> pa.DictionaryArray:
 def _staying(
     view: TableView, incoming: Incoming, tagged: Tagged, rows: Rows, staying: Rows
 ) -> pa.Table:
-    """Return the partition columns of rows, those of some as the table has them.
+    """Return the partition columns of rows, with the stored values for rows that stay.
 
-    Filters on partition columns go by folders, so that a row must not contradict its own.
+    Filters on partition columns skip folders, so that a row must not contradict its folder.
     """
     own = incoming.rows.select(view.options.partition_by)
     stored = _stored(view, tagged, staying, own.schema)
@@ -212,7 +214,7 @@ def _staying(
 
 
 def _lost(view: TableView, incoming: Incoming, tagged: Tagged, rows: Rows, moving: Rows) -> Mask:
-    """Return which of the places of rows have a newer row than those that would move."""
+    """Return which places have a newer stored row than the given row that would move."""
     lost = np.zeros(len(rows), bool)
     name = ordering_of(view.options)
     if name is not None and len(moving):
@@ -235,16 +237,16 @@ def _brought(
     new: Rows,
     kept: MissingColumns,
 ) -> pa.Table:
-    """Return columns of rows that move, with what they keep of the first place they come from.
+    """Return columns of rows that move, with the stored values of their first place.
 
     Args:
-        view: of the table.
-        tagged: where keys are.
-        own: these columns of all rows.
-        rows: the row of each place.
-        elsewhere: the places that are in other partitions than their rows.
-        new: the rows that move, ascending.
-        kept: what they keep.
+        view: View of the table.
+        tagged: Places of the keys in the table.
+        own: Given values of these columns, for all rows.
+        rows: Number of the given row of each place.
+        elsewhere: Indices of the places in other partitions than their given rows.
+        new: Numbers of the rows that move, ascending.
+        kept: Columns that keep their stored values.
     """
     known, first = np.unique(rows[elsewhere], return_index=True)
     which = elsewhere[first[np.searchsorted(known, new)]]
@@ -263,7 +265,7 @@ def _brought(
 
 
 def _stored(view: TableView, tagged: Tagged, which: Rows, schema: pa.Schema) -> pa.Table:
-    """Return columns of some of the rows that a tag found, as a merge reads them."""
+    """Return columns of some of the stored rows that were found."""
     order = which[np.lexsort((tagged.positions[which], tagged.slice_numbers[which]))]
     batches: list[pa.RecordBatch] = []
     for number in np.unique(tagged.slice_numbers[order]).tolist():

@@ -1,6 +1,6 @@
-"""Which files a write makes, and what it is about to say of them.
+"""``WritePlan``: the files that a write is about to make.
 
-Plans are made of numbers of rows; nothing is read of the rows themselves.
+A plan needs only the numbers of rows, and not the rows themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lookupstore.hudi.write.partitioner import (
     pack,
 )
 
-# Names of the writes, as Hudi has them.
+# Hudi's names of the writes.
 UPSERT = "UPSERT"
 INSERT = "INSERT"
 DELETE = "DELETE"
@@ -41,9 +41,9 @@ class PlannedFile:
     """A base file to write.
 
     Attributes:
-        partition: folder of it.
-        file_id: of its group.
-        current: slice that it replaces; None: its group is a new one.
+        partition: Path of the partition that contains the file.
+        file_id: Id of the file group.
+        current: Slice that the file replaces. None: the file group is new.
     """
 
     partition: str
@@ -52,17 +52,17 @@ class PlannedFile:
 
     @property
     def group(self) -> GroupId:
-        """Return the file group that it becomes part of."""
+        """Return the file group of the file."""
         return GroupId(self.partition, self.file_id)
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """What goes with a write as a whole, whatever its rows are.
+    """The file groups that a write removes, regardless of its rows.
 
     Attributes:
-        slices: current base files of the file groups that go.
-        partitions: paths of those all of whose rows go; None: the whole table's.
+        slices: Current base files of the removed file groups.
+        partitions: Paths of the partitions that lose all of their rows. None: all partitions.
     """
 
     slices: Sequence[FileSlice]
@@ -71,15 +71,15 @@ class Replaced:
 
 @dataclass(frozen=True, eq=False)
 class WritePlan:
-    """What a write is going to do.
+    """The plan of a write.
 
     Attributes:
-        operation: name of the write, as Hudi has it.
-        files: that it writes; their numbers are those of its tasks.
-        loads: rows to insert and to update, by partition path.
-        replaced: what goes with it; None: it only changes and inserts rows.
-        boxes: by partition, where rows go that follow a layout.
-        numbers: of the files, by which `boxes` has them.
+        operation: Hudi's name of the write, such as `UPSERT`.
+        files: Files to write. The index of a file is the number of its task.
+        loads: Numbers of rows to insert and to update, by partition path.
+        replaced: File groups that the write removes. None: the write removes no file group.
+        boxes: Files of the new rows by their position in a layout, by partition path.
+        numbers: Number of each file in `boxes`, in the order of `files`.
     """
 
     operation: str
@@ -91,11 +91,11 @@ class WritePlan:
 
     @property
     def rewritten(self) -> list[FileSlice]:
-        """Return the slices that its files replace."""
+        """Return the slices that the files of the plan replace."""
         return [one.current for one in self.files if one.current is not None]
 
     def profile(self) -> CommitMetadata:
-        """Return what the inflight file of the write says: the rows each file is going to get."""
+        """Return the content of the inflight file: the planned numbers of rows by file."""
         times = {one.group.file_id: one.time for one in self.rewritten}
         stats = {}
         for path, load in self.loads.items():
@@ -117,21 +117,21 @@ def plan_files(
     """Plan the files of a write from the numbers of its rows.
 
     Args:
-        view: of the table.
-        loads: rows to insert and to update, by partition path.
-        slices: current base files, which rows to insert may fill up.
-        sizing: of files.
-        new_rows: of the partitions that keep a layout.
+        view: View of the table.
+        loads: Numbers of rows to insert and to update, by partition path.
+        slices: Current base files. Small ones may receive new rows.
+        sizing: Target sizes of files.
+        new_rows: New rows of the partitions that keep a layout, by partition path.
 
     Returns:
-        the files, and where rows go that follow a layout.
+        Files to write, and the files of new rows in partitions that keep a layout.
     """
     sizes: dict[str, list[FileSize]] = {}
     for one in slices:
         if one.group.partition in loads:
             size = FileSize(one.group.file_id, one.bytes)
             sizes.setdefault(one.group.partition, []).append(size)
-    # Nothing may be inserted to what clustering is about to take away.
+    # No rows may be inserted into files that a clustering is about to replace.
     pending: dict[str, set[str]] = {}
     for change in pending_clustering(view):
         for group in change.groups:
@@ -145,7 +145,7 @@ def plan_files(
         files = [one for one in slices if one.group.partition == path]
         changed[path] = rows.boxes(loads[path], files)
         rest = rows.beside(placed for placed, _ in changed[path].values())
-        # What comes of a sample is not quite right: there always is a place for other rows.
+        # Estimates from a sample are inexact: there is always a file for further rows.
         rest = replace(rest, count=max(1, rest.count))
         sizes[path] = [one for one in sizes.get(path, ()) if one.file_id not in rows.kept.files]
         fits = sum(
@@ -177,12 +177,12 @@ def plan_files(
 def planned_files(
     buckets: Iterable[Bucket], slices: Sequence[FileSlice], new_id: Callable[[], str]
 ) -> tuple[PlannedFile, ...]:
-    """Return the files of buckets, each a next slice of its file group, or of a new one.
+    """Return the file of each bucket: the next slice of a file group, or a new group.
 
     Args:
-        buckets: that get rows.
-        slices: current base files.
-        new_id: gives ids of new file groups.
+        buckets: Buckets that receive rows.
+        slices: Current base files.
+        new_id: Function that returns the id of a new file group.
     """
     current = {one.group: one for one in slices}
     return tuple(
@@ -194,7 +194,7 @@ def planned_files(
 
 
 def _written(view: TableView) -> Iterator[tuple[int, int]]:
-    """Yield bytes and rows that each commit wrote, newest first."""
+    """Yield the bytes and rows that each commit wrote, newest first."""
     for instant in reversed(view.timeline.writes()):
         if instant.action == COMMIT:
             stats = [one for many in (view.commit(instant).stats or {}).values() for one in many]

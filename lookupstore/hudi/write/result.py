@@ -1,4 +1,4 @@
-"""What a write did, as its caller is told."""
+"""``WriteResult``: the report of a write to its caller."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from lookupstore.hudi.write.plan import WritePlan
 
 @dataclass
 class GivenRows:
-    """The rows that a write was given, as far as they were counted.
+    """Counts of the rows given to a write.
 
     Attributes:
-        read: all of them; None: unknown.
-        combined: those in whose place another one of their key stayed; None: unknown.
-        errors: those that cannot be written.
-        missing: columns of the table that they lack.
+        read: Number of rows given. None: unknown.
+        combined: Number of rows dropped because another row with the same key was kept. None:
+            unknown.
+        errors: Rows that cannot be written.
+        missing: Names of the table's columns that the rows lack.
     """
 
     read: int | None = None
@@ -31,45 +32,50 @@ class GivenRows:
     missing: Sequence[str] = ()
 
     def count(self, read: int, left: int) -> None:
-        """Take how many rows were read, and how many are left after they were combined."""
+        """Set the number of rows read, and of rows left after combining those of a key."""
         self.read = read
         self.combined = read - self.errors.count - left
 
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What a write did, or would do.
+    """The result of a write, or of a dry run.
 
     Attributes:
-        instant: of the commit; None: it was only tried.
-        operation: name of the write, as Hudi has it.
-        rows_read: that were given, or keys; None: executors have not counted them.
-        rows_failed: of these, that cannot be written: `errors` has the first.
-        rows_combined: of these, in whose place another one of their key stayed; None as above.
-        rows_inserted: that are new.
-        rows_updated: that were there and changed; if it was only tried, those that were there.
-        rows_deleted: that are gone, without those of replaced file groups.
-        rows_written: in all new files; 0 if it was only tried.
-        files_new: of new file groups.
-        files_rewritten: that others take the place of, by path.
-        files_replaced: whose file groups are gone, by path.
-        files_written: Paths of the new files, relative to the table, in ascending order; empty if
-            it was only tried.
-        files_unchanged: that stay as they are; None: nobody looked, since rows came to new files.
-        bytes_rewritten: of those that others take the place of.
-        bytes_written: in all new files; 0 if it was only tried.
-        columns_missing: columns of the table that the rows lack; `WriteOptions.missing` says what
-            becomes of them.
-        errors: what is wrong with rows that cannot be written, of at most the first hundred.
-        seconds: that steps took, by name: `read` until there is one row of each key, `tag` them
-            with their places, `plan` the files, `write` these, `commit` them; those of threads are
-            not added up.
-        clustering: time of the clustering that followed, as `WriteOptions.services` says; None:
-            none did.
-        cleans: times of the cleans that followed.
-        archived: instants that were archived then.
-        service_errors: why one of these failed, which is no error of the write.
-        retries: Number of times that the write was tried again, because another one had changed
+        instant: Instant of the commit. None: a dry run.
+        operation: Hudi's name of the write, such as `UPSERT`.
+        rows_read: Number of rows, or of keys, that were given. None: unknown, because Spark's
+            executors did not count them.
+        rows_failed: Number of given rows that cannot be written. `errors` describes the first ones.
+        rows_combined: Number of given rows dropped because another row with the same key was kept.
+            None: unknown, as for `rows_read`.
+        rows_inserted: Number of new rows.
+        rows_updated: Number of stored rows that changed. In a dry run: number of stored rows that
+            match a given row, without those to delete.
+        rows_deleted: Number of deleted rows, without those of replaced file groups.
+        rows_written: Number of rows in all new files. 0 in a dry run.
+        files_new: Number of new files that begin a file group.
+        files_rewritten: Paths of the files that new files of the same file groups replace.
+        files_replaced: Paths of the files in file groups that the write removed from the table.
+        files_written: Paths of the new files, relative to the table, in ascending order. Empty in a
+            dry run.
+        files_unchanged: Number of files that the write left as they are. None: unknown, because
+            the write did not list files.
+        bytes_rewritten: Size of the rewritten files before the write, in bytes.
+        bytes_written: Size of all new files, in bytes. 0 in a dry run.
+        columns_missing: Names of the table's columns that the rows lack. `WriteOptions.missing`
+            sets their values.
+        errors: Reasons why rows cannot be written, for the first hundred of these rows.
+        seconds: Elapsed seconds by step: `read` (read and combine rows), `tag` (find keys), `plan`
+            (plan files), `write` (write files) and `commit`. A step that runs in several threads
+            counts once.
+        clustering: Time of the clustering that followed the write, if `WriteOptions.services` asks
+            for one. None: no clustering followed.
+        cleans: Times of the cleans that followed the write.
+        archived: Number of instants that were archived after the write.
+        service_errors: Reasons why a clustering, clean or archival after the write failed. The
+            write itself succeeded.
+        retries: Number of times that the write was tried again because another writer had changed
             the same files.
     """
 
@@ -115,7 +121,7 @@ class WriteResult:
         changed: ChangedFiles,
         seconds: Mapping[str, float],
     ) -> WriteResult:
-        """Return what a commit did, by what is said of its files."""
+        """Return the result of a commit from the entries of its files."""
         return cls(
             instant,
             operation,
@@ -139,14 +145,14 @@ class WriteResult:
         current: int | None,
         seconds: Mapping[str, float],
     ) -> WriteResult:
-        """Return what a commit would do.
+        """Return the result of a dry run.
 
         Args:
-            plan: of the write.
-            given: the rows.
-            deleted: rows of the table that go.
-            current: how many files there are.
-            seconds: that steps took.
+            plan: Plan of the write.
+            given: Counts of the given rows.
+            deleted: Number of stored rows that the write would delete.
+            current: Number of current base files. None: unknown.
+            seconds: Elapsed seconds by step.
         """
         replaced = () if plan.replaced is None else plan.replaced.slices
         changed = ChangedFiles(plan.rewritten, replaced, current)
@@ -165,12 +171,12 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class ChangedFiles:
-    """The files that were there before a write.
+    """The files of a table before a write.
 
     Attributes:
-        rewritten: slices that others take the place of.
-        replaced: slices whose file groups are gone.
-        all: how many there were; None: unknown.
+        rewritten: Slices that new slices of the same file groups replace.
+        replaced: Slices of the file groups that the write removes.
+        all: Number of all files. None: unknown.
     """
 
     rewritten: Sequence[FileSlice] = ()
@@ -179,7 +185,7 @@ class ChangedFiles:
 
 
 def _said_of(given: GivenRows, changed: ChangedFiles) -> dict[str, Any]:
-    """Return what a result says of rows that were given, and of files that were there."""
+    """Return the fields of a result that describe given rows and earlier files."""
     gone = len(changed.rewritten) + len(changed.replaced)
     return {
         "rows_read": given.read,

@@ -1,4 +1,4 @@
-"""Writes that met the commit of another writer, and are tried again on the table as it is then."""
+"""Retry a write on the current table after a conflict with another writer."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from lookupstore.source.kept import KeptRows
 
 T = TypeVar("T")
 
-#: Writes that are tried again. What replaces all rows of a partition or table may have been made of
-#: the rows that were there: those that came since would be lost.
+#: Writes that are retried. A write that replaces all rows of a partition or table may have been
+#: made of the previous rows; a retry would lose the rows that were added since.
 RETRIED = frozenset({UPSERT, INSERT, DELETE})
 
 _log = logging.getLogger(__name__)
 
-# Seconds to wait at most after the first conflict, which double with each, and at most at all.
+# Longest pause in seconds after the first conflict, which doubles with each conflict, and longest
+# pause of all.
 _PAUSE, _LONGEST = 0.05, 5.0
 
 
 def retried(write: Callable[[int], T], retries: int, rows: KeptRows | None = None) -> T:
-    """Write, and after a conflict write again, from the search for keys on.
+    """Write, and after a conflict find the keys again and write again.
 
     Source: HoodieSparkSqlWriter (hoodie.write.num.retries.on.conflict.failures) of Apache Hudi.
 
     Args:
-        write: The write, which takes the number of conflicts so far.
-        retries: Number of times it is tried again.
-        rows: Rows of the write, if they can be read once.
+        write: Function that writes, given the number of conflicts so far.
+        retries: Number of times to try again.
+        rows: Rows of the write. None: the rows can be read any number of times.
+
+    Returns:
+        Result of the first write without a conflict.
 
     Raises:
-        CommitConflictError: if others were faster each time, or an instant is in the way that is
-            not completed.
+        CommitConflictError: If another writer committed first on every try, the conflict is with a
+            pending instant, or the rows cannot be read again.
     """
     attempt = 0
     while True:
@@ -49,5 +53,5 @@ def retried(write: Callable[[int], T], retries: int, rows: KeptRows | None = Non
                 raise
             _log.info("another writer was faster, so the write is tried again: %s", error)
         attempt += 1
-        # Two that met once are not to meet again.
+        # Two writers that collided once are unlikely to collide again.
         time.sleep(random.uniform(0, min(_LONGEST, _PAUSE * 2 ** (attempt - 1))))

@@ -1,4 +1,4 @@
-"""Rules for writers that no property says, but what other writers left in a table shows.
+"""Check for writer rules that only the files of other writers show.
 
 Source: BucketIdentifier and TableSchemaResolver of Apache Hudi.
 """
@@ -15,23 +15,23 @@ from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.options import BUCKETS, COLUMN_IDS
 from lookupstore.hudi.view import TableView
 
-# Hudi counts buckets from 0. Of ids that are random one in 43,000 begins so, and one in 43 with
-# eight digits.
+# Number of files with bucket ids after which they count as buckets; Hudi counts buckets from 0. A
+# random id begins like this with a probability of 1 in 43,000, and with eight digits of 1 in 43.
 _FILES = 4
 _BUCKET = re.compile(r"000\d{5}-.*", re.DOTALL)
 
 
 def check_partitions(view: TableView) -> None:
-    """Check that the folders of times are called in the table as they would be here.
+    """Check that lookupstore names the folders of times as the table does.
 
-    Rows of its oldest and its newest files show it, each of another partition.
+    The check compares rows of the oldest and the newest files, each from another partition.
 
     Args:
-        view: the table as a write finds it.
+        view: Table as the write found it.
 
     Raises:
-        FormatError: they are not, or there are no rows.
-        CorruptionError: a base file is damaged.
+        FormatError: If the names differ, or there are no rows.
+        CorruptionError: If a base file is damaged.
     """
     options = view.options
     if time_paths(options, view.location.uri) is None:
@@ -67,15 +67,15 @@ def check_partitions(view: TableView) -> None:
 
 
 def check_shown_rules(view: TableView) -> None:
-    """Check that the newest commits show no rule that is not followed here.
+    """Check that the newest commits show no rule that lookupstore does not follow.
 
     Args:
-        view: the table as a write finds it.
+        view: Table as the write found it.
 
     Raises:
-        FormatError: they do: columns have ids, or file groups are the buckets of keys. The error
-            names the commit or the file id.
-        CorruptionError: a commit is damaged.
+        FormatError: If columns have ids, or file groups are buckets of keys. The error names the
+            commit or the folder of buckets.
+        CorruptionError: If a commit is damaged.
     """
     writes = view.timeline.writes()
     if writes and COLUMN_IDS in (view.commit(writes[-1]).extra_metadata or {}):
@@ -104,5 +104,5 @@ def check_shown_rules(view: TableView) -> None:
 
 
 def _are_buckets(file_ids: Sequence[str]) -> bool:
-    """Return whether most ids are those of buckets; a commit of one file may be so by chance."""
+    """Return whether most ids are ids of buckets; a single id may be one by chance."""
     return 2 * sum(_BUCKET.fullmatch(file_id) is not None for file_id in file_ids) > len(file_ids)

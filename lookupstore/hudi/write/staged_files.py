@@ -1,12 +1,13 @@
-"""Base files that wait for their names, where several attempts may write the same one.
+"""Move staged base files to their final paths when a write commits.
 
-Attempts of one task that run at the same time, or again, each write a file of their own to a folder
-of the instant, which no reader looks into. Of each file group one gets its name, given by the one
-who commits; what an attempt writes later than that is never seen. Only files that get a name have a
-marker, just before that: the others are in no folder in which they could be taken for rows.
+Files are staged where several attempts of a task may write the same file.
 
-Source: org.apache.hudi.table.marker (WriteMarkers), which deletes from partitions what it can still
-find there when it commits.
+Each attempt of a task writes its own file to a folder of the instant, which readers ignore. The
+committing process moves one file of each file group to its final path. Files that an attempt writes
+later are never seen. A file receives its marker just before it is moved.
+
+Source: org.apache.hudi.table.marker (WriteMarkers), which instead deletes the files of failed
+attempts from partitions when it commits.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from lookupstore.hudi.timeline.work_files import delete_staged, mark, staging_folder
 from lookupstore.storage.location import Location
 
-# Most of it is waiting for an object store.
+# Number of threads: most of their time is waiting for an object store.
 _THREADS = 16
 
 
 def name_staged_files(location: Location, time: str, files: Mapping[str, bool]) -> None:
-    """Give files that wait their names, several at a time, and delete the others.
+    """Move some staged files to their final paths, and delete the others.
 
     Args:
-        location: of the table.
-        time: of the instant, which is not completed.
-        files: paths of the files, relative to the table, as they are going to be, each with
-            whether it takes the place of another slice of its group.
+        location: Location of the table.
+        time: Time of the instant, which is not completed.
+        files: Whether each file replaces another slice of its file group, by the final path of the
+            file, relative to the table.
 
     Raises:
-        FileExistsError: there is one of that name, on a local disk.
-        OSError: a file does not wait there, or cannot be moved.
+        FileExistsError: If a file of that name exists on a local disk.
+        OSError: If a file was not staged, or cannot be moved.
     """
     folder = staging_folder(time)
 

@@ -1,4 +1,4 @@
-"""Updates and merges: the new values of stored rows, and which stored rows are deleted.
+"""Updates and merges: new values of stored rows, and deletions of stored rows.
 
 Each changed row is known by its base file and its position there. Ordering values are ignored.
 Columns that no clause sets keep their stored values.
@@ -24,19 +24,21 @@ from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.keys.missing_columns import MissingColumns
 from lookupstore.hudi.layout import names_of
 from lookupstore.hudi.write.assignments import Assignments, holds
-from lookupstore.hudi.write.rows.in_memory import Places
+from lookupstore.hudi.write.rows.in_memory import RowPlaces
 from lookupstore.hudi.write.rows.stored import Found, StoredRows
 from lookupstore.storage.location import Location
 
 Rows = npt.NDArray[np.int64]
 
-#: Prefixes of column names, for a stored row and a given row side by side.
+#: Prefixes of the names of columns of a stored row and of a given row.
 TARGET, SOURCE = "target.", "source."
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One clause of a merge or update. It applies to rows that no earlier clause applies to.
+    """One clause of a merge or update.
+
+    A clause applies to rows that no earlier clause applies to.
 
     Attributes:
         where: Condition on the columns of a row. None: every row.
@@ -53,7 +55,7 @@ def kept_columns(columns: pa.Schema, clauses: Iterable[Clause]) -> MissingColumn
     return MissingColumns({name: None for name in columns.names if name not in names})
 
 
-class ChangedRows:
+class ClauseRows:
     """The stored rows that clauses change or delete.
 
     Args:
@@ -99,9 +101,9 @@ class ChangedRows:
             source: Given rows, one per position. None: an update, without given rows.
 
         Raises:
-            ValueError: if a value cannot be computed, or does not fit its column.
-            CorruptionError: if the file is damaged.
-            StaleStoreError: if the file was deleted by a clean or a rollback.
+            ValueError: If a value cannot be computed, or does not fit its column.
+            CorruptionError: If the file is damaged.
+            StaleStoreError: If the file was deleted by a clean or a rollback.
         """
         first = 0
         for batch in rows_at(self._location, file, positions, self._read):
@@ -164,7 +166,7 @@ class ChangedRows:
         """Return new rows, without a place."""
         flags = np.zeros(len(keys), bool) if self._flagged else None
         incoming = Incoming(rows, keys, paths, flags, self._numbers(len(keys)))
-        return incoming, Places.nowhere(len(keys))
+        return incoming, RowPlaces.nowhere(len(keys))
 
     def _found(
         self,
@@ -183,7 +185,7 @@ class ChangedRows:
             deleted if self._flagged else None,
             self._numbers(len(keys)),
         )
-        return incoming, Places((file,), zeros, positions)
+        return incoming, RowPlaces((file,), zeros, positions)
 
     def _numbers(self, count: int) -> Rows:
         self.count += count

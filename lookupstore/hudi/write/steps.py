@@ -1,4 +1,4 @@
-"""How long the steps of a write take."""
+"""``Steps``: the elapsed time of the steps of a write."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        #: That steps took, by name.
+        #: Elapsed seconds by step.
         self.seconds: dict[str, float] = {}
         self._inside = 0.0
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add the time of what is done inside to a step, without that of steps in this one."""
+        """Add the time of a block to a step, without the time of steps inside the block."""
         before, self._inside = self._inside, 0.0
         start = time.perf_counter()
         yield

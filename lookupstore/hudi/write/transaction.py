@@ -1,8 +1,8 @@
-"""One instant of a table, from its request to the moment at which everybody sees it.
+"""``Transaction``: one instant of a table, from its request until readers see it.
 
-Requested, inflight with what is planned, files; then, under the table's lock: strays deleted,
-others' commits looked at, completed. A write that ends before the last step has changed nothing
-that a reader sees.
+A write requests the instant, makes it inflight with the plan, and writes files. Then it deletes
+stray files, takes the table's lock, checks the commits of other writers, and completes the instant.
+A write that ends before the last step has changed nothing that a reader sees.
 
 Source: org.apache.hudi.client.BaseHoodieWriteClient (commitStats, preCommit).
 """
@@ -60,36 +60,37 @@ from lookupstore.hudi.write.conflict import (
 )
 from lookupstore.hudi.write.plan import CLUSTER
 
-# How often a failed write is tried to be taken back.
+# Number of attempts to undo a failed write.
 _TRIES = 3
 
 
 class KeysToInsert(Protocol):
-    """The keys of new rows, wherever they are."""
+    """The keys of new rows, in memory or elsewhere."""
 
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
-        """Yield the base files that have some of the keys, each with a few of these.
+        """Yield the base files that contain some of the keys, each with a few of these.
 
         Args:
-            view: of the table.
-            files: that others wrote meanwhile.
+            view: View of the table.
+            files: Base files that other writers committed since this write began.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a write has done, for checks before and after it commits.
+    """The files and keys of a write, for the checks before its commit.
 
     Attributes:
-        stats: of the files that it wrote.
-        schema: Avro schema of the table's data columns.
-        replaced: file groups that are gone with it.
-        touched: keys, as an example, of each file group that has a new slice.
-        inserted: keys that must not be in the table; None: none.
-        overwritten: paths of the partitions all of whose rows are replaced; None: of all.
-        placed: by partition, the layout that is kept of it, with the new files that follow it.
+        stats: Commit entries of the new files.
+        schema: Avro schema of the table's data columns, as JSON.
+        replaced: File groups that the write removes from the table.
+        touched: A few keys of each file group that has a new slice, for errors. None: no
+            existing file group has a new slice.
+        inserted: Keys that must not be in the table. None: the write does not check keys.
+        overwritten: Paths of the partitions that the write overwrites. None: all partitions.
+        placed: Layouts of partitions by path, with the new files that follow them.
     """
 
     stats: Sequence[WriteStat]
@@ -102,13 +103,13 @@ class Outcome:
 
 
 class Transaction:
-    """One write on its way through the timeline; made by `begun`.
+    """One write and its instant; made by `begun` and `begun_clustering`.
 
     Args:
-        view: the table as the write found it.
-        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT_OVERWRITE` and so on.
-        instant: of the write, inflight.
-        beat: by which others see that the write goes on.
+        view: Table as the write found it.
+        operation: Hudi's name of the write, such as `UPSERT` or `INSERT_OVERWRITE`.
+        instant: Requested instant of the write.
+        beat: Heartbeat that shows other writers that the write is alive.
     """
 
     def __init__(self, view: TableView, operation: str, instant: Instant, beat: Heartbeat) -> None:
@@ -125,38 +126,54 @@ class Transaction:
 
     @property
     def operation(self) -> str:
-        """Return the name of the write, as Hudi has it."""
+        """Return Hudi's name of the write, such as `UPSERT`."""
         return self._operation
 
+    def start(self, content: bytes) -> None:
+        """Make the instant inflight.
+
+        If this writer was taken for dead meanwhile, another one may have rolled the instant back.
+        The inflight file is then there alone, until `roll_back_now` deletes it.
+
+        Args:
+            content: Content of the inflight file.
+
+        Raises:
+            CommitConflictError: If another writer rolled the instant back.
+            FileNotFoundError: If another writer deleted the file before it had its name.
+        """
+        self._instant = self._view.folder.start(self._instant, content)
+
     def open_partition(self, partition: str) -> None:
-        """Make a folder one of the table's, before a file is written to it."""
+        """Mark a folder as a partition of the table, before a file is written to it."""
         if partition not in self._partitions:
             mark_partition(self._view.location, partition, self.time)
             self._partitions.add(partition)
 
     def check(self) -> None:
-        """Check that no writer assumed this one dead; call it before files get their names.
+        """Check that no other writer has rolled back the instant.
 
-        Writers of Apache Hudi roll back what is inflight, and do not ask who works on it.
+        Call it before files are renamed. Apache Hudi's writers may roll back an inflight instant
+        although its writer is alive.
 
         Raises:
-            CommitConflictError: somebody did, and rolled the instant back.
+            CommitConflictError: If another writer rolled the instant back.
         """
         self._beat.check()
         self._view.folder.check_there(self._instant)
 
     def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
-        """Make visible what was written.
+        """Commit the files of the write.
 
         Args:
-            outcome: what that is.
-            extra: what else the commit is to say.
+            outcome: Files and keys of the write.
+            extra: Further metadata of the commit, as texts by name.
 
         Raises:
-            CommitConflictError: another writer committed something that is in its way.
-            FormatError: the table is meanwhile one that cannot be written to.
-            LockedError: others had the lock of the table for too long.
-            CommitUnknownError: the last step may have been done or not.
+            CommitConflictError: If another writer committed a conflicting change.
+            FormatError: If the table was changed to one that cannot be written to.
+            LockedError: If other writers held the lock of the table for too long.
+            CommitUnknownError: If it is unknown whether the instant was completed.
         """
         metadata = CommitMetadata(
             stats=_by_partition(outcome.stats),
@@ -199,12 +216,13 @@ class Transaction:
                 ) from error
 
     def roll_back_now(self) -> None:
-        """Take back a write that failed, if that can be done now; else the next writer does it.
+        """Roll back a failed write, if possible; otherwise the next writer does.
 
-        Its files go also if another writer took it back, who may not have found all of them.
+        The files of the write are deleted even if another writer rolled it back already, because
+        that writer may have missed some of them.
 
-        That one cannot tell whose it is if who took this writer for dead deleted its heartbeat: one
-        error more must not be what leaves it there.
+        An `OSError` is tried again: if another writer deleted the heartbeat of this one, the next
+        writer cannot tell the owner of the write, and would leave it in the table.
         """
         location, owner = self._view.location, self._beat.owner
         for _ in range(_TRIES):
@@ -218,7 +236,7 @@ class Transaction:
             return
 
     def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
-        """Check that no other writer inserted the same keys, which other file groups would hide."""
+        """Check that no other writer inserted the same keys into other file groups."""
         newer = () if inserted is None else newer_files(self._view, now)
         if inserted is None or not newer:
             return
@@ -227,18 +245,20 @@ class Transaction:
             raise key_conflict_error(now, changes[file], file, keys)
 
     def _check_options(self) -> None:
-        """Check that readers will look where this write puts its files.
+        """Check that readers will list the files of this write.
 
-        Java's writers add a metadata table when it suits them: readers then look nowhere else.
+        Apache Hudi's Java writers may add a metadata table at any time. Readers then list only the
+        files in that table.
         """
         now = read_options(self._view.location)
-        # One that was there when the write began is written, too; of another nobody said that.
+        # A metadata table that existed when the write began is updated; for a new one, no choice
+        # was made.
         is_known = bool(self._view.options.metadata_partitions)
         check_writable(now, self._view.location.uri, MAINTAIN if is_known else REFUSE)
         check_same_layout(now, self._view.options, self._view.location.uri)
 
     def _check_columns(self, now: TableView) -> None:
-        """Check that this commit does not remove columns that another one has added."""
+        """Check that the columns of the table have not changed since the write began."""
         if now.table_schema.columns != self._view.table_schema.columns:
             last = now.timeline.writes()[-1]
             raise CommitConflictError(
@@ -248,9 +268,10 @@ class Transaction:
             )
 
     def _delete_strays(self, known: Collection[str | None]) -> None:
-        """Delete files of this instant that are not known: a retried task has left them.
+        """Delete files of this instant that are not in the commit.
 
-        Two files of one group and instant make a table that nobody can read.
+        A retried task leaves such files. A table with two files of one file group and instant
+        cannot be read.
         """
         location = self._view.location
         for partition in sorted(self._partitions):
@@ -263,22 +284,22 @@ class Transaction:
 def begun(
     view: TableView, operation: str, profile: CommitMetadata, *, replaces: bool
 ) -> Iterator[Transaction]:
-    """Request an instant and let it be inflight; a block that fails takes it back.
+    """Request an instant and make it inflight; roll it back if the block fails.
 
     Args:
-        view: the table as the write found it.
-        operation: name of the write, as Hudi has it.
-        profile: what the write is about to do.
-        replaces: whether it takes file groups away.
+        view: Table as the write found it.
+        operation: Hudi's name of the write, such as `UPSERT`.
+        profile: Planned numbers of rows to insert, by partition, and to update, by file.
+        replaces: Whether the write removes file groups.
 
     Raises:
-        CommitConflictError: a file is gone, since another writer rolled the instant back.
-        OSError: a file cannot be written.
+        CommitConflictError: If a file is missing because another writer rolled the instant back.
+        OSError: If a file cannot be written.
     """
     action, plan = COMMIT, b""
     if replaces:
         action, plan = REPLACE, plan_bytes(RequestedReplace())
-    # That of a replacecommit, too, is what a commit has: no file groups are replaced yet.
+    # A replacecommit has the same content as a commit here: no file groups are replaced yet.
     content = commit_bytes(profile, view.options.version)
     with _begun(view, operation, action, plan, content) as transaction:
         yield transaction
@@ -286,13 +307,13 @@ def begun(
 
 @contextmanager
 def begun_clustering(view: TableView, plan: RequestedReplace) -> Iterator[Transaction]:
-    """Request a clustering and let it be inflight; see `begun`.
+    """Request a clustering and make it inflight; see `begun`.
 
-    From then on no other writer replaces the file groups of its plan.
+    From then on other writers do not replace the file groups of its plan.
 
     Args:
-        view: the table as it is, by which the plan was made.
-        plan: of the clustering.
+        view: Table from which the plan was made.
+        plan: Plan of the clustering.
     """
     action = REPLACE if view.options.version == 6 else CLUSTERING
     with _begun(view, CLUSTER, action, plan_bytes(plan), b"") as transaction:
@@ -303,24 +324,24 @@ def begun_clustering(view: TableView, plan: RequestedReplace) -> Iterator[Transa
 def _begun(
     view: TableView, operation: str, action: str, plan: bytes, content: bytes
 ) -> Iterator[Transaction]:
-    """Request an instant and let it be inflight; see `begun`.
+    """Request an instant and make it inflight; see `begun`.
 
     Args:
-        view: of the table.
-        operation: name of the write.
-        action: of the instant.
-        plan: content of its requested file.
-        content: of its inflight file.
+        view: Table as the write found it.
+        operation: Hudi's name of the write, such as `UPSERT`.
+        action: Action of the instant, such as `commit`.
+        plan: Content of the requested file.
+        content: Content of the inflight file.
     """
     with Heartbeats(view.location).request(view.folder, action, plan) as beat:
-        instant = view.folder.start(beat.instant, content)
-        transaction = Transaction(view, operation, instant, beat)
+        transaction = Transaction(view, operation, beat.instant, beat)
         try:
+            transaction.start(content)
             yield transaction
         except CommitUnknownError:
             raise
         except FileNotFoundError:
-            # Who took this writer for dead has deleted what it was about to name.
+            # A writer that considered this one dead has deleted the file before its rename.
             try:
                 beat.check()
             finally:

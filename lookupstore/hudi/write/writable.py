@@ -1,4 +1,4 @@
-"""A table as a write finds it: one that may be written to, without what dead writers left."""
+"""Prepare a table for a write: check it, and roll back dead writers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ def writable_view(
     *,
     dry_run: bool,
 ) -> TableView:
-    """Return a table that is about to be written to, after rolling back what dead writers left.
+    """Check a table for a write, roll back dead writers, and return its view.
 
     Args:
-        location: of the table.
-        commits: what is known of its commits.
-        options: of the write.
-        dry_run: change nothing.
+        location: Location of the table.
+        commits: Metadata of completed instants that were read before. The view adds those that it
+            reads.
+        options: Options of the write.
+        dry_run: Whether to change nothing.
 
     Raises:
-        FormatError: it cannot be written to; the error names what says so.
-        CommitConflictError: another program restores it to a savepoint, or began a write and keeps
-            no heartbeat for it.
+        FormatError: If the table cannot be written to. The error names the property or file.
+        CommitConflictError: If another program is restoring the table to a savepoint, or began a
+            write and keeps no heartbeat for it.
     """
     # A table of another kind is not even locked.
     _check_writable(location, read_options(location), options)

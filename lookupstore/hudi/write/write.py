@@ -1,6 +1,7 @@
-"""The writes of a table: what each verb does with rows in memory, before they go their way.
+"""``Write``: the verbs that write rows of this process to a table.
 
-Columns are checked, repeated keys resolved, keys found; then `pipeline` says what comes when.
+A verb checks columns, combines rows with the same key and finds keys. Then `pipeline` plans and
+writes files, and commits.
 
 Source: org.apache.hudi.table.action.commit (BaseWriteHelper, BaseSparkCommitActionExecutor,
 SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecutor).
@@ -39,7 +40,7 @@ from lookupstore.hudi.write.files import BulkInsert, Stretch
 from lookupstore.hudi.write.merge import FindRows, MergedRows
 from lookupstore.hudi.write.merge_plan import GivenMerge
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.pipeline import Pipeline
+from lookupstore.hudi.write.pipeline import WritePipeline
 from lookupstore.hudi.write.placing import check_same_keys, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
@@ -55,7 +56,7 @@ from lookupstore.hudi.write.plan import (
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.rows.combined import combined
 from lookupstore.hudi.write.rows.in_layout import LayoutOrder
-from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
+from lookupstore.hudi.write.rows.in_memory import MemoryRows, RowPlaces
 from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
@@ -67,23 +68,23 @@ from lookupstore.hudi.write.rows.stored import (
     held_rows,
     joined_rows,
 )
-from lookupstore.hudi.write.statements import ChangedRows, Clause, kept_columns
+from lookupstore.hudi.write.statements import Clause, ClauseRows, kept_columns
 from lookupstore.hudi.write.transaction import Outcome, Transaction
 from lookupstore.progress import Advance, Bars
 from lookupstore.sorting.runs import MIN_MEMORY
 
-# The keys of a piece of rows that are looked for at once take several times their bytes.
+# Divisor of the memory for keys that are looked up at once, which take several times their bytes.
 _PIECES = 4
 
 
 class Write:
-    """One write.
+    """One write of rows to a table.
 
     Args:
-        view: the table as it is now, which can be written to.
-        options: of the write.
-        dry_run: only find out what it would do.
-        bars: opens progress bars; None: nobody would see them.
+        view: Current view of the table, which can be written to.
+        options: Options of the write.
+        dry_run: Whether to return what the write would do, without writing.
+        bars: Function that opens progress bars. None: no progress bars.
     """
 
     def __init__(
@@ -93,26 +94,26 @@ class Write:
         self._options = options
         self._dry_run = dry_run
         self._index = index_of(options.index)
-        self._pipeline = Pipeline(view, options, bars)
+        self._pipeline = WritePipeline(view, options, bars)
         self._slices: list[FileSlice] | None = None
-        self._at_once = False  # rows are looked for in one piece
+        self._at_once = False  # whether rows are looked up in one piece
         self._kept = NOTHING_MISSING
 
     @property
     def view(self) -> TableView:
-        """Return the table as the write finds it."""
+        """Return the view of the table from which the write began."""
         return self._view
 
     def upsert(self, given: Any) -> WriteResult:
-        """Change rows whose keys are there, and insert the others."""
+        """Update the rows whose keys are in the table, and insert the others."""
         return self._change(UPSERT, self._incoming(given, UPSERT), self._upserted)
 
     def insert(self, given: Any) -> WriteResult:
-        """Insert rows, whose keys are looked for only if they may not be there."""
+        """Insert rows. Keys are looked up unless the options allow duplicates."""
         return self._change(INSERT, self._incoming(given, INSERT), self._inserted)
 
     def delete(self, given: Any) -> WriteResult:
-        """Delete the rows of keys, which may be missing."""
+        """Delete the rows of given keys. Keys that are not in the table are ignored."""
         view = self._view
         everywhere = self._index.everywhere
         keys = IncomingKeys(
@@ -133,11 +134,11 @@ class Write:
     def delete_stored(
         self, stored: Iterable[StoredRows], current: Sequence[FileSlice]
     ) -> WriteResult:
-        """Delete rows of which it is known where they are.
+        """Delete stored rows whose places are known.
 
         Args:
-            stored: such rows of the table as the write finds it, of each base file once.
-            current: its base files, by partition path and id.
+            stored: Rows to delete, each base file at most once.
+            current: Current base files of the table, sorted by partition path and file group id.
         """
         self._slices = list(current)
         self._pipeline.files = len(self._slices)
@@ -148,19 +149,19 @@ class Write:
     def update(
         self, stored: Iterable[StoredRows], current: Sequence[FileSlice], sets: Assignments
     ) -> WriteResult:
-        """Change rows of which it is known where they are.
+        """Update stored rows whose places are known.
 
         Args:
-            stored: as of `delete_stored`.
-            current: as of `delete_stored`.
-            sets: what they get.
+            stored: Rows to update, each base file at most once.
+            current: Current base files of the table, sorted by partition path and file group id.
+            sets: Columns to set, and their values.
         """
         self._slices = list(current)
         self._pipeline.files = len(self._slices)
         clauses = [Clause(None, sets)]
         columns = self._view.table_schema.columns
         self._kept = kept_columns(columns, clauses)
-        changed = ChangedRows(self._view.location, columns, clauses, "", flagged=False)
+        changed = ClauseRows(self._view.location, columns, clauses, "", flagged=False)
         found = chain.from_iterable(changed.of_file(*one) for one in stored)
         with self._held(found, deletes=False) as rows:
             self._pipeline.given.count(changed.count, changed.count)
@@ -169,13 +170,14 @@ class Write:
     def merge(
         self, given: Any, clauses: GivenMerge, on: Sequence[str] | None, find_rows: FindRows
     ) -> WriteResult:
-        """Change, delete and insert rows as the clauses of a merge say.
+        """Update, delete and insert rows by the clauses of a merge.
 
         Args:
-            given: rows.
-            clauses: what happens to them, and to rows of the table.
-            on: the key columns by which rows meet; None: also those of the partition, if given.
-            find_rows: finds rows of the table for which a condition holds.
+            given: Given rows, in any form that `HudiTable.upsert` takes.
+            clauses: Clauses of the merge.
+            on: Key columns that rows are matched by. None: the record key, and the partition
+                columns if the given rows have them.
+            find_rows: Function that finds the stored rows that meet a condition.
         """
         with self._pipeline.step("read"):
             everywhere = self._index.everywhere
@@ -192,7 +194,7 @@ class Write:
     def _keys_found(
         self, keys: Incoming, has_partitions: bool
     ) -> tuple[Tagged, npt.NDArray[np.int64]]:
-        """Return where keys are, and the number of the key that each of these is said of."""
+        """Return the places of keys, and the number of the key at each place."""
         incoming = keys
         if not (has_partitions or self._index.everywhere):
             incoming = self._everywhere(keys)
@@ -201,7 +203,7 @@ class Write:
         return tagged, rows % max(1, len(keys))
 
     def bulk_insert(self, given: Any) -> WriteResult:
-        """Insert rows as they come, or in an order, without a look at the keys."""
+        """Insert rows in the given order or sorted, without looking up keys."""
         rows = self._incoming(given, BULK_INSERT)
         order = bulk_order(self._view, rows.schema.columns, self._options)
         if self._dry_run:
@@ -229,7 +231,7 @@ class Write:
         return self._pipeline.run_unplanned(write)
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
-        """Put rows in the place of all rows of their partitions, or of the table."""
+        """Replace all rows of the given rows' partitions, or of the table."""
         operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
         with self._found(operation, self._incoming(given, operation), self._new, ()) as rows:
             if whole_table:
@@ -249,16 +251,16 @@ class Write:
         slices = [one for one in slices if one.group.partition in partitions]
         schema = self._view.table_schema
         none = Incoming.joined([], schema.columns)
-        rows = MemoryRows(self._view, self._options, schema, none, Places.nowhere(0), ())
+        rows = MemoryRows(self._view, self._options, schema, none, RowPlaces.nowhere(0), ())
         self._pipeline.given.count(0, 0)
-        # There is nothing to plan without rows.
+        # Without rows there is nothing to plan.
         plan = WritePlan(DELETE_PARTITION, (), {}, Replaced(slices, partitions))
         return self._done(plan, rows)
 
     def _stretches(
         self, rows: IncomingRows, order: RowOrder | LayoutOrder | None
     ) -> Generator[Stretch, None, None]:
-        """Yield the rows of a bulk insert as they are written."""
+        """Yield the rows of a bulk insert in the order in which they are written."""
         given = (incoming.without_deleted() for incoming in self._read(rows))
         if order is None:
             yield Stretch(given)
@@ -269,7 +271,7 @@ class Write:
                 counted = Counted(_told(stretch.rows, advance))
                 yield replace(stretch, rows=counted)
                 written += counted.rows
-            advance(rows.read - written)  # the others are left out
+            advance(rows.read - written)  # the other rows are not written
 
     def _incoming(self, given: Any, operation: str) -> IncomingRows:
         options, table = self._options, self._view.options
@@ -292,7 +294,7 @@ class Write:
         return rows
 
     def _read(self, given: IncomingRows | IncomingKeys) -> Iterator[Incoming]:
-        """Return rows as they come, of which a bar is told."""
+        """Return the given rows as an iterator that moves a progress bar."""
         advance = self._pipeline.bar("Reading", given.count_rows)
 
         def batches() -> Iterator[Incoming]:
@@ -312,8 +314,8 @@ class Write:
 
     @property
     def _current(self) -> list[FileSlice]:
-        """Return the current base files, which are listed once."""
-        # Not a `cached_property`: before Python 3.12 that lets no other write list files meanwhile.
+        """Return the current base files. They are listed once."""
+        # A `cached_property` would block other writes that list files before Python 3.12.
         if self._slices is None:
             self._slices = [group.current for group in self._view.groups(None)]
             self._pipeline.files = len(self._slices)
@@ -322,7 +324,7 @@ class Write:
     def _change(
         self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]
     ) -> WriteResult:
-        """Change, delete and insert rows."""
+        """Combine and find rows, then update, delete and insert them."""
         with self._found(operation, given, find, self._current) as rows:
             return self._run(operation, rows)
 
@@ -334,13 +336,14 @@ class Write:
         find: Callable[[Incoming], Found],
         slices: Sequence[FileSlice],
     ) -> Iterator[MemoryRows | SpilledRows]:
-        """Combine rows if the write does that, and find them, in memory if there is room.
+        """Combine rows if the write does that, and find them, in memory if they fit.
 
         Args:
-            operation: name of the write, as Hudi has it.
-            given: the rows.
-            find: finds some of them, which all have different keys if they are combined.
-            slices: current base files, which they change, or may fill up.
+            operation: Hudi's name of the write, such as `UPSERT`.
+            given: Rows or keys that the caller gave.
+            find: Function that finds some of the rows, which have different keys if rows are
+                combined.
+            slices: Current base files, which the rows change or may be inserted into.
         """
         step, options, view = self._pipeline.step, self._options, self._view
         everywhere = self._index.everywhere
@@ -377,7 +380,7 @@ class Write:
             return
         folder = options.spill_folder or view.location.spill_folder()
         all_rows = numbered(chain(let_go(parts), batches))
-        # A row that moves deletes the one that is there, which only some pieces may have.
+        # A row that moves deletes the stored row, which only some pieces may have.
         may_move = everywhere and not explicit
         flagged = may_move or parts[0].deleted is not None
         if may_move:
@@ -410,7 +413,7 @@ class Write:
                     explicit=explicit,
                     kept=self._kept,
                 )
-            advance(given.read - counted.rows)  # others gave way to these
+            advance(given.read - counted.rows)  # the other rows were dropped in favor of these
             counts.count(given.read, counted.rows)
         with spilled:
             if combines and isinstance(given, IncomingRows):
@@ -419,12 +422,13 @@ class Write:
 
     @contextmanager
     def _held(self, found: Iterator[Found], *, deletes: bool) -> Iterator[MemoryRows | SpilledRows]:
-        """Hold rows of which it is known where they are, in memory if there is room.
+        """Hold rows whose places are known, in memory if they fit.
 
         Args:
-            found: the rows.
-            deletes: whether all of them go; then they are keys alone. If not, they say so, and
-                those that stay take the place of the stored ones, whatever their ordering values.
+            found: Rows with their places.
+            deletes: Whether all of the rows are deleted, and consist of keys only. If not, each row
+                may have a flag for its deletion, and the others replace stored rows regardless of
+                their ordering values.
         """
         step, options, view = self._pipeline.step, self._options, self._view
         arguments = view, options, view.table_schema
@@ -458,7 +462,7 @@ class Write:
             yield spilled
 
     def _upserted(self, incoming: Incoming) -> Found:
-        """Find rows, and leave those out that delete what is not there."""
+        """Find rows, without deletions of rows that are not in the table."""
         tagged = self._tagged(incoming)
         with self._pipeline.step("tag"):
             check_same_keys(self._view, incoming, tagged)
@@ -468,34 +472,34 @@ class Write:
         if incoming.deleted is None:
             return incoming, places
         kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
-        places = Places(places.slices, places.numbers[kept], places.positions[kept])
+        places = RowPlaces(places.slices, places.numbers[kept], places.positions[kept])
         return incoming.take(kept), places
 
     def _inserted(self, incoming: Incoming) -> Found:
-        """Find rows that may not be there, and leave those out that are, if told to."""
+        """Find rows if duplicates are not allowed, and drop duplicates if asked to."""
         incoming, places = self._new(incoming)
         if self._options.looks_up(INSERT):
             tagged = self._tagged(incoming)
             check_same_keys(self._view, incoming, tagged)
             if tagged.rows is not None:
                 incoming = incoming.take(tagged.rows)
-            places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)
+            places = RowPlaces(tagged.slices, tagged.slice_numbers, tagged.positions)
         if self._options.duplicates == "drop":
             return self._new(incoming.take(np.flatnonzero(places.numbers < 0)))
         return incoming, places
 
     def _new(self, incoming: Incoming) -> Found:
-        """Take rows for new ones, wherever they are."""
+        """Return rows as new rows, without looking up their keys."""
         incoming = incoming.without_deleted()
-        return incoming, Places.nowhere(len(incoming))
+        return incoming, RowPlaces.nowhere(len(incoming))
 
     def _to_delete(self, incoming: Incoming) -> Found:
-        """Find keys, and leave those out that are not there, and all columns."""
+        """Find keys, and return those in the table, without columns."""
         tagged = self._tagged(incoming)
         if incoming.rows.num_columns:
             check_same_keys(self._view, incoming, tagged)
         found = np.flatnonzero(tagged.found)
-        places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
+        places = RowPlaces(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
         paths = list(dict.fromkeys(one.group.partition for one in places.slices))
         places_of = {path: number for number, path in enumerate(paths)}
         numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
@@ -504,7 +508,7 @@ class Write:
         return replace(incoming, rows=pa.table({}), partitions=coded), places
 
     def _everywhere(self, incoming: Incoming) -> Incoming:
-        """Return keys once for each partition of the table, since none was given."""
+        """Return keys once for each partition of the table, for keys without partitions."""
         paths = sorted({one.group.partition for one in self._current})
         count = len(incoming)
         repeated = incoming.numbered().take(np.tile(np.arange(count), len(paths)))
@@ -512,7 +516,7 @@ class Write:
         return replace(repeated, partitions=_coded(codes, paths))
 
     def _tagged(self, incoming: Incoming) -> Tagged:
-        """Return each place that keys have in the table."""
+        """Return every place of the keys in the table."""
         with self._pipeline.step("tag"):
             return tag(
                 self._view,
@@ -543,7 +547,7 @@ class Write:
 
 
 def _told(rows: Iterable[Incoming], advance: Advance) -> Iterator[Incoming]:
-    """Yield rows, and tell a bar of those that are done."""
+    """Yield rows, and move a progress bar."""
     for one in rows:
         yield one
         advance(len(one))

@@ -1,7 +1,7 @@
-"""``WRITE_CHOICES``: what a text can choose about a write, each described once.
+"""``WRITE_CHOICES``: the options of a write that can be given as texts.
 
-The flags of commands and the options of ``df.write`` are made of it, and so is the first table of
-`docs/reference/hudi-options.md`.
+The flags of commands, the options of ``df.write``, and the first table of
+`docs/reference/hudi-options.md` are generated from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lookupstore.hudi.write.kinds import (
     RATE,
     SIZE,
     TEXT,
-    Kind,
+    ValueKind,
     at_least,
     one_of,
 )
@@ -29,17 +29,17 @@ from lookupstore.hudi.write.options import Duplicates, Missing, OnError, SortMod
 
 @dataclass(frozen=True)
 class WriteChoice:
-    """A field of `WriteOptions` or `TableServices` that a text can give.
+    """A field of `WriteOptions` or `TableServices` that can be given as a text.
 
     Attributes:
-        kind: Kind of its values.
-        help: What it does, for the help of a command.
-        metavar: What stands for a value in that help. Empty: the kind says it.
-        operation: The only operation that it is for. Empty: all.
-        in_spark: Whether `df.write` takes it.
+        kind: Kind of the values.
+        help: Description for the help of a command.
+        metavar: Placeholder for a value in that help. Empty: the kind provides it.
+        operation: Only operation with this option, in lower case. Empty: all operations.
+        in_spark: Whether `df.write` accepts the option.
     """
 
-    kind: Kind
+    kind: ValueKind
     help: str
     metavar: str = ""
     operation: str = ""
@@ -168,7 +168,7 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
 
 
 def default_of(name: str) -> Any:
-    """Return the value of a choice that is not given.
+    """Return the default value of a choice.
 
     >>> default_of("retries"), default_of("cluster_commits")
     (10, 4)
@@ -179,15 +179,15 @@ def default_of(name: str) -> Any:
 def check_operation(
     given: Mapping[str, Any], operation: str, called: Callable[[str], str] = str
 ) -> None:
-    """Check that choices are for the operation that is done.
+    """Check that choices are for the given operation.
 
     Args:
         given: Values by the names of choices.
         operation: Name of the operation, in lower case.
-        called: Function that returns what the caller calls a choice.
+        called: Function that returns the caller's name of a choice.
 
     Raises:
-        ValueError: if one is for another operation, and not as it is by default.
+        ValueError: If a choice is for another operation, and does not have its default value.
 
     >>> check_operation({"duplicates": "drop"}, "upsert")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
 """Build a store with Spark: executors encode, shuffle, sort and write; the driver publishes.
 
-What executors do is in `lookupstore.spark.build.task`. A task that is tried again, or runs twice,
-writes another file: the driver lists one for each bucket in the manifest and deletes the others.
+Executors run `lookupstore.spark.build.task`. A task that is retried, or runs twice, writes another
+file: the driver lists one for each bucket in the manifest and deletes the others.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from lookupstore.store.version_files import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-#: The source of a store that is built from a DataFrame, whose files are unknown.
+#: Description of the source of a store that is built from a DataFrame, whose files are unknown.
 DATAFRAME = "Spark DataFrame"
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def build_store(
     compression: str | None = None,
     level: int | None = None,
     block_size: Size | None = None,
-    bloom_fpp: float = 0.05,
+    bloom_fpp: float = FileOptions.bloom_fpp,
     overwrite: bool = False,
     allow_empty: bool = False,
     retain: Duration = HOUR,
@@ -91,54 +91,58 @@ def build_store(
     """Build a store with Spark and open it on the driver.
 
     Args:
-        df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
-            or a list of these; or the folder or URI of a Hudi table, whose current rows these are.
-            A path of plain Parquet takes half the time of a DataFrame of it.
-        path: folder of the store, on a file system that the driver and all executors share; or a
-            URI or location, to which executors upload what they wrote in temporary folders.
-        key: the key columns, in the order that sorts the store.
-        columns: the value columns; None takes all that are not in the key.
-        buckets: number of data files over which keys are spread by hash, and of the tasks that
-            write them. Default: the number of the store that is overwritten. Of a new store, one
-            for each 512 MiB of rows before compression, by Spark's statistics; 8 if the size is
+        df_or_path: Rows to store: a DataFrame, or files or a table that Spark can read. Files are
+            Parquet or ORC: a file, folder, glob or URI, or a list of these. A table is the folder
+            or URI of a Hudi table, and its current rows are stored. A path of plain Parquet takes
+            half the time of a DataFrame of it.
+        path: Folder of the store, on a file system that the driver and all executors share; or a
+            URI or location, to which executors upload files that they write in temporary folders.
+        key: Key columns, in the order that sorts the store.
+        columns: Value columns. Default: all columns that are not in the key.
+        buckets: Number of data files over which keys are spread by hash, and of the tasks that
+            write them. Default: the number of the store that is overwritten; for a new store, one
+            for each 512 MiB of rows before compression, by Spark's statistics, or 8 if the size is
             unknown.
-        on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
-            `("max", column)`. The order of rows is that of files by path (of a list: as listed)
-            and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
-            they come, which is the order written only if nothing has shuffled them.
-        nullable_keys: key columns that may hold nulls, which sort first.
-        compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
-            `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
-            `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
-            elsewhere.
-        level: level of the compression; None is its default.
-        block_size: Size of a block of a data file before compression. None: 8 KiB for plain files,
-            4.5 KiB for compressed ones.
-        bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
-        overwrite: replace the store at `path`; until the new version is complete the old one
-            answers. Files of buckets that have not changed stay.
-        allow_empty: let a version without rows replace one that has some.
-        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
-            `lookupstore.expire`.
-        spark: the session that reads paths; None takes the active one, or starts `session()`.
-        storage_options: of `path`, if it is a URI, as of `lookupstore.Location`; executors have
-            them, too. What Spark reads it finds by settings of its own.
+        on_duplicate: Handling of repeated keys: `"error"` raises an error; `"first"`, `"last"` or
+            `("max", column)` keeps the first row, the last one, or the one with the greatest value
+            in a column; see `lookupstore.build`. Rows of files are ordered by path (of a list: as
+            listed), then by their position in the file. Rows of a DataFrame are ordered by Spark's
+            partitions, then by their position there, which is the written order only if they were
+            not shuffled.
+        nullable_keys: Key columns that may hold nulls, which sort first. Default: none.
+        compression: Codec of the data files. `"none"` lets lookups use the blocks in place. A codec
+            such as `"zstd"` or `"lz4"` makes smaller files, and hosts make uncompressed copies of
+            them for their lookups. Default: `"none"` in a local folder, and `"zstd"` elsewhere.
+        level: Level of the compression. Default: that of the codec.
+        block_size: Size of a block of a data file before compression. Default: 8 KiB for
+            uncompressed files, 4.5 KiB for compressed ones.
+        bloom_fpp: False positive rate of the filter of a data file; 0 writes no filter.
+        overwrite: Whether to replace the store at `path`. The old version answers until the new one
+            is complete. Files of buckets that have not changed are kept.
+        allow_empty: Whether a version without rows may replace one that has rows.
+        retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
+            `"1h"`; see `lookupstore.expire`.
+        spark: Session that reads paths. Default: the active one, or a new one from `session()`.
+        storage_options: Options of `path`, if it is a URI, such as credentials; see
+            `lookupstore.Location`. Executors use them too. Spark reads its sources with its own
+            settings.
 
     Raises:
-        KeyError: a column that the source does not have.
-        ValueError: a null or repeated key, no rows where there were some, a file that changed
-            while the build ran, or an argument out of range; the error names the remedy.
-        TypeError: a source or column type that cannot be stored.
-        FileExistsError: `path` holds a store or something else.
-        FormatError: the paths are files of a table; the error names the line to write instead.
-        CorruptionError: a file is damaged.
-        FileNotFoundError: the source does not exist, or an executor did not write to the folder
-            that the driver sees.
-        CommitConflictError: another build of the same store was published in the same moment.
-        CommitUnknownError: the version may or may not be published; nothing was deleted.
+        KeyError: If the source lacks a column.
+        ValueError: If a key is null or repeated, there are no rows where there were some, a file
+            changes while the build runs, or an argument is out of range. The error names the
+            remedy.
+        TypeError: If the source or the type of a column cannot be stored.
+        FileExistsError: If `path` holds a store and `overwrite` is false, or holds something else.
+        FormatError: If the paths are files of a table. The error names the line to write instead.
+        CorruptionError: If a file is damaged.
+        FileNotFoundError: If the source does not exist, or an executor wrote to a folder that the
+            driver does not see.
+        CommitConflictError: If another build of the same store was published at the same moment.
+        CommitUnknownError: If the version may or may not be published. Nothing was deleted.
 
-    An error of an executor is raised with its own type. A build that fails removes what it wrote
-    and leaves an older store as it was.
+    Errors of executors are raised with their own types. A failed build removes its files and leaves
+    an older store unchanged.
     """
     location = located(path, storage_options)
     nbytes: int | None = None
@@ -222,7 +226,7 @@ def task_of(
     rows: Any = None,
     reads: bool = False,
 ) -> BuildTask:
-    """Return what executors have to know of a new version, which has begun."""
+    """Return the information about a new version, which has begun, that executors need."""
     return BuildTask(
         plan=plan,
         schema=pa.schema([schema.field(name) for name in plan.columns]),
@@ -241,7 +245,7 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
     """Check that the driver sees the data files that executors wrote.
 
     Raises:
-        FileNotFoundError: it does not.
+        FileNotFoundError: If the driver does not see one of them.
     """
     seen = {file.name for file in location.files(DATA_FOLDER)}
     for name in names:
@@ -253,12 +257,13 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
 
 
 def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
-    """Make data files, one per bucket, the version; all others of the build are deleted before.
+    """Publish data files, one per bucket, after deleting all other files of the build.
 
-    What is deleted was left by attempts that failed, or that ran beside the one that Spark took.
+    The deleted files were written by attempts that failed, or that Spark did not use.
 
     Raises:
-        FileExistsError, CommitConflictError, CommitUnknownError: as `NewVersion.publish` says.
+        FileExistsError, CommitConflictError, CommitUnknownError: If publishing fails; see
+            `NewVersion.publish`.
     """
     buckets = [file.bucket for file in files]
     if len(set(buckets)) != len(buckets):
@@ -283,7 +288,7 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
 
 
 def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -> None:
-    """Delete the files of a version to be that are not among those that it will name."""
+    """Delete the files of a planned version that it will not name."""
     for found in location.files(DATA_FOLDER):
         is_ours = f"{version_id}-" in found.name and not is_mark(found.name)
         if is_ours and found.name not in names:
@@ -291,7 +296,7 @@ def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -
 
 
 def _packed_rows(df: DataFrame, task: BuildTask, splits: Splits) -> DataFrame:
-    """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
+    """Return the encoded rows in packs, with all packs of a bucket adjacent in one task."""
     if splits:
         numbers = df.sparkSession.range(0, len(splits), 1, len(splits))
         packs = numbers.mapInArrow(functools.partial(encode_splits, task, splits), task.packs)
@@ -302,7 +307,7 @@ def _packed_rows(df: DataFrame, task: BuildTask, splits: Splits) -> DataFrame:
 
 
 def _numbered(df: DataFrame, task: BuildTask) -> DataFrame:
-    """Return the columns that a task takes of Spark."""
+    """Return the columns that a task reads from Spark."""
     columns = [column_named(name) for name in task.schema.names]
     where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
     if task.files:
@@ -324,7 +329,8 @@ def _paths(given: Paths) -> list[str]:
     if not listed:
         raise TypeError(f"df_or_path is empty; {remedy}")
     for path in paths:
-        # Asked here: Spark logs a long trace first. What a glob or a URI means is for Spark to say.
+        # This is checked first, because Spark would log a long trace. Spark interprets globs and
+        # URIs.
         if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
             raise FileNotFoundError(f"df_or_path: {path}: no such file or folder")
     return paths
@@ -357,10 +363,10 @@ def _read(spark: SparkSession, paths: Sequence[str], told: Reading, **options: s
 
 
 def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
-    """Check that no file has a column that the one lacks of which Spark has taken the columns.
+    """Check that no file has a column that the DataFrame lacks.
 
     Raises:
-        ValueError: one has.
+        ValueError: If a file has one.
     """
     files, known = df.inputFiles(), {name.lower() for name in df.columns}
     if len(files) < 2:
@@ -370,15 +376,15 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
     except SPARK_ERRORS:  # their types differ
         merged = None
     if merged is None or not known.issuperset(name.lower() for name in merged):
-        for file in map(unquote, files):  # as URIs, which Spark does not take as paths
+        for file in map(unquote, files):  # Spark returns URIs but does not accept them as paths
             with naming_files():
                 names = _read(df.sparkSession, [file], told).columns
             check_no_others(file.removeprefix("file://"), names, known)
 
 
 def _read_rows(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
-    """Return the current rows of a Hudi table, in its data columns, and about how many bytes."""
-    # Imported here: they need an extra.
+    """Return the current rows of a Hudi table, in its data columns, and their approximate size."""
+    # These are imported here, because they need an extra.
     from lookupstore.hudi import HudiTable
     from lookupstore.spark.hudi.read import read_table
 
@@ -393,7 +399,7 @@ def _not_for_spark_error(paths: Sequence[str]) -> TypeError:
     shown = ", ".join(paths)
     try:
         schema = open_source(list(paths)).schema
-    except OSError:  # a pattern that means something else to Spark
+    except OSError:  # the pattern has another meaning in Spark
         schema = pa.schema([])
     names = [
         repr(field.name)
@@ -412,7 +418,7 @@ def _not_for_spark_error(paths: Sequence[str]) -> TypeError:
 
 
 def _format(path: str) -> str:
-    """Return the format that the name of a file says; else Parquet."""
+    """Return the format in the name of a file, Parquet by default."""
     return FORMATS.get(posixpath.splitext(path.lower())[1], "parquet")
 
 

@@ -1,7 +1,7 @@
-"""Timestamps of ORC, which are those of a clock without a zone: Spark makes instants of them.
+"""Timestamps of ORC, which have no time zone, but which Spark converts to instants.
 
-Which instants, the zone of the JVM decides, and not that of the session. In UTC they are what the
-clock showed, as `build` and `ColumnarFiles` read it.
+The conversion uses the time zone of the JVM, not that of the session. In UTC the result has the
+same digits as the file, as `build` and `ColumnarFiles` read it.
 
 Source: ORC specification v1, Types (timestamp); Spark, OrcDeserializer.
 """
@@ -20,8 +20,8 @@ def check_clocks(df: DataFrame, names: Sequence[str]) -> None:
     """Raise ValueError if Spark moves timestamps of ORC files to another clock.
 
     Args:
-        df: the files as Spark reads them.
-        names: of the columns that are read.
+        df: Files as Spark reads them.
+        names: Names of the columns that are read.
     """
     timed = [name for name in names if _has_timestamp(df.schema[name].dataType)]
     if not timed:

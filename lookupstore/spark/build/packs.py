@@ -1,9 +1,10 @@
-"""Packs: byte strings of many rows in one, so that a shuffle moves them as one of Spark's rows.
+"""Packs: byte strings of many rows in one, so that a shuffle moves them as one row of Spark.
 
-Spark spends a microsecond on a row whatever is in it: serialized, moved, and copied to and from
-Arrow. A pack holds some hundred rows as two byte strings a column: the bytes of all its values one
-after the other, and their lengths. Arrow holds arrays of byte strings in the same way, so packing
-cuts offsets and copies no value, and the packs of a batch are unpacked as one.
+Spark spends a microsecond on each row, regardless of its content: it is serialized, moved, and
+copied to and from Arrow. A pack contains some hundred rows as two byte strings per column: the
+bytes of all its values in sequence, and their lengths. Arrow stores arrays of byte strings in the
+same way, so packing divides offsets and copies no value, and the packs of a batch are unpacked
+together.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from lookupstore.spark.buckets import BUCKET
 
 Positions = npt.NDArray[np.int64]
 
-# What a pack should hold, in bytes: Spark puts 10,000 of its rows into one batch for Python.
+# Intended size of a pack in bytes: Spark puts 10,000 of its rows into one batch for Python.
 PACK_BYTES = 1 << 13
-#: What is put into packs at a time, in bytes: with some hundred buckets, packs are still full.
+#: Number of bytes that are packed at a time: with some hundred buckets, packs are still full.
 PACKED_BYTES = 8 << 20
 
 _LENGTH = np.dtype("<i4")
@@ -34,7 +35,7 @@ def pack_names(name: str) -> tuple[str, str]:
 
 
 def packs_schema(names: Sequence[str]) -> str:
-    """Return Spark's schema of packs of columns, each pack with the bucket that it is of."""
+    """Return Spark's schema of packs of columns, each pack with the number of its bucket."""
     columns = (one for name in names for one in pack_names(name))
     return ", ".join([f"{BUCKET} int", *(f"`{name}` binary" for name in columns)])
 
@@ -45,8 +46,8 @@ def in_packs(
     """Put rows into packs of one bucket each.
 
     Args:
-        rows: columns of large_binary without nulls, of which one is `key`.
-        buckets_of: gives the bucket of each key, less than 65,536.
+        rows: Batches of columns of large_binary without nulls, one of them named `key`.
+        buckets_of: Function that returns the bucket of each key, less than 65,536.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -63,9 +64,9 @@ def in_packs(
 def _packed(
     held: Sequence[pa.RecordBatch], buckets_of: Callable[[pa.Array], npt.NDArray[Any]]
 ) -> pa.RecordBatch:
-    """Return rows in packs, those of a bucket in their order."""
+    """Return rows in packs, with the rows of a bucket in their order."""
     keys = pa.concat_arrays([batch.column("key") for batch in held])
-    # Sixteen bits hold every bucket (MAX_BUCKETS), and NumPy sorts them by digits.
+    # Sixteen bits are enough for all buckets (MAX_BUCKETS), and NumPy sorts them with a radix sort.
     of_rows = buckets_of(keys).astype(np.uint16)
     by_bucket = np.argsort(of_rows, kind="stable")
     names = held[0].schema.names
@@ -80,14 +81,15 @@ def _packed(
 
 
 def pack(rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> tuple[pa.RecordBatch, Positions]:
-    """Put rows into packs, none of which has rows of two groups.
+    """Put rows into packs, each with rows of one group only.
 
     Args:
-        rows: columns of large_binary without nulls, group after group.
-        counts: int64, the number of rows of each group.
+        rows: Columns of large_binary without nulls, with the rows of a group together.
+        counts: Number of rows of each group, int64.
 
     Returns:
-        The packs, large_binary, two columns for each one; and the group of each pack, int64.
+        The packs, with two columns of large_binary for each column, and the group of each pack,
+        int64.
 
     >>> rows = pa.record_batch({"key": pa.array([b"a", b"bc", b"d"], pa.large_binary())})
     >>> packs, groups = pack(rows, np.array([2, 1]))
@@ -99,7 +101,7 @@ def pack(rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> tuple[pa.Record
     size = max(1, PACK_BYTES * rows.num_rows // max(1, rows.nbytes))
     packs_of = -(-counts // size)
     groups = np.repeat(np.arange(len(counts)), packs_of)
-    # Each pack begins `size` rows after the one before, or where its group begins.
+    # Each pack begins `size` rows after the one before, or at the beginning of its group.
     before = np.cumsum(packs_of) - packs_of
     number = np.arange(len(groups)) - np.repeat(before, packs_of)
     starts = np.repeat(np.cumsum(counts) - counts, packs_of) + size * number
@@ -117,11 +119,12 @@ def unpack(packs: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """Return the rows of packs, in their order, as columns of large_binary.
 
     Args:
-        packs: holds the two columns of each one, binary or large_binary; others are passed over.
-        names: of the columns.
+        packs: Packs with two columns, binary or large_binary, for each name. Other columns are
+            ignored.
+        names: Names of the columns to return.
 
     Raises:
-        ValueError: the lengths are not those of the values.
+        ValueError: If the lengths are not those of the values.
     """
     columns = []
     for name in names:
@@ -142,7 +145,7 @@ def unpack(packs: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 
 
 def _parts(column: pa.Array) -> tuple[Positions, pa.Buffer]:
-    """Return where the values of a binary array are, int64, and the bytes that they are in."""
+    """Return the offsets of the values of a binary array, int64, and the buffer of their bytes."""
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     _, offsets, values = column.buffers()
     if not len(column):

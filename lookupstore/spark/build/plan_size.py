@@ -1,7 +1,7 @@
 """The size of the rows of a DataFrame, as far as Spark knows it before it runs anything.
 
-Spark's statistics are asked for as text, which `DataFrame.explain("cost")` prints: over Spark
-Connect there is no other way.
+Spark's statistics are read as text from the output of `DataFrame.explain("cost")`, the only way
+over Spark Connect.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _LINE = re.compile(
 _UNITS = {
     name: 1 << 10 * i for i, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
 }
-# Spark takes what it does not know for 8 EiB, or what `spark.sql.defaultSizeInBytes` is.
+# Size that Spark uses for unknown ones: 8 EiB, or the setting `spark.sql.defaultSizeInBytes`.
 _UNKNOWN = 1 << 60
-# Rows that a function makes have nothing to do with the size of those that it is given.
+# Operators whose number of rows is unrelated to the size of their input.
 _MADE = re.compile("MapIn|MapPartitions|FlatMap|Generate|Python")
-# Files whose size Spark takes for that of their rows.
+# Relations for which Spark uses the size of the files as that of their rows.
 _COLUMNAR = re.compile(r"^Relation .*\] (parquet|orc)$")
-#: Rows of Parquet and ORC have about so many times the bytes of the compressed and encoded files.
+#: Estimated ratio of the size of rows to that of compressed and encoded Parquet and ORC files.
 COLUMNAR_RATIO = 3
 
 
@@ -35,7 +35,7 @@ class _Node(NamedTuple):
 
 
 def plan_bytes(df: DataFrame) -> int | None:
-    """Return about how many bytes the rows of a DataFrame have; None: Spark does not know.
+    """Return the approximate size of the rows of a DataFrame. None: Spark does not know it.
 
     No job is run.
     """
@@ -46,7 +46,7 @@ def plan_bytes(df: DataFrame) -> int | None:
 
 
 def _explained(df: Any) -> str:
-    """Return what `df.explain("cost")` prints."""
+    """Return the output of `df.explain("cost")`."""
     if hasattr(df, "_explain_string"):  # Spark Connect
         return str(df._explain_string(mode="cost"))
     explain = df.sparkSession.sparkContext._jvm.PythonSQLUtils.explainString
@@ -54,7 +54,7 @@ def _explained(df: Any) -> str:
 
 
 def _estimated(text: str) -> int | None:
-    """Return the size that an optimized plan with statistics says.
+    """Return the size in an optimized plan with statistics.
 
     >>> _estimated('''== Optimized Logical Plan ==
     ... Project [id#2L], Statistics(sizeInBytes=2.5 KiB)
@@ -78,6 +78,6 @@ def _estimated(text: str) -> int | None:
     if any(_MADE.match(one.text) for one in nodes):
         return None
     ratio = COLUMNAR_RATIO if any(_COLUMNAR.match(one.text) for one in leaves) else 1
-    # Spark takes the rows of a join for the product of its sides.
+    # Spark estimates the rows of a join as the product of its sides.
     known = sum(one.nbytes for one in leaves)
     return int(ratio * (nodes[0].nbytes if len(leaves) == 1 else min(nodes[0].nbytes, known)))

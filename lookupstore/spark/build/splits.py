@@ -1,9 +1,9 @@
-"""Splits of Parquet files that tasks read by Arrow: which files those are, and who reads what.
+"""Splits of Parquet files that tasks read with Arrow: the choice of files, and their assignment.
 
-A value that Spark reads is copied from columns to rows, to Arrow's columns and to Python, which
-takes longer than all else that a build does with it. So tasks read files themselves where that
-gives the same rows: local files, which executors reach as Spark does, of types that have one
-meaning. All others are left to Spark.
+Spark copies each value that it reads from columns to rows, to Arrow's columns and to Python, which
+takes longer than all other work of a build. Therefore tasks read files themselves if the rows are
+the same: local files that executors reach at the path that Spark uses, with types of one meaning.
+Spark reads all other files.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from lookupstore.storage.file_identity import (
 )
 from lookupstore.storage.read_errors import READ_ERRORS
 
-#: What a task reads, in bytes of a row group before compression: as little as is worth a task, and
-#: as much as may be lost with one.
+#: Minimum and maximum size of a split, in bytes of row groups before compression: a smaller split
+#: is not worth a task, and more should not be lost with one.
 TASK_BYTES = (4 << 20, 128 << 20)
 
 _WHAT = "a Parquet file"
 _FOOTER_THREADS = 8
-# The last bytes of a file: the length of its footer, and four that are in every file.
+# Size of the end of a file: the length of its footer, and four bytes that are in every file.
 _TAIL = 8
-# As Spark's `openCostInBytes`: a file costs a task as much as so many bytes, beside those it reads.
+# Cost of opening a file in bytes, in addition to those that are read, as Spark's `openCostInBytes`.
 _OPEN_BYTES = 4 << 20
-# Settings with which Spark leaves files out, reads encrypted ones, finds columns by another name,
-# or moves timestamps to another zone; and what they are without.
+# Settings with which Spark skips files, reads encrypted ones, finds columns by another name, or
+# moves timestamps to another zone; and their values without effect.
 _PLAIN_SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -60,9 +60,9 @@ _PLAIN_SETTINGS = {
     "parquet.crypto.factory.class": "",
     "spark.hadoop.parquet.crypto.factory.class": "",
 }
-# Old writers counted days by another calendar. What Spark writes says so, for other files settings
-# decide. Source: Spark's SQL migration guide, 3.0 and 3.1; DataSourceUtils.datetimeRebaseSpec and
-# int96RebaseSpec.
+# Settings for files of old writers, which counted days in another calendar. Files of Spark record
+# their calendar; for other files, the settings decide. Source: Spark's SQL migration guide, 3.0 and
+# 3.1; DataSourceUtils.datetimeRebaseSpec and int96RebaseSpec.
 _CALENDARS = (
     "spark.sql.parquet.datetimeRebaseModeInRead",
     "spark.sql.parquet.int96RebaseModeInRead",
@@ -76,13 +76,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Split:
-    """Row groups of a file that stand together.
+    """Adjacent row groups of a file.
 
     Attributes:
-        stored: what tells the file from others of its path.
-        file: its number among the files, in the order in which their rows count.
-        groups: numbers of the row groups.
-        first_row: number of their first row in the file.
+        stored: Identity of the file, which differs from that of other files at its path.
+        file: Number of the file among all files, in the order of their rows.
+        groups: Numbers of the row groups.
+        first_row: Number of their first row in the file.
     """
 
     stored: FileIdentity
@@ -96,14 +96,14 @@ class Split:
         return self.stored.path
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the columns of a schema, in the types that Spark has for them.
+        """Yield the columns of a schema, in Spark's types.
 
         Raises:
-            ValueError: the file is not the one of which the driver read the footer, or was written
-                while it was read; or a value is beyond those of Spark's type, or a text is not
+            ValueError: If the driver read the footer of another file, or the file was written while
+                it was read; if a value is outside the range of Spark's type; or if a text is not
                 UTF-8.
-            CorruptionError: it is damaged.
-            OSError: it cannot be read.
+            CorruptionError: If the file is damaged.
+            OSError: If the file cannot be read.
         """
         try:
             yield from self._batches(schema)
@@ -129,7 +129,8 @@ class Split:
                     groups=self.groups,
                 )
             while True:
-                # Around each read alone: what is done with a batch is not the file's fault.
+                # Only reads are in the context: errors of the use of a batch are not errors of the
+                # file.
                 with address.reading(_WHAT):
                     batch = next(batches, None)
                 if batch is None:
@@ -156,7 +157,7 @@ Splits: TypeAlias = tuple[tuple[Split, ...], ...]
 
 
 class _Footer(NamedTuple):
-    """What tells whether and how a file is read: of its row groups the rows, and the bytes."""
+    """The data that decides how a file is read, with rows and bytes of its row groups."""
 
     stored: FileIdentity
     schema: pa.Schema
@@ -165,22 +166,22 @@ class _Footer(NamedTuple):
 
 
 class _ForSparkError(Exception):
-    """What keeps tasks from reading files as Spark does."""
+    """The reason why tasks cannot read files like Spark."""
 
 
 def plan_splits(
     df: DataFrame, found: Sequence[FoundFiles], names: Sequence[str], every_column: bool
 ) -> Splits:
-    """Return what each task reads by Arrow; nothing if Spark has to read the files.
+    """Return the row groups that each task reads; [] if Spark must read the files.
 
     Args:
-        df: the files as Spark reads them.
-        found: local files as we find them, in the order in which their rows count.
-        names: of the columns that are read.
-        every_column: whether those are all, so that no file may have another one.
+        df: Files as Spark reads them.
+        found: Local files as lookupstore found them, in the order of their rows.
+        names: Names of the columns that are read.
+        every_column: Whether these are all columns, so that no file may have another one.
 
     Raises:
-        ValueError: a file has a column that Spark does not read.
+        ValueError: If a file has a column that Spark does not read.
     """
     spark = df.sparkSession
     try:
@@ -205,7 +206,7 @@ def _same_files(df: DataFrame, found: Sequence[FoundFiles]) -> list[str]:
     if any(kind != "parquet" for one in found for kind in one.formats):
         raise _ForSparkError("they are not Parquet")
     uris = [urlsplit(uri) for uri in df.inputFiles()]
-    # Spark reads a file twice that is listed twice, and says so nowhere.
+    # Spark reads a file twice if it is listed twice, and does not report this.
     if len(set(files)) < len(files) or {unquote(uri.path) for uri in uris} != set(files):
         raise _ForSparkError("Spark finds others, or one is listed twice")
     return files
@@ -218,7 +219,7 @@ def _check_settings(spark: SparkSession) -> None:
 
 
 def _check_folders(files: Sequence[str], wanted: Mapping[str, str]) -> None:
-    """Check that no folder gives a column its value."""
+    """Check that no folder determines the value of a column."""
     given = {part.partition("=")[0] for file in files for part in file.split("/") if "=" in part}
     lower = {unquote(name).lower() for name in given}
     for name in wanted:
@@ -230,7 +231,7 @@ def check_no_others(path: str, names: Iterable[str], known: Iterable[str]) -> No
     """Check that Spark reads all columns of a file.
 
     Raises:
-        ValueError: it does not.
+        ValueError: If Spark does not read one.
     """
     lower = {name.lower() for name in known}
     for name in names:
@@ -243,7 +244,7 @@ def check_no_others(path: str, names: Iterable[str], known: Iterable[str]) -> No
 
 
 def _footers(files: Sequence[str], columns: _Columns, known: Sequence[str] | None) -> list[_Footer]:
-    """Return the footers of files, all of which have the columns, and no others than are known."""
+    """Return the footers of files, which must have all the columns, and only known ones."""
     pool = ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer")
     try:
         footers = []
@@ -251,7 +252,7 @@ def _footers(files: Sequence[str], columns: _Columns, known: Sequence[str] | Non
             if known is not None:
                 check_no_others(path, footer.schema.names, known)
             columns.check(footer)
-            # Files have one schema: it is held once.
+            # Files have one schema, which is kept once.
             footers.append(footer._replace(schema=columns.checked, said={}))
         return footers
     finally:
@@ -279,7 +280,7 @@ def _footer(path: str) -> _Footer:
                 metadata.metadata or {},
                 tuple((group.num_rows, group.total_byte_size) for group in groups),
             )
-    except (*READ_ERRORS, LookupStoreError) as error:  # Spark may know, or says it
+    except (*READ_ERRORS, LookupStoreError) as error:  # Spark may read it, or raise
         raise _ForSparkError(str(error)) from None
 
 
@@ -298,7 +299,7 @@ class _Columns:
         self.checked = pa.schema([])
         self._kinds = kinds
         self._has_times = any(_TIMES.search(kind) for kind in kinds.values())
-        # Of a file of which nobody says who wrote it.
+        # Calendar settings for a file whose writer is unknown.
         self._calendars = {str(spark.conf.get(name)).upper() for name in _CALENDARS}
 
     def check(self, footer: _Footer) -> None:
@@ -337,7 +338,7 @@ def _kind(schema: pa.Schema, name: str) -> str | None:
 
 
 def _by_task(footers: Sequence[_Footer], tasks: int) -> Splits:
-    """Cut files between row groups, so that each task has about as much to read."""
+    """Cut files between row groups, so that each task has about the same amount to read."""
     least, most = TASK_BYTES
     total = sum(nbytes for footer in footers for _, nbytes in footer.groups)
     total += _OPEN_BYTES * len(footers)

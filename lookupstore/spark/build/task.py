@@ -1,8 +1,8 @@
-"""What a build runs in the Python workers of executors: columns in, data files out.
+"""The part of a build that runs in the Python workers of executors: from columns to data files.
 
-Rows become bytes where they are read, by Spark or here, and what goes on to the task of their
-bucket is packs. That task sorts them within a memory budget, spills what is beyond it,
-and streams them into one data file.
+Rows are encoded where they are read, by Spark or by tasks, and sent in packs to the task of their
+bucket. That task sorts them within a memory budget, spills the rest, and streams them into one data
+file.
 """
 
 from __future__ import annotations
@@ -34,35 +34,36 @@ from lookupstore.store.new_version import settle
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
-#: What a task holds of rows, in bytes, before it spills.
+#: Memory for rows of a task in bytes, beyond which it spills.
 TASK_MEMORY = 256 << 20
 
-# What tasks tell the driver of a file, in Spark's types and in Arrow's.
+# Types, in Spark and in Arrow, of the fields that tasks report about a file.
 _TYPES = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
 ENTRY = ", ".join(f"{one.name} {_TYPES[str(one.type)][0]}" for one in fields(DataFile))
 _ENTRY_TYPES = pa.schema([(one.name, _TYPES[str(one.type)][1]) for one in fields(DataFile)])
-# Where a row was in files that Spark reads: the file by its place in the list of files, where its
-# split begins in the file, and the row in the order in which Spark reads. Only the last for a
-# DataFrame. In files that tasks read: the number of the file, and of the row in it.
+# Columns of the position of a row in files that Spark reads: the index of the file in the list of
+# files, the offset of its split in the file, and the number of the row in the order of Spark; only
+# the last for a DataFrame. In files that tasks read: the number of the file, and of the row in it.
 _ORDER = ("file", "split", "row")
 _SPLIT_ORDER = ("file", "row")
 
 
 @dataclass(frozen=True)
 class BuildTask:
-    """What an executor has to know about a build.
+    """The description of a build for executors.
 
     Attributes:
-        plan: what becomes of each batch.
-        schema: the source columns that are read, as planned.
-        files: the source files in their order, if Spark reads them; empty for a DataFrame.
-        location: where the store is.
-        store_id: identity of the version to be, which begins the names of its files.
-        buckets: number of buckets.
-        options: how the data files are written.
-        kept: by bucket, the files of the current version that stay if their bytes would be equal.
-        rows: takes how many rows were written; None: nobody asked.
-        reads: whether tasks read the files, in place of Spark.
+        plan: Plan that encodes each batch.
+        schema: Source columns to read, with their planned types.
+        files: Source files in their order, if Spark reads them. Empty for a DataFrame, and if the
+            order of rows does not matter.
+        location: Location of the store.
+        store_id: Identifier of the new version, which begins the names of its files.
+        buckets: Number of buckets.
+        options: Options of the data files.
+        kept: Files of the current version, by bucket, that are kept if their bytes would be equal.
+        rows: Accumulator of the number of written rows. None: they are not counted.
+        reads: Whether tasks read the files, instead of Spark.
     """
 
     plan: BuildPlan
@@ -78,7 +79,7 @@ class BuildTask:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Return the columns that say where a row was; none if the rule does not ask for it."""
+        """Return the columns of the position of a row; [] if the rule does not need it."""
         if self.plan.keep == "error":
             return ()
         if self.reads:
@@ -96,13 +97,14 @@ class BuildTask:
         return packs_schema(self.packed)
 
     def encode(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Turn the columns of `schema`, as Spark gives them, into bytes; see `BuildPlan.encode`."""
+        """Encode the columns of `schema` from Spark as bytes; see `BuildPlan.encode`."""
         return self.plan.encode(self._planned(columns), None)
 
     def encode_ranked(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Turn the columns of `schema` and of `order` into bytes, in columns of large_binary.
 
-        Of two rows with one key the one with the greater `rank` stays, whichever comes first.
+        For two rows with one key, the one with the greater `rank` is kept, regardless of their
+        order.
         """
         count = len(self.schema)
         planned = self._planned(columns[:count])
@@ -120,7 +122,7 @@ class BuildTask:
             for column, field in zip(columns, self.schema, strict=True)
         ]
         rows = pa.RecordBatch.from_arrays(planned, schema=self.schema)
-        if not self.reads:  # where a task reads a file, its errors name that
+        if not self.reads:  # if a task reads a file, its errors name the file
             check_texts(rows, "the source", None)
         return rows
 
@@ -130,7 +132,8 @@ class BuildTask:
             places["file"] = pc.index_in(places["file"], pa.array(self.files, pa.string()))
             if places["file"].null_count:
                 raise ValueError("the source files changed while the build ran; build again")
-        # The greatest rank stays: of rows that come first, or last, or are greatest, then last.
+        # The greatest rank is kept: for the first row, the last one, or the greatest one, ties to
+        # the last.
         first = self.plan.keep == "first"
         by_place = [pc.negate(place) if first else place for place in places.values()]
         ranked = [] if self.plan.rank_schema is None else self.plan.rank_schema.names
@@ -169,12 +172,12 @@ def _placed(split: Split, task: BuildTask) -> Iterator[list[pa.Array]]:
 
 
 def write_batches(task: BuildTask, batches: Batches) -> Batches:
-    """Write the packs of some buckets, those of each one together, into a file for each.
+    """Write the packs of some buckets, adjacent for each bucket, into a file for each.
 
     Yields the manifest's entry of each file, once the file is complete and on disk.
     """
     for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
-        # No two attempts write the same file, whichever of them Spark believes.
+        # Two attempts never write the same file, regardless of which of them Spark counts.
         name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
         try:
             with (

@@ -1,7 +1,7 @@
 """Change a store with Spark: executors write runs of changes and compact; the driver publishes.
 
-What executors do is in `lookupstore.spark.build.update_task`. A task that is tried again, or runs
-twice, writes other files: the driver lists those that one of them told it, and deletes the others.
+Executors run `lookupstore.spark.build.update_task`. A task that is retried, or runs twice, writes
+other files: the driver lists those that one of the attempts reported, and deletes the others.
 """
 
 from __future__ import annotations
@@ -71,62 +71,67 @@ def update_store(
     retain: Duration = HOUR,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
-    """Change rows of a store with Spark and open it on the driver at the next version.
+    """Change rows of a store with Spark and open its next version on the driver.
 
-    What a version is then, is what `lookupstore.upsert` says: each bucket with changes gets a run
-    of them, or is compacted where that is due, by one task; if nothing changes, no version is
-    published; if another writer publishes meanwhile, the changes are made to its version.
+    The new version is the same as that of `lookupstore.upsert`. For each bucket with changes, one
+    task writes a run of the changes, or compacts the bucket where that is due. If nothing changes,
+    no version is published. If another writer publishes meanwhile, the changes are applied to its
+    version.
 
     Args:
-        df: changes: rows with the key columns and the value columns of the store. A column of
-            another type than in the store is cast if each value keeps its meaning. A column may be
-            missing if its rule leaves nulls out, and the store may lack one that `deletes` reads.
-        path: the store's folder, on a file system that the driver and all executors share, its URI
-            or location, or the store itself; its current version is changed.
-        deletes: which rows of `df` are keys to delete: a condition as SQL text or a boolean column;
-            where it is null, a row is none. A key that is not there is not an error, and one that
-            is also in another row is. None: no row is. With `"true"` the key columns are enough.
-        columns: the value columns that are taken from `df`, which may then have others that the
-            store lacks. Default: all.
-        changes_by: what the rows are: `"rows"` to upsert, or events, `"changelog"`, `"debezium"` or
-            `"hudi"`; as for `lookupstore.upsert`. Events count in the order of the rows: all events
-            of a key have to be in one partition of `df`, in their order, as those of a topic are.
-            Default: `"changelog"` if there is a text column `change` that the store lacks and
-            `deletes` does not read, otherwise `"rows"`.
-        rule: what becomes of a key that is stored, or comes more than once; as for
-            `lookupstore.upsert`. Rows come in the order of Spark's partitions, and in each as they
-            are: that is the order written only if nothing has shuffled them.
-        sequence: the value column that says which of two rows with one key is the newer; None: the
-            one that comes later.
-        batch: makes these changes once: the number of a micro-batch in `foreachBatch`, whose
-            streaming query is known by its id, which stays as long as its checkpoint; or a name and
-            a number, where the query is not known, as over Spark Connect. The version keeps the
-            last number of each stream; a batch that is not after it is passed over.
-        max_runs: most runs of a bucket; one that has more is compacted at once.
-        max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
-            more is compacted at once.
-        max_run_age: age of the oldest run of a bucket at which an update of it compacts it: a
-            timedelta, seconds, or a text such as `"1h"`; None: at no age.
-        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
-            `lookupstore.expire`.
-        storage_options: of `path`, if it is a URI, as of `lookupstore.Location`.
+        df: Changes: rows with the key columns and the value columns of the store. A column of
+            another type is cast if each value keeps its meaning. A column may be missing if its
+            rule ignores nulls. `df` may have a column that the store lacks if `deletes` reads it.
+        path: Folder of the store, on a file system that the driver and all executors share; or its
+            URI or location, or the store itself. The current version is changed.
+        deletes: Condition for the rows with keys to delete, as SQL text or a boolean column. Rows
+            for which it is null are not deletes. Deleting a missing key is not an error. Deleting a
+            key that another row upserts is an error. With `"true"`, the key columns are enough.
+            Events have deletes of their own, and do not allow it. Default: no row is a delete.
+        columns: Value columns to take from `df`, which may then have other columns that the store
+            lacks. Default: all.
+        changes_by: Kind of the rows: `"rows"` to upsert, or events of a `"changelog"`, of
+            `"debezium"` or of `"hudi"`; see `lookupstore.upsert`. Events are applied in the order
+            of the rows. All events of a key must be in one partition of `df`, in their order, as
+            those of a topic are. Default: `"changelog"` if there is a text column `change` that the
+            store lacks and `deletes` does not read, otherwise `"rows"`.
+        rule: Rule that combines the value of a row with the stored one, and with those of earlier
+            rows of the same key; see `lookupstore.upsert`. Rows are ordered by Spark's partitions,
+            then by their position there, which is the written order only if they were not shuffled.
+        sequence: Value column that decides which of two rows with the same key is newer. Default:
+            the later row is newer.
+        batch: Identifier that makes these changes once: the number of a micro-batch in
+            `foreachBatch`, or a name and a number. A number alone belongs to the streaming query,
+            which Spark identifies as long as its checkpoint exists. Give a name too where the query
+            is not known, such as over Spark Connect. The version records the last number of each
+            stream, and a batch with a number up to that one is skipped. Default: the changes are
+            always made.
+        max_runs: Greatest number of runs of a bucket. A bucket with more is compacted at once.
+        max_run_share: Greatest size of the runs of a bucket, as a share of the bytes of its base. A
+            bucket with more is compacted at once.
+        max_run_age: Age of the oldest run of a bucket at which an update of the bucket compacts it:
+            a timedelta, seconds, or a text such as `"1h"`. Default: no age.
+        retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
+            `"1h"`; see `lookupstore.expire`.
+        storage_options: Options of `path`, if it is a URI, such as credentials; see
+            `lookupstore.Location`.
 
     Raises:
-        KeyError: a column that `df` or the store does not have.
-        ValueError: a null key, a value or a sum that its column cannot hold, a key that is to be
-            upserted and deleted, a row that is no event of its changelog, or an argument out of
-            range.
-        TypeError: `df` is no DataFrame, a column whose type means something else in the store, or
-            a rule that its type does not know.
-        FileNotFoundError: there is no such store, or an executor did not write to the folder that
-            the driver sees.
-        FormatError: the folder is not a store.
-        CorruptionError: a file of the store is damaged.
-        CommitConflictError: other writers were faster again and again; nothing is changed.
-        CommitUnknownError: the version may or may not be published; nothing was deleted.
+        KeyError: If `df` or the store lacks a column.
+        ValueError: If a key is null, a column cannot hold a value or a sum, a key is to be upserted
+            and deleted, a row is not an event of its changelog, or an argument is out of range.
+        TypeError: If `df` is not a DataFrame, the type of a column means something else in the
+            store, or a rule does not apply to the type of its column.
+        FileNotFoundError: If there is no such store, or an executor wrote to a folder that the
+            driver does not see.
+        FormatError: If the folder is not a store.
+        CorruptionError: If a file of the store is damaged.
+        CommitConflictError: If another writer published first on every retry. The store is
+            unchanged.
+        CommitUnknownError: If the version may or may not be published. Nothing was deleted.
 
-    An error of an executor is raised with its own type. An update that fails removes what it wrote
-    and leaves the store as it was.
+    Errors of executors are raised with their own types. A failed update removes its files and
+    leaves the store unchanged.
 
     >>> def write(df, batch_id):  # doctest: +SKIP
     ...     update_store(df, "s3://bucket/people", deletes="op = 'd'", batch=batch_id)
@@ -197,13 +202,13 @@ def _publish(
     """Publish the current version with changes, as the next one; without changes nothing."""
     location = planned.location
     with (
-        # A version without rows is what was asked for, where all of them are deleted.
+        # A version without rows is intended if all rows are deleted.
         NewVersion(location, overwrite=True, allow_empty=True, retain=retain, change=True) as new,
         watched_jobs(
             changes.sparkSession, f"lookupstore: update {location.uri}", "Updating"
         ) as written,
     ):
-        # With the mark there, its files stay.
+        # While the mark exists, the files of the current version are kept.
         manifest = read_newest(location)
         if streamed is not None and _is_done(location, streamed, manifest):
             return
@@ -235,7 +240,7 @@ def _publish(
 
 
 def _told(changed: bytes) -> ChangedBucket:
-    """Return what a task of ours has told of a bucket."""
+    """Return the files of a bucket that a task has reported."""
     told: ChangedBucket = pickle.loads(bytes(changed))
     return told
 
@@ -263,7 +268,7 @@ def _numbered(df: DataFrame, task: UpdateTask, deletes: Column | str | None) -> 
     if deletes is not None:
         columns.append(F.expr(deletes) if isinstance(deletes, str) else deletes)
     changes = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
-    # Asked here: executors would say which Arrow type it is.
+    # It is checked here: executors would name the Arrow type in their error.
     kind = changes.schema[-1].dataType
     if deletes is not None and not isinstance(kind, BooleanType):
         raise TypeError(

@@ -1,8 +1,8 @@
-"""What an update runs in the Python workers of executors: changes in, new files of buckets out.
+"""The part of an update that runs in the Python workers of executors: from changes to new files.
 
-Changes become bytes where they are read, which say in which order they count, so that a shuffle may
-bring them in any. The task of a bucket sorts them within a memory budget and does what
-`lookupstore.upsert` does with a bucket.
+Changes are encoded where they are read. The bytes include their order, so a shuffle may deliver
+them in any order. The task of a bucket sorts them within a memory budget and does the same as
+`lookupstore.upsert` with a bucket.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 PACKED = ["key", "value"]
 #: Spark's schema of encoded changes.
 PACKS = packs_schema(PACKED)
-#: Spark's schema of what tasks tell the driver.
+#: Spark's schema of the reports of tasks to the driver.
 CHANGED = f"{BUCKET} int, changed binary"
 _CHANGED_TYPES = pa.schema([(BUCKET, pa.int32()), ("changed", pa.binary())])
 
 
 @dataclass(frozen=True)
 class UpdateTask:
-    """What an executor has to know about an update.
+    """The description of an update for executors.
 
     Attributes:
-        manifest: of the version that is changed.
-        rules: of the update.
-        reader: of the changes, whose columns come before the number of the row.
-        has_deletes: whether a last column says which rows are deletes.
-        compaction: when a bucket is compacted.
-        location: where the store is.
-        version_id: identity of the version to be.
-        rows: takes how many changes were written; None: nobody asked.
+        manifest: Manifest of the version to change.
+        rules: Rules that combine the values of a key.
+        reader: Reader of the changes. Its columns precede the number of the row.
+        has_deletes: Whether the last column marks the rows that are deletes.
+        compaction: Limits beyond which a bucket is compacted.
+        location: Location of the store.
+        version_id: Identifier of the new version.
+        rows: Accumulator of the number of written changes. None: they are not counted.
     """
 
     manifest: Manifest
@@ -80,12 +80,12 @@ class UpdateTask:
         return ChangeEncoding(self.manifest, self.rules, in_order=self.reader.is_changelog)
 
     def encoded(self, encoding: ChangeEncoding, batch: pa.RecordBatch) -> Batches:
-        """Turn columns as Spark gives them into changes of `ChangeEncoding`, in large_binary.
+        """Encode columns of Spark as changes of `ChangeEncoding`, in large_binary.
 
         Raises:
-            TypeError: a column whose type does not mean what that of the store does.
-            ValueError: a null key, a value that the store cannot hold, a row without values
-                that is not a delete, or a row that is no event of its changelog.
+            TypeError: If the type of a column has another meaning than that of the store.
+            ValueError: If a key is null, the store cannot hold a value, a row that is not a delete
+                has no values, or a row is not an event of its changelog.
         """
         names = self.reader.source_names
         count = len(names)
@@ -112,7 +112,7 @@ class UpdateTask:
             goes = pa.array(~np.asarray(stays))
             columns = tuple(given.column(name).filter(goes) for name in encoding.keys.names)
             keys = encode_keys(columns, encoding.keys)
-            known = keys.is_valid()  # what no store can hold is not there
+            known = keys.is_valid()  # keys that no store can have are missing
             if known.true_count:
                 of_keys = _numbers(arrivals.filter(goes).filter(known))
                 yield _large(encoding.deletes(keys.drop_null(), of_keys))
@@ -126,7 +126,7 @@ def encode_changes(task: UpdateTask, batches: Batches) -> Batches:
 
 
 def change_buckets(task: UpdateTask, batches: Batches) -> Batches:
-    """Make the changes to some buckets, those of each one together.
+    """Make the changes to some buckets; the changes of each bucket are adjacent.
 
     Yields what became of each bucket that changes, once its new files are complete and on disk.
     """
@@ -166,7 +166,7 @@ def _changed(task: UpdateTask, bucket: int, incoming: IncomingChanges) -> Change
             task.location,
             folder,
             task.version_id,
-            # No two attempts write the same file, whichever of them Spark believes.
+            # Two attempts never write the same file, regardless of which of them Spark counts.
             attempt=f"-{uuid.uuid4().hex[:12]}",
         )
         return changer.upsert(bucket, task.rules, incoming, task.compaction)

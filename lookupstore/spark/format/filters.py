@@ -1,7 +1,7 @@
-"""Which encoded keys filters of Spark leave: what a scan has to read, and what Spark has to check.
+"""The ranges of encoded keys that filters of Spark select, and the filters left to Spark.
 
 Only filters on the leading key columns narrow a range of keys: any number of equalities, then one
-comparison of the column behind them. Everything else is left to Spark.
+comparison of the next column. Spark evaluates all other filters.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pyspark.sql import datasource
 
 from lookupstore.keys.schema import KeySchema
 
-# Bytes before which, or from which on, keys are: b"" is before all keys, None is behind them.
+# Bytes that separate keys before from keys at or after it: b"" is before all keys, None after them.
 Position: TypeAlias = "bytes | None"
 Range: TypeAlias = tuple[bytes, Position]
 
 EVERYTHING: tuple[Range, ...] = ((b"", None),)
-# A scan of more ranges costs more than what it leaves out, and planning it takes long.
+# Maximum number of ranges of a scan: more cost more than they save, and planning takes long.
 _MOST_RANGES = 10_000
 _COMPARISONS = (
     "GreaterThan",
@@ -32,33 +32,33 @@ _COMPARISONS = (
 
 
 @dataclass(frozen=True)
-class KeyRanges:
-    """Which encoded keys a scan has to read.
+class ScanRanges:
+    """The ranges of encoded keys that a scan reads.
 
     Attributes:
-        ranges: where keys may be: from the first position on, and before the second; ascending,
-            without overlap.
-        are_keys: whether each range is one whole key, so that its bucket is known.
+        ranges: Ranges that may contain keys, each from a position, inclusive, to a position,
+            exclusive; ascending, without overlap.
+        are_keys: Whether each range is one whole key, so that its bucket is known.
     """
 
     ranges: tuple[Range, ...] = EVERYTHING
     are_keys: bool = False
 
-    def within(self, start: bytes, stop: Position) -> KeyRanges:
-        """Return what these have in common with one more range.
+    def within(self, start: bytes, stop: Position) -> ScanRanges:
+        """Return the intersection of these ranges with another range.
 
-        >>> KeyRanges(((b"a", b"d"), (b"x", None))).within(b"c", b"y").ranges
+        >>> ScanRanges(((b"a", b"d"), (b"x", None))).within(b"c", b"y").ranges
         ((b'c', b'd'), (b'x', b'y'))
         """
         clipped = (_common(own, (start, stop)) for own in self.ranges)
-        return KeyRanges(_ordered(clipped), self.are_keys)
+        return ScanRanges(_ordered(clipped), self.are_keys)
 
 
 def before(keys: KeySchema, values: tuple[Any, ...]) -> Position:
-    """Return the position before all keys that are not less than the first fields' values.
+    """Return the position before all keys that are not less than some first values.
 
     Raises:
-        TypeError, ValueError: a value of another kind than its field.
+        TypeError, ValueError: If a value is of another kind than its field.
 
     >>> import pyarrow as pa
     >>> before(KeySchema(pa.schema({"id": pa.uint8()})), (7,))
@@ -69,10 +69,10 @@ def before(keys: KeySchema, values: tuple[Any, ...]) -> Position:
 
 
 def behind(keys: KeySchema, values: tuple[Any, ...]) -> Position:
-    """Return the position behind all keys that are not greater than the first fields' values.
+    """Return the position after all keys that are not greater than some first values.
 
     Raises:
-        TypeError, ValueError: a value of another kind than its field.
+        TypeError, ValueError: If a value is of another kind than its field.
 
     >>> import pyarrow as pa
     >>> behind(KeySchema(pa.schema({"id": pa.uint8()})), (7,)), behind(
@@ -89,8 +89,8 @@ def behind(keys: KeySchema, values: tuple[Any, ...]) -> Position:
 
 def push(
     keys: KeySchema, filters: Sequence[datasource.Filter]
-) -> tuple[KeyRanges, list[datasource.Filter]]:
-    """Turn filters, all of which hold, into ranges of keys.
+) -> tuple[ScanRanges, list[datasource.Filter]]:
+    """Convert filters that must all hold to ranges of keys.
 
     Returns:
         The ranges, and the filters that Spark still has to check.
@@ -102,22 +102,22 @@ def push(
         chosen = _equality(keys, prefixes[0], name, own)
         if chosen is None or len(prefixes) * len(chosen[1]) > _MOST_RANGES:
             ranges, used = _compared(keys, prefixes, name, own)
-            return KeyRanges(ranges), _rest(filters, done | used)
+            return ScanRanges(ranges), _rest(filters, done | used)
         equality, values = chosen
         done.add(id(equality))
         if None not in values:
             done |= {id(one) for one in own if _kind(one) == "IsNotNull"}
         prefixes = [(*prefix, value) for prefix in prefixes for value in values]
         if not prefixes:
-            return KeyRanges(()), _rest(filters, done)
+            return ScanRanges(()), _rest(filters, done)
     ranges = _ordered((before(keys, key), behind(keys, key)) for key in prefixes)
-    return KeyRanges(ranges, are_keys=True), _rest(filters, done)
+    return ScanRanges(ranges, are_keys=True), _rest(filters, done)
 
 
 def _equality(
     keys: KeySchema, prefix: tuple[Any, ...], name: str, filters: Sequence[datasource.Filter]
 ) -> tuple[datasource.Filter, list[Any]] | None:
-    """Return the filter that leaves the fewest values to a field, and those that a key can hold."""
+    """Return the filter with the fewest values of a field, and those of them that fit a key."""
     found: list[tuple[datasource.Filter, list[Any]]] = []
     for one in filters:
         kind = _kind(one)
@@ -133,7 +133,7 @@ def _equality(
         try:
             found.append((one, [v for v in values if _can_hold(keys, prefix, v)]))
         except (TypeError, ValueError, OverflowError):
-            continue  # not a value of this key in Python: Spark knows what it means
+            continue  # not a Python value of this key: Spark interprets it
     return min(found, key=lambda pair: len(pair[1]), default=None)
 
 
@@ -160,7 +160,7 @@ def _compared(
                 continue
             ranges = [_common(*pair) for pair in zip(ranges, narrowed, strict=True)]
             used.add(id(one))
-    if used and name in keys.nullable:  # where nulls are before all values
+    if used and name in keys.nullable:  # nulls are before all values
         values = [(behind(keys, (*prefix, None)), None) for prefix in prefixes]
         ranges = [_common(*pair) for pair in zip(ranges, values, strict=True)]
     return _ordered(ranges), used
@@ -197,7 +197,7 @@ def _common(
 
 
 def _ordered(ranges: Iterable[tuple[Position, Position]]) -> tuple[Range, ...]:
-    """Return the ranges that hold keys, each once: two values may be one key, as 0.0 and -0.0."""
+    """Return the ranges with keys, each once: two values may be one key, as 0.0 and -0.0."""
     found = {
         (start, stop)
         for start, stop in ranges
@@ -207,7 +207,7 @@ def _ordered(ranges: Iterable[tuple[Position, Position]]) -> tuple[Range, ...]:
 
 
 def _rest(filters: Iterable[datasource.Filter], done: set[int]) -> list[datasource.Filter]:
-    # By identity, as Spark compares them: equal filters may come twice.
+    # Filters are compared by identity, as in Spark: equal filters may occur twice.
     return list(itertools.filterfalse(lambda one: id(one) in done, filters))
 
 

@@ -1,7 +1,8 @@
-"""The formats as Spark finds them by itself, by the packages ``pyspark_lookupstore*``.
+"""The formats that Spark finds by itself in the packages ``pyspark_lookupstore*``.
 
-Sessions push filters down if they are told to, as `register` tells them, and refuse a source that
-takes filters if they are not. So these take none, unless the option `pushdown` asks for it.
+Sessions push filters down if a setting is on, which `register` sets, and refuse a source that
+accepts filters if it is off. Therefore these formats accept none, unless the option `pushdown` is
+set.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class _Found(datasource.DataSource):
     """A data source that leaves filters to Spark."""
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`, as the source that is registered does."""
+        """Return the reader of the columns of `schema`, like the registered source."""
         self.options: MutableMapping[str, str] = {"pushdown": "false", **self.options}
         return super().reader(schema)
 

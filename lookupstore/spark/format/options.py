@@ -33,7 +33,7 @@ WRITE_OPTIONS = (
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a write, as `build_store` takes them."""
+    """The options of a write, in the form of `build_store`."""
 
     location: Location
     key: list[str]
@@ -50,8 +50,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a write.
 
     Raises:
-        ValueError: an option that there is not, one that is missing, or a bad value; the error
-            says what would be right.
+        ValueError: If an option is unknown, missing, or has a bad value. The error names a right
+            value.
 
     >>> parsed = sink_options({"path": "users.store", "key": "region,id", "on_duplicate": "max:at"})
     >>> parsed.key, parsed.on_duplicate

@@ -1,11 +1,12 @@
 """``df.write.format("lookupstore")``: sorted runs by the tasks, one merge on the driver.
 
-Spark gives a data source the rows as its tasks have them, and no way to ask for a shuffle. So each
-task sorts its rows by bucket and key into a run, a file beside the data files that no version
-names, and tells the driver its name. The driver merges the runs that Spark counts, bucket by
-bucket, into the data files of a version. Runs of attempts that failed, or that were not needed, are
-not told and so not read. Without `buckets`, the driver chooses the number once all rows are there:
-tasks then sort by key alone, and the driver sorts by bucket what is too large for one file.
+Spark passes rows to a data source as its tasks have them, and a source cannot request a shuffle.
+Therefore each task sorts its rows by bucket and key into a run, a file next to the data files that
+no version names, and reports its name to the driver. The driver merges the runs that Spark counts,
+bucket by bucket, into the data files of a version. Runs of attempts that failed, or that were not
+needed, are not reported and therefore not read. Without `buckets`, the driver chooses the number
+once all rows are written: tasks then sort by key alone, and the driver sorts by bucket if the rows
+are too many for one file.
 
 The version begins in one Python process of the driver and is published in another; tasks work on
 executors between.
@@ -42,15 +43,16 @@ from lookupstore.store.marks import mark_name
 from lookupstore.store.new_version import NewVersion, settle
 from lookupstore.store.publish_step import store_exists_error
 
-#: What a task holds before it spills.
+#: Memory for rows of a task in bytes, beyond which it spills.
 TASK_MEMORY = 128 << 20
-#: Runs merged at a time: the driver holds a batch of about 1 MiB of each, and what comes of them.
+#: Number of runs that are merged at a time: the driver has a batch of about 1 MiB of each in
+#: memory.
 FAN_IN = 64
 
 
 @dataclass(frozen=True)
 class RunPart:
-    """Where the rows of one bucket are in the file of a run."""
+    """The position of the rows of one bucket in the file of a run."""
 
     first_batch: int
     batches: int
@@ -60,7 +62,7 @@ class RunPart:
 
 @dataclass
 class WrittenRun(datasource.WriterCommitMessage):
-    """What one task wrote, for the driver: the file in the store, if it had rows, and its parts."""
+    """The result of one task for the driver: the file in the store, if any, and its parts."""
 
     file: str | None
     parts: dict[int, RunPart]
@@ -70,11 +72,11 @@ class StoreWriter(datasource.DataSourceArrowWriter):
     """A writer that builds a version of a store from the rows of a DataFrame.
 
     Args:
-        new: the version, which has begun.
-        task: what executors have to know of it.
-        positions: where the columns that are read are among those of the DataFrame.
-        chooses: whether the number of buckets is chosen when all rows are there. Then tasks have
-            one bucket.
+        new: Version to write, which has begun.
+        task: Description of the build for executors.
+        positions: Positions of the columns to read among those of the DataFrame.
+        chooses: Whether to choose the number of buckets when all rows are written. Until then,
+            tasks write one bucket.
     """
 
     def __init__(
@@ -89,13 +91,13 @@ class StoreWriter(datasource.DataSourceArrowWriter):
     def plan(
         cls, schema: StructType, options: Mapping[str, str], *, overwrite: bool
     ) -> StoreWriter:
-        """Check what was asked, on the driver and before any task runs, and begin the version.
+        """Check a write on the driver before any task runs, and begin the version.
 
         Raises:
-            KeyError: a column that the DataFrame does not have.
-            ValueError: an option that there is not, or of a bad value.
-            TypeError: a column that cannot be stored.
-            FileExistsError: the path holds something else, or a store, and the mode is append.
+            KeyError: If the DataFrame lacks a column.
+            ValueError: If an option is unknown or has a bad value.
+            TypeError: If a column cannot be stored.
+            FileExistsError: If the path holds something else, or a store, and the mode is append.
         """
         parsed = sink_options(options)
         columns = arrow_schema(schema)
@@ -130,8 +132,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         """Write the rows of one task as a sorted run, in a worker.
 
         Raises:
-            ValueError: a null or repeated key.
-            FileNotFoundError: the worker does not see what the driver wrote.
+            ValueError: If a key is null or repeated.
+            FileNotFoundError: If the worker does not see the files of the driver.
         """
         task = self._task
         mark = mark_name(task.store_id)
@@ -166,12 +168,12 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         """Merge the runs into the data files and publish the version, on the driver.
 
         Raises:
-            ValueError: a key that several tasks had, under the rule `error`.
-            FileExistsError: another build was first, and the mode is append.
-            CommitConflictError: another build was published in the same moment.
-            CommitUnknownError: nobody knows whether the version is published.
+            ValueError: If several tasks had the same key, under the rule `error`.
+            FileExistsError: If another build was published first, and the mode is append.
+            CommitConflictError: If another build was published at the same moment.
+            CommitUnknownError: If the version may or may not be published.
         """
-        # In the order of Spark's partitions, which is what first and last mean.
+        # Runs are in the order of Spark's partitions, which defines first and last.
         runs = [one for one in messages if isinstance(one, WrittenRun) and one.file is not None]
         task = self._task
         try:
@@ -196,14 +198,14 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             raise task.plan.repeated_error(error.key) from None
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
-        """Remove what was written, and leave an older version as it was."""
-        # If all tasks have told what they wrote, it was the commit that failed, and cleaned up if
-        # that was safe: what may have been published must stay.
+        """Remove the written files, and leave an older version as it was."""
+        # If all tasks have reported their files, the commit failed, and cleaned up if that was
+        # safe: files of a version that may be published are kept.
         if None in messages:
             self._new.abandon()
 
     def _fetch(self, folder: str, names: Sequence[str]) -> None:
-        """Bring the files of runs to the folder where they are merged, if they are not there."""
+        """Copy the files of runs to the folder where they are merged, if they are elsewhere."""
         location = self._task.location
         check_seen(location, names)
         for name in names:
@@ -213,7 +215,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         self, folder: str, buckets: Iterable[tuple[int, Iterable[pa.RecordBatch]]]
     ) -> WrittenRun:
         """Write sorted batches, bucket by bucket, into one new file of the data folder."""
-        # The id of the version makes it one of the files that go when that is published or not.
+        # With the id of the version in its name, the file is deleted with it, published or not.
         name = f"{DATA_FOLDER}/{self._task.store_id}-run-{uuid.uuid4().hex}.arrow"
         parts: dict[int, RunPart] = {}
         count = 0
@@ -239,7 +241,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         return WrittenRun(name if parts else None, parts)
 
     def _spread(self, folder: str, runs: Sequence[WrittenRun], buckets: int) -> RunSorter:
-        """Return what sorts the rows of runs of one bucket by several."""
+        """Return the sorter of the rows of runs of one bucket by several buckets."""
         sorter = self._sorter(buckets)
         try:
             for run in runs:
@@ -269,7 +271,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
     ) -> DataFile | None:
         task = self._task
         own = [run for run in runs if bucket in run.parts]
-        # Neighbours are merged, so that what comes first stays first.
+        # Adjacent runs are merged, so that their order is kept.
         while len(own) > FAN_IN:
             groups = [own[i : i + FAN_IN] for i in range(0, len(own), FAN_IN)]
             own = [self._merged(folder, bucket, group) for group in groups]

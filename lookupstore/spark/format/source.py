@@ -1,8 +1,8 @@
 """``spark.read.format("lookupstore")``: a store as a DataFrame, one task per bucket.
 
-Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
-a worker of an executor. Both work on the version of the store that was there when the DataFrame was
-made: the pickled store, which opens as that version or says that it is stale.
+Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in a
+worker of an executor. Both use the version that the store had when the DataFrame was made: the
+pickled store opens as that version, or raises an error that it is stale.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lookupstore.arrow.types import is_bytes, is_text, plain_type
 from lookupstore.errors import StaleStoreError, listed
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
-from lookupstore.spark.format.filters import KeyRanges, before, push
+from lookupstore.spark.format.filters import ScanRanges, before, push
 from lookupstore.spark.format.sink import StoreWriter
 from lookupstore.spark.options import (
     SCANS_ARE_SEPARATE,
@@ -41,9 +41,9 @@ READ_OPTIONS = (
     "path", "version", "columns", "prefix", "starts_with", "start", "stop", "pushdown",
     "versionAsOf", "timestampAsOf", "storage_options",
 )  # fmt: skip
-# Spark gives the names of options in lower case.
+# Names of options, which Spark passes in lower case.
 _VERSION_AS_OF, _TIMESTAMP_AS_OF = "versionasof", "timestampasof"
-# A worker serves many queries; the files of stores that it no longer uses are closed.
+# Number of open stores of a worker, which serves many queries; further stores are closed.
 _STORES_KEPT = 16
 
 
@@ -58,24 +58,24 @@ class StoreSource(datasource.DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of the store, those of the key first.
+        """Return the columns of the store, key columns first.
 
         Raises:
-            KeyError: a column of the option `columns` that the store does not have.
-            TypeError: a column for which Spark has no type.
-            ValueError: an option that there is not, or of a bad value.
+            KeyError: If the store lacks a column of the option `columns`.
+            TypeError: If Spark has no type for a column.
+            ValueError: If an option is unknown or has a bad value.
         """
         with _loaded(self.options) as store:
             self._pinned = pickle.dumps(store)
             return spark_schema(store.schema, given_names(self.options, "columns"), _nulls(store))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`.
+        """Return a reader of the columns of `schema`.
 
         Raises:
-            KeyError: a column that the store does not have.
-            TypeError: a column of another type than in the store.
-            ValueError: an option that there is not, or of a bad value.
+            KeyError: If the store lacks a column.
+            TypeError: If a column has another type than in the store.
+            ValueError: If an option is unknown or has a bad value.
         """
         with opened(self._pinned) if self._pinned else _loaded(self.options) as store:
             known = spark_schema(store.schema, schema.names, _nulls(store))
@@ -95,7 +95,7 @@ class StoreSource(datasource.DataSource):
         return PushingReader(scan) if pushes == "true" else StoreReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
-        """Return what builds a store of the rows of `schema`; see `StoreWriter.plan`."""
+        """Return the writer that builds a store of rows of `schema`; see `StoreWriter.plan`."""
         return StoreWriter.plan(schema, self.options, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802  (the name is Spark's)
@@ -104,7 +104,7 @@ class StoreSource(datasource.DataSource):
         """Refuse a stream, and name the function that writes one.
 
         Raises:
-            ValueError: always.
+            ValueError: The format does not write streams.
         """
         raise ValueError(
             "the format does not write streams; change the store by their batches: "
@@ -114,24 +114,24 @@ class StoreSource(datasource.DataSource):
 
 @dataclass(frozen=True)
 class StoreScan:
-    """What is read of a store, wherever it is read.
+    """The description of a scan of a store, for driver and executors.
 
     Attributes:
-        pinned: the pickled store.
-        schema: the columns as Spark takes them.
-        values: those that are in no key.
-        ranges: where the keys are that are wanted.
+        pinned: The pickled store.
+        schema: Columns of the result, in Spark's types.
+        values: Names of the columns that are not in the key.
+        ranges: Ranges of the keys to read.
     """
 
     pinned: bytes
     schema: pa.Schema
     values: tuple[str, ...]
-    ranges: KeyRanges
+    ranges: ScanRanges
 
 
 @dataclass
 class BucketPartition(datasource.InputPartition):
-    """What one task reads: ranges of the keys of one bucket."""
+    """The work of one task: ranges of the keys of one bucket."""
 
     bucket: int
     ranges: tuple[tuple[bytes, bytes | None], ...]
@@ -167,12 +167,12 @@ class StoreReader(datasource.DataSourceReader):
         """Yield the rows of one partition, in key order.
 
         Raises:
-            StaleStoreError: the version that was loaded has been replaced, and is gone.
-            CorruptionError: the stored bytes are wrong.
-            ValueError: a value that Spark's type cannot hold.
+            StaleStoreError: If the loaded version was replaced, and is gone.
+            CorruptionError: If stored bytes are damaged.
+            ValueError: If Spark's type cannot hold a value.
         """
         if not isinstance(partition, BucketPartition):
-            return  # what Spark makes of no partitions
+            return  # Spark passes this if there are no partitions
         scan = self.scan
         store = _kept(scan.pinned)
         for batch in buckets_of(store).scan_bucket(partition.bucket, partition.ranges, scan.values):
@@ -186,10 +186,10 @@ class PushingReader(StoreReader):
     def pushFilters(  # noqa: N802  (the name is Spark's)
         self, filters: list[datasource.Filter]
     ) -> list[datasource.Filter]:
-        """Take the filters on leading key columns, and return those that Spark has to check."""
+        """Use the filters on leading key columns, and return those that Spark has to check."""
         with opened(self.scan.pinned) as store:
             pushed, rest = push(store.key_schema, filters)
-        # The options name one range of keys, or say that none is wanted.
+        # The options name one range of keys, or that no range is wanted.
         ((start, stop),) = self.scan.ranges.ranges or ((b"", b""),)
         self.scan: StoreScan = replace(self.scan, ranges=pushed.within(start, stop))
         return rest
@@ -199,7 +199,7 @@ def opened(pinned: bytes) -> LookupStore:
     """Open a pickled store.
 
     Raises:
-        StaleStoreError: its version has been replaced, and is gone.
+        StaleStoreError: If its version was replaced, and is gone.
     """
     try:
         store: LookupStore = pickle.loads(pinned)
@@ -218,11 +218,11 @@ def _kept(pinned: bytes) -> LookupStore:
 def spark_schema(
     schema: pa.Schema, names: Sequence[str] | None, nullable: Mapping[str, bool]
 ) -> StructType:
-    """Return columns of a store in Spark's types; None takes all.
+    """Return columns of a store in Spark's types; all of them for None.
 
     Raises:
-        KeyError: a column that the store does not have.
-        TypeError: a column for which Spark has no type.
+        KeyError: If the store lacks a column.
+        TypeError: If Spark has no type for a column.
     """
     wanted = schema.names if names is None else names
     for name in wanted:
@@ -238,13 +238,13 @@ def spark_schema(
     )
 
 
-def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
-    """Return the range of keys that the options `prefix`, `starts_with`, `start`, `stop` name.
+def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> ScanRanges:
+    """Return the ranges of keys that `prefix`, `starts_with`, `start` and `stop` name.
 
     Raises:
-        ValueError: a text that is not JSON, or not values of the key; or options that exclude each
+        ValueError: If a text is not JSON, or not values of the key; or if options exclude each
             other.
-        TypeError: a value of another kind than its field.
+        TypeError: If a value is of another kind than its field.
 
     >>> keys = KeySchema(pa.schema({"region": pa.string(), "id": pa.uint8()}))
     >>> ranges_of_options(keys, {"start": '["eu", 7]', "stop": '"us"'}).ranges
@@ -263,13 +263,13 @@ def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
             )
         prefix = given.get("prefix", ())
         if beginning is not None and len(prefix) < len(keys.names):
-            # Text as it is: it needs no JSON.
+            # The text is used unchanged and needs no JSON.
             beginning = _typed(keys.schema.field(len(prefix)), "starts_with", beginning)
         found = keys.encode_prefix(prefix, beginning)
-        return KeyRanges(()) if found is None else KeyRanges().within(*found)
+        return ScanRanges(()) if found is None else ScanRanges().within(*found)
     start = before(keys, given["start"]) if "start" in given else b""
     stop = before(keys, given["stop"]) if "stop" in given else None
-    return KeyRanges(()) if start is None else KeyRanges().within(start, stop)
+    return ScanRanges(()) if start is None else ScanRanges().within(start, stop)
 
 
 def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
@@ -289,7 +289,7 @@ def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
 
 
 def _typed(field: pa.Field, option: str, value: Any) -> Any:
-    """Return a value of JSON for a key field; what JSON has no type for comes as text."""
+    """Return a value of JSON for a key field; types that JSON lacks are texts."""
     plain = plain_type(field.type)
     if not isinstance(value, str) or is_text(plain):
         return value
@@ -316,11 +316,11 @@ def _loaded(options: Mapping[str, str]) -> LookupStore:
 
 
 def _version_of(location: Location, options: Mapping[str, str]) -> int | None:
-    """Return the number of the version that options name; None: the current one.
+    """Return the number of the version that options name; None for the current one.
 
     Raises:
-        ValueError: two of them name one, or there was none at the time.
-        FileNotFoundError: it has been removed.
+        ValueError: If two options name a version, or there was none at the time.
+        FileNotFoundError: If the version was removed.
     """
     named = [name for name in ("version", _VERSION_AS_OF, _TIMESTAMP_AS_OF) if name in options]
     if len(named) > 1:
@@ -337,6 +337,6 @@ def _version_of(location: Location, options: Mapping[str, str]) -> int | None:
 
 
 def _nulls(store: LookupStore) -> dict[str, bool]:
-    """Say which columns may hold nulls."""
+    """Return the schema with the columns that may contain nulls marked."""
     keys = {name: name in store.key_schema.nullable for name in store.key}
     return keys | {field.name: field.nullable for field in store.value_schema}

@@ -1,8 +1,8 @@
-"""Insert rows in bulk: each task writes the files of its rows, without a look at any key.
+"""Insert rows in bulk: each task writes the files of its rows, without looking up keys.
 
-Nothing is planned and nothing is kept: rows go from where they are computed, sorted by Spark if
-that is asked for, into files that grow to their size. So it is one pass, and a task holds row
-groups, and keys of the files that it has open.
+There is no plan and no cache: rows are written where they are computed, sorted by Spark if
+requested, into files that grow to their size. This takes one pass, and a task has row groups and
+keys of its open files in memory.
 
 Source: org.apache.hudi.execution.bulkinsert (NonSortPartitionerWithRows,
 GlobalSortPartitionerWithRows, PartitionSortPartitionerWithRows).
@@ -27,9 +27,9 @@ from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to
 from lookupstore.hudi.write import (
     BulkInsert,
     Outcome,
-    Pipeline,
     Stretch,
     Transaction,
+    WritePipeline,
     new_file_id,
 )
 from lookupstore.spark.hudi.files import attempt_of, name_files, this_task
@@ -41,13 +41,13 @@ _STATS = "stat string"
 
 @dataclass(frozen=True)
 class BulkTask:
-    """Which rows executors insert.
+    """The description of a bulk insert for executors.
 
     Attributes:
-        rows: what is known of the rows.
-        options: of the write.
-        time: of the instant.
-        done: takes how many rows were taken care of; None: nobody asked.
+        rows: Description of the rows.
+        options: Options of the write.
+        time: Time of the instant.
+        done: Accumulator of the number of written rows. None: they are not counted.
     """
 
     rows: RowTask
@@ -57,21 +57,21 @@ class BulkTask:
 
 
 def bulk_insert(
-    df: DataFrame, task: RowTask, pipeline: Pipeline, options: WriteOptions, done: Any
+    df: DataFrame, task: RowTask, pipeline: WritePipeline, options: WriteOptions, done: Any
 ) -> WriteResult:
-    """Let tasks write rows to new files, and commit.
+    """Let tasks write rows to new files, and commit the files.
 
     Args:
-        df: the rows.
-        task: what is known of them.
-        pipeline: of the write.
-        options: of the write.
-        done: takes how many were written.
+        df: Rows to insert.
+        task: Description of the rows.
+        pipeline: Pipeline of the write, which commits it.
+        options: Options of the write.
+        done: Accumulator of the number of written rows. None: they are not counted.
     """
     rows = _ordered(df, task, options)
 
     def write(transaction: Transaction) -> Outcome:
-        # Nobody looks for a key: what is known of current files stays here.
+        # No keys are looked up, so the list of current files is not sent to the tasks.
         insert = BulkTask(replace(task, slices=()), options, transaction.time, done)
         found = rows.mapInArrow(partial(insert_rows, insert), _STATS).collect()
         stats = [from_record(WriteStat, json.loads(row.stat)) for row in found]
@@ -87,7 +87,7 @@ def _ordered(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
     if options.sort_mode == "none":
         return rows
     columns = dict(zip(task.columns.names, rows.columns[1:], strict=True))
-    # Columns that the rows do not have are null in each of them.
+    # Columns that the rows lack are null in each of them.
     by = [columns[name] for name in options.sort_by if name in columns]
     by = by if options.sort_by else ["key"]
     rows = rows.mapInArrow(partial(with_row_keys, task), keyed_schema(rows))
@@ -97,11 +97,11 @@ def _ordered(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
 
 
 def insert_rows(task: BulkTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows to new files, and yield what is said of each file.
+    """Write rows to new files, and yield the statistics of each file.
 
     Args:
-        task: which rows.
-        batches: rows in the order in which they are written.
+        task: Description of the bulk insert.
+        batches: Rows in the order in which to write them.
     """
     known, context = task.rows, this_task()
     reader = known.row_reader()

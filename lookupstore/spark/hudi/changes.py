@@ -1,10 +1,11 @@
-"""What ``spark.readStream.format("lookupstore.hudi")`` reads: rows that changed, commit by commit.
+"""The reader of ``spark.readStream.format("lookupstore.hudi")``: changed rows, commit by commit.
 
-With the option `changes` they are what became of each row, deletes and both images of updates too.
-An offset is the position of the last commit whose rows were given, which a checkpoint keeps. Spark
-asks for offsets and partitions in one Python process of the driver, as long as the query runs, and
-reads partitions in workers of executors. A batch is what `HudiTable.incremental`, or
-`HudiTable.changes`, gives between two offsets: it is the same when it is planned again.
+With the option `changes`, it returns the change of each row, including deletes and both images of
+updates. An offset is the position of the last commit whose rows were returned, which a checkpoint
+stores. Spark asks for offsets and partitions in one Python process of the driver, as long as the
+query runs, and reads partitions in workers of executors. A batch is the result of
+`HudiTable.incremental`, or `HudiTable.changes`, between two offsets: it is the same if it is
+planned again.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ try:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # limits, and the trigger that needs them, came with Spark 4.2
+except ImportError:  # limits, and the trigger that needs them, exist since Spark 4.2
     ReadMaxFiles = None  # type: ignore[assignment, misc]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Nothing, where Spark does not ask for it."""
+        """A class without members, for versions of Spark that do not ask for it."""
 
 
 STREAM_OPTIONS = (
     "path", "columns", "start", "max_commits", "changes", "ignore", "storage_options",
 )  # fmt: skip
-#: Those that only a stream has.
+#: Options that only a stream has.
 ONLY_STREAM = ("start", "max_commits", "changes", "ignore")
 _EARLIEST, _LATEST = "earliest", "latest"
 _POSITION = "position"
-# Most bytes of files that one task reads, if they are several.
+# Maximum size of the files that one task reads, if there are several, in bytes.
 _TASK_BYTES = 32 << 20
 
 Offset = dict[str, Any]
@@ -62,16 +63,16 @@ Offset = dict[str, Any]
 
 @dataclass
 class ChangesPartition(datasource.InputPartition):
-    """The files that one task reads, and what of them."""
+    """The files that one task reads, and the parts of them."""
 
     plan: ScanPlan | ChangePlan
 
 
 def stream_columns(options: Mapping[str, str]) -> StructType:
-    """Return the columns that a stream reads; raises what `changes_of` does."""
+    """Return the columns that a stream reads; raise the errors of `changes_of`."""
     view = _table(options).view()
     if _wants_changes(options):
-        # Of the columns alone: from the last commit on there is nothing to plan.
+        # Only the columns are needed: from the last commit on there is nothing to plan.
         positions = positions_after(view, None)
         last = positions[-1] if positions else None
         asked = given_names(options, "columns")
@@ -81,12 +82,12 @@ def stream_columns(options: Mapping[str, str]) -> StructType:
 
 
 def changes_of(options: Mapping[str, str], schema: StructType) -> ChangesReader:
-    """Return what reads the changes of a table.
+    """Return a reader of the changes of a table.
 
     Raises:
-        ValueError: an option that there is not, or of a bad value.
-        FileNotFoundError: there is no table.
-        FormatError: it is of a kind that is not read.
+        ValueError: If an option is unknown or has a bad value.
+        FileNotFoundError: If there is no table.
+        FormatError: If the table is of an unsupported kind.
     """
     table = _table(options)
     most = given_number(options, "max_commits")
@@ -105,15 +106,15 @@ def changes_of(options: Mapping[str, str], schema: StructType) -> ChangesReader:
 
 
 class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader of what changes; made by `changes_of`.
+    """A reader of the changes of a table, which `changes_of` creates.
 
     Args:
-        table: whose changes are read.
-        schema: columns as Spark takes them.
-        start: `earliest`, `latest`, or the position after which a new query begins.
-        max_commits: in one batch; None: all that there are.
-        ignore: columns in which a change does not count; None: rows in their newest state are
-            wanted, not what became of them.
+        table: Table to read the changes of.
+        schema: Columns of the result, in Spark's types.
+        start: Start of a new query: `earliest`, `latest`, or the position to begin after.
+        max_commits: Greatest number of commits in one batch. None: all commits.
+        ignore: Columns in which a difference is not a change. None: the rows in their newest state
+            are returned, instead of their changes.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         self._last: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802  (the names are Spark's)
-        """Return where a new query begins."""
+        """Return the offset at which a new query begins."""
         if self._start == _EARLIEST:
             return {_POSITION: ""}
         if self._start == _LATEST:
@@ -143,11 +144,11 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
     def latestOffset(  # noqa: N802
         self, start: Offset | None = None, limit: ReadLimit | None = None
     ) -> Offset:
-        """Return up to where the next batch goes.
+        """Return the end of the next batch.
 
         Args:
-            start: up to where the one before went; None: Spark before 4.2 does not say.
-            limit: how much it may have.
+            start: End of the batch before. None: unknown, as in Spark before 4.2.
+            limit: Limit of the size of the batch. None: no limit.
         """
         since = None if start is None else start[_POSITION]
         positions = positions_after(self._table.view(), since or None)
@@ -161,21 +162,21 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         return {_POSITION: positions[:most][-1]}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a batch: a commit counts as a file, which is what Spark has."""
+        """Return the limit of a batch: a commit counts as a file, the unit of Spark."""
         return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take what there is now for all that there is."""
+        """Treat the present commits as all available ones."""
         positions = positions_after(self._table.view(), None)
         self._last = positions[-1] if positions else ""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[datasource.InputPartition]:
-        """Return partitions of the files that have what changed between two offsets.
+        """Return partitions of the files with the changes between two offsets.
 
         Raises:
-            StaleStoreError: commits between them are archived.
-            TypeError: a column has another type since the query started.
-            KeyError: a column is gone.
+            StaleStoreError: If commits between the offsets are archived.
+            TypeError: If a column has another type since the query started.
+            KeyError: If a column is gone.
         """
         since, until = start[_POSITION], end[_POSITION]
         if since == until:
@@ -207,11 +208,11 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         """Yield the rows of one partition.
 
         Raises:
-            StaleStoreError: a clean took a file.
-            CorruptionError: a file is damaged.
+            StaleStoreError: If a clean removed a file.
+            CorruptionError: If a file is damaged.
         """
         if not isinstance(partition, ChangesPartition):
-            return  # what Spark makes of no partitions
+            return  # Spark passes this if there are no partitions
         plan, schema = partition.plan, arrow_schema(self._schema)
         try:
             if isinstance(plan, ChangePlan):
@@ -238,7 +239,7 @@ def _ignored(options: Mapping[str, str]) -> list[str]:
 
 
 def _behind_error(view: TableView, why: str) -> StaleStoreError:
-    """Return the error of a query that comes too late for what it has to read next."""
+    """Return the error of a query whose next commits are no longer available."""
     last = (positions_after(view, None) or ["earliest"])[-1]
     return StaleStoreError(
         f"{why}: the query is behind what the table retains; read all rows once, and begin anew "

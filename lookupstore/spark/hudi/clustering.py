@@ -1,9 +1,9 @@
 """Put the rows of a Hudi table in order: executors sample, place and write them, the driver plans.
 
-The plan and the commit are those of `HudiTable.cluster`, and so is what is known of an order. What
-goes through Spark's shuffle is rows, each with the number of its file, which is that of its task,
-and with its position, by which the task has them sorted. All of it comes of base files, which never
-change: a task that is tried again makes the same.
+The plan and the commit are those of `HudiTable.cluster`, and so is the estimate of an order.
+Spark's shuffle moves rows, each with the number of its file, which is that of its task, and with
+its position, by which the task sorts them. All of this is computed from base files, which never
+change: a task that is retried has the same result.
 
 Source: org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy.
 """
@@ -65,9 +65,10 @@ from lookupstore.spark.types import arrow_schema, numbered, to_spark
 
 Batches = Iterable[pa.RecordBatch]
 
-# Most bytes of files that one task reads, and what opening a file is reckoned as: as of a scan.
+# Maximum size of the files that one task reads, and estimated cost of opening a file, as for a
+# scan.
 _TASK_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
-# Rows of a file are numbered from a multiple of it.
+# Rows of a file are numbered from a multiple of this.
 _FILE_ROWS = 1 << 40
 _SAMPLED = "partition int, share double, stored long, rows binary"
 _WRITTEN = "stat string"
@@ -93,35 +94,43 @@ def cluster_table(
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> ClusterResult:
-    """Put the rows of a Hudi table in order in new files, as `HudiTable.cluster` does.
+    """Sort the rows of a Hudi table into new files, as `HudiTable.cluster` does.
 
-    The driver plans, and what others may do meanwhile is the same. Tasks sample the columns of the
-    layout; then each reads some files, and each new file is sorted and written by one.
+    The driver plans, and other writers may do the same as during `HudiTable.cluster`. Tasks sample
+    the columns of the layout. Then each task reads some files, and one task sorts and writes each
+    new file.
 
     Args:
-        spark: any session.
-        table: a table, or the path or URI of one, which the driver and all executors see.
-        by: as of `HudiTable.cluster`, as all that follows.
-        curve: how several columns become one order; None, the default: `grid`, or `hilbert` by
-            value.
-        mapping: how values become places in it. Default: `sample`.
-        target_file_size: bytes of a file, about. Default: 120 MiB.
-        small_file_limit: files of at least so many bytes stay as they are. None, the default: none
-            does.
-        partitions: paths of the partitions whose rows are put in order.
-        where: the same, by a filter on partition columns.
-        options: `threads`, `memory` and `spill_folder` do not apply: Spark sorts, and spills.
-        dry_run: change nothing, and return what would be done, which is planned without Spark.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        spark: Session that runs the tasks.
+        table: Table, or its path or URI, which the driver and all executors can read.
+        by: Columns to sort by, or the name of one, with the most queried columns first. Default:
+            the columns in `options`.
+        curve: Order of the rows by several columns: `grid` (boxes of equal numbers of rows),
+            `hilbert` or `zorder` (curves), or `linear` (by the first column, then by the next).
+            Default: `grid`, or `hilbert` if `mapping` is `value`.
+        mapping: Position of a value on the curve: `sample` (its rank in a sample) or `value` (the
+            value itself). Default: `sample`.
+        target_file_size: Approximate size of a new file: bytes, or a text such as `"120MiB"`.
+            Default: 120 MiB.
+        small_file_limit: Size from which files are left unchanged: bytes, or a text. Default: every
+            file is rewritten.
+        partitions: Paths of the partitions to sort, or one path. Default: all.
+        where: Filter on partition columns that chooses the partitions to sort. Default: all.
+        options: Options of the write; see `HudiTable.cluster`. `threads`, `memory` and
+            `spill_folder` are ignored, because Spark sorts and spills.
+        dry_run: Whether to change nothing, and to return the planned result. The driver plans it
+            without Spark tasks.
+        storage_options: Options of the URI of `table`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        what was done. Of `seconds`, `write` has what Spark does with all rows; what that spilled is
-        told in Spark's UI.
+        Result of the clustering. In its `seconds`, `write` is the time in which Spark sorts and
+        writes all rows. Spark's UI shows how much it spilled.
 
     Raises:
-        TypeError: a column has a type without an order, or Spark has no type for one.
+        TypeError: If a column has a type without an order, or Spark has no type for one.
 
-    And all else that `HudiTable.cluster` raises: `KeyError`, `ValueError`, `FormatError`,
+    It also raises the other errors of `HudiTable.cluster`: `KeyError`, `ValueError`, `FormatError`,
     `CommitConflictError`, `CommitUnknownError`, `LockedError`, `CorruptionError` and
     `StaleStoreError`.
 
@@ -166,14 +175,14 @@ def cluster_table(
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """What executors read and write.
+    """The description of a clustering for executors.
 
     Attributes:
-        files: of the clustering.
-        parts: of the files that go, one for a task: each file with its number, and with that of its
-            partition.
-        columns: of the rows, as Spark has them.
-        done: takes how many rows were taken care of; None: nobody asked.
+        files: Reader and writer of the files of the clustering.
+        parts: Files to replace, in one group for each task. Each file follows its number and the
+            number of its partition.
+        columns: Columns of the rows, in Spark's types.
+        done: Accumulator of the number of written rows. None: they are not counted.
     """
 
     files: ClusterFiles
@@ -183,19 +192,19 @@ class ClusterTask:
 
 
 class SparkRewrite:
-    """A writer of the new files of a clustering by tasks of Spark; see `Rewrite`.
+    """A writer of the new files of a clustering with tasks of Spark; see `Rewrite`.
 
     Args:
-        spark: a session.
-        done: takes how many rows were written.
-        view: of the table, by which the clustering was planned.
-        choice: of the layout.
-        options: of the write.
-        transaction: of the clustering.
-        steps: whose times are taken.
+        spark: Session that runs the tasks.
+        done: Accumulator of the number of written rows. None: they are not counted.
+        view: View of the table that the clustering was planned on.
+        choice: Layout of the new files.
+        options: Options of the write.
+        transaction: Transaction of the clustering.
+        steps: Steps of the clustering, which record their times.
 
     Raises:
-        TypeError: Spark has no type for a column.
+        TypeError: If Spark has no type for a column.
     """
 
     def __init__(
@@ -216,17 +225,17 @@ class SparkRewrite:
         self._transaction = transaction
         self._step = steps.step
         self._columns = spark_columns(self._files.rows)
-        #: Rows that were written.
+        #: Number of rows that were written.
         self.rows: int = 0
-        #: Of what Spark spills, it tells itself.
+        #: Always 0: Spark reports the bytes that it spills itself.
         self.spilled_bytes: int = 0
-        #: Only what goes on with layouts keeps them.
+        #: Always empty: only a clustering that continues layouts keeps them.
         self.kept: dict[str, KeptLayout] = {}
 
     def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
-        """Write the files of all partitions, and return what is said of each.
+        """Write the files of all partitions, and return the statistics of each file.
 
-        Raises: what `Rewrite.write` does.
+        Raises the errors of `Rewrite.write`.
         """
         parts = _parts(plans, parallelism(self._spark))
         task = ClusterTask(self._files, parts, self._columns, self._done)
@@ -280,7 +289,7 @@ class SparkRewrite:
         placed = self._numbers(task).mapInArrow(
             partial(place_rows, task, places), StructType([*_PLACE, *own])
         )
-        # Where several files meet in one task, it writes one after the other.
+        # If several files are assigned to one task, it writes one after the other.
         spread = in_buckets(placed, len(coming)).sortWithinPartitions("bucket", "position", "row")
         found = spread.mapInArrow(partial(write_ordered, task, coming), _WRITTEN).collect()
         stats = [from_record(WriteStat, json.loads(row.stat)) for row in found]
@@ -293,7 +302,7 @@ class SparkRewrite:
     def _check_counts(
         self, plans: Sequence[PartitionPlan], counts: Sequence[int], stats: Sequence[WriteStat]
     ) -> None:
-        """Check that as many rows were written as footers say that there are."""
+        """Check that the number of written rows is that in the footers of the replaced files."""
         written = dict.fromkeys((one.partition for one in plans), 0)
         for stat in stats:
             written[stat.partition_path or ""] += stat.num_writes or 0
@@ -307,12 +316,12 @@ class SparkRewrite:
 def sample_parts(
     task: ClusterTask, most: Sequence[Mapping[int, int]], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Yield samples of parts, one of each of their partitions.
+    """Yield samples of parts, one for each partition of a part.
 
     Args:
-        task: what is read.
-        most: of each part, by partition, how many rows.
-        batches: numbers of parts.
+        task: Description of the clustering.
+        most: Greatest number of rows to sample from each part, by the number of the partition.
+        batches: Numbers of the parts.
     """
     for batch in batches:
         for at in batch.column(0).to_pylist():
@@ -334,12 +343,13 @@ def sample_parts(
 def place_rows(
     task: ClusterTask, places: Mapping[int, tuple[int, Placement]], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of parts, after the number of their file, their position and their own number.
+    """Yield all rows of parts, each after its file number, position and own number.
 
     Args:
-        task: what is read.
-        places: of partitions, the number of the first file that comes, and where rows go.
-        batches: numbers of parts.
+        task: Description of the clustering.
+        places: Number of the first new file of each partition, and the placement of its rows, by
+            the number of the partition.
+        batches: Numbers of the parts.
     """
     schema = arrow_schema(task.columns)
     names = [*(one.name for one in _PLACE), *numbered(len(schema))]
@@ -369,12 +379,12 @@ def place_rows(
 def write_ordered(
     task: ClusterTask, coming: Sequence[NewFile], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Write the files that rows have the numbers of, and yield what is said of each.
+    """Write rows to the files of their numbers, and yield the statistics of each file.
 
     Args:
-        task: how they are written.
-        coming: the files.
-        batches: rows sorted by file and position; all those of a file are here.
+        task: Description of the clustering.
+        coming: New files, by number.
+        batches: Rows sorted by file and position, with all rows of a file.
     """
     attempt = attempt_of(this_task())
     for number, rows in itertools.groupby(by_bucket(batches), key=itemgetter(0)):
@@ -399,11 +409,11 @@ def _stored(task: ClusterTask, batch: pa.RecordBatch) -> list[pa.Array]:
 def _parts(
     plans: Sequence[PartitionPlan], tasks: int
 ) -> tuple[tuple[tuple[int, int, FileSlice], ...], ...]:
-    """Return the files that go in groups, each for a task, with their numbers.
+    """Return the files to replace in groups, one for each task, with their numbers.
 
     Args:
-        plans: of the partitions.
-        tasks: that can run at one time.
+        plans: Plans of the partitions.
+        tasks: Number of tasks that can run at the same time.
     """
     every = [(number, file) for number, plan in enumerate(plans) for file in plan.slices]
     total = sum(file.bytes + _OPEN_BYTES for _, file in every)

@@ -1,8 +1,8 @@
-"""What writes the base files of a Hudi table in the Python workers of executors.
+"""The writer of the base files of a Hudi table in the Python workers of executors.
 
-Each file is written by the code that writes it in one process. A task that is tried again, or runs
-twice, writes another file under another name, and all wait in the instant's own folder: which of
-them count, the driver says.
+Each file is written by the same code as in one process. A task that is retried, or runs twice,
+writes another file under another name, and all files wait in a folder of the instant: the driver
+decides which of them count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lookupstore.spark.hudi.keys import RowTask
 
 Batches = Iterable[pa.RecordBatch]
 
-#: What a task says of a file, in Spark's words.
+#: Spark's schema of the report of a task about a file.
 WRITTEN = "bucket int, stat string, changes long, inserts long, keys array<string>"
 _WRITTEN = pa.schema(
     {
@@ -57,14 +57,14 @@ _WRITTEN = pa.schema(
 
 @dataclass(frozen=True)
 class FileTask:
-    """Which base files executors write.
+    """The base files that executors write.
 
     Attributes:
-        rows: what is known of the rows.
-        files: by the numbers of their buckets.
-        format: of the files.
-        time: of the instant.
-        done: takes how many rows were taken care of; None: nobody asked.
+        rows: Description of the rows.
+        files: Planned files, in the order of the numbers of their buckets.
+        format: Format of the base files.
+        time: Time of the instant.
+        done: Accumulator of the number of written rows. None: they are not counted.
     """
 
     rows: RowTask
@@ -76,14 +76,14 @@ class FileTask:
 
 @dataclass(frozen=True)
 class WrittenBucket:
-    """What a task wrote.
+    """The base file that a task wrote.
 
     Attributes:
-        bucket: number of the file.
-        stat: what the commit is to say of it.
-        changes: rows that came for rows of the current slice.
-        inserts: rows that came as new ones.
-        keys: some of those that came.
+        bucket: Number of the bucket.
+        stat: Statistics of the file for the commit.
+        changes: Number of rows that change or delete a row of the current file.
+        inserts: Number of new rows.
+        keys: Some keys of the rows.
     """
 
     bucket: int
@@ -99,10 +99,10 @@ def positions_of(
     """Yield the positions of some new rows in the layouts of their partitions.
 
     Args:
-        task: what is known of the rows.
-        layouts: by partition path.
-        shares: of the rows of each of these, how many are wanted.
-        batches: new rows.
+        task: Description of the rows.
+        layouts: Layouts to find positions in, by partition path.
+        shares: Share of the new rows of a partition to sample, by partition path.
+        batches: New rows.
     """
     reader = task.row_reader()
     chance = np.random.default_rng(this_task().partitionId())
@@ -121,13 +121,14 @@ def positions_of(
 def with_buckets(
     task: RowTask, packing: Packing, file_ids: Mapping[int, str], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Put the number of the bucket that each row goes to first.
+    """Put the number of its bucket before each row.
 
     Args:
-        task: what is known of the rows.
-        packing: the plan.
-        file_ids: of the current base files that have keys of rows, by their numbers.
-        batches: rows with their places.
+        task: Description of the rows.
+        packing: Plan that assigns rows to buckets.
+        file_ids: File identifiers of the current base files that have keys of rows, by their
+            numbers.
+        batches: Rows with their places.
     """
     reader = task.row_reader() if packing.boxes else None
     for batch in batches:
@@ -143,12 +144,12 @@ def with_buckets(
 
 
 def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Write the base file of each bucket, and yield what is said of it.
+    """Write the base file of each bucket, and yield its statistics.
 
     Args:
-        task: which files.
-        batches: rows sorted by bucket, by position, new rows last, and by number; all those of a
-            bucket are here.
+        task: Description of the base files.
+        batches: Rows sorted by bucket, then by position with new rows last, then by number, with
+            all rows of a bucket.
     """
     for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
         rows = pa.Table.from_batches([batch for _, batch in parts])
@@ -171,7 +172,7 @@ def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def written_bucket(row: Any) -> WrittenBucket:
-    """Return what a row of `write_files` says."""
+    """Return the record in a row of `write_files`."""
     stat = from_record(WriteStat, json.loads(row.stat))
     return WrittenBucket(row.bucket, stat, row.changes, row.inserts, tuple(row.keys))
 
@@ -211,7 +212,7 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
 
 
 def this_task() -> TaskContext:
-    """Return what Spark says of the task that runs here."""
+    """Return the id that Spark gives to the running task."""
     context = TaskContext.get()
     assert context is not None, "a task of Spark"
     return context

@@ -1,4 +1,4 @@
-"""What Spark pushes down, as Arrow says it: the same rows, or some more, which Spark leaves out.
+"""Conversion of pushed-down filters of Spark to Arrow; Spark removes rows that pass only Arrow's.
 
 Spark passes on comparisons of a column with a value, lists, `IS NULL`, prefixes, and `NOT` of one
 of these; all that it passes on has to be true. To Spark, NaN equals itself and is more than all
@@ -24,14 +24,14 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] 
     "LessThan": operator.lt,
     "LessThanOrEqual": operator.le,
 }
-# What NaN is, which is more than any number.
+# Comparisons that are true for NaN, which is greater than any number.
 _IS_MORE = ("GreaterThan", "GreaterThanOrEqual")
 
 
 def arrow_filter(schema: pa.Schema, one: Any) -> pc.Expression | None:
-    """Return which rows a filter of Spark leaves, as Arrow says it; None if Arrow means another.
+    """Return a filter of Spark as an Arrow expression. None: Arrow would treat it differently.
 
-    Of rows whose column is null it may leave some that Spark does not.
+    The expression may keep some rows with a null in the column that Spark's filter drops.
 
     >>> from pyspark.sql.datasource import GreaterThan, Not
     >>> arrow_filter(pa.schema({"id": pa.int32()}), GreaterThan(("id",), 7))
@@ -55,7 +55,7 @@ def _of(kind: str, of: pa.DataType, field: pc.Expression, value: Any) -> pc.Expr
         return field.is_null() if kind == "IsNull" else field.is_valid()
     if kind == "EqualNullSafe":
         equal = field.is_null() if value is None else _of("EqualTo", of, field, value)
-        # False where it would be null, and so true where it is not to hold.
+        # False where it would be null, and therefore true under a negation.
         return equal if equal is None or value is None else equal & field.is_valid()
     if kind == "In" and isinstance(value, (list, tuple)):
         return _one_of(of, field, [item for item in value if item is not None])
@@ -77,7 +77,7 @@ def _of(kind: str, of: pa.DataType, field: pc.Expression, value: Any) -> pc.Expr
 
 def _one_of(of: pa.DataType, field: pc.Expression, given: list[Any]) -> pc.Expression | None:
     if pa.types.is_floating(of):
-        # Arrow's lists tell 0.0 and -0.0 apart.
+        # Arrow's lists distinguish 0.0 and -0.0.
         parts = [_of("EqualTo", of, field, item) for item in given]
         known = [one for one in parts if one is not None]
         if not known or len(known) < len(parts):
@@ -90,7 +90,7 @@ def _one_of(of: pa.DataType, field: pc.Expression, given: list[Any]) -> pc.Expre
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a value of a column that Spark and Arrow compare alike; None if it is not one."""
+    """Return a value of a column that Spark and Arrow compare in the same way, or None."""
     types = pa.types
     known = (
         types.is_signed_integer(kind)
@@ -113,5 +113,5 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
         scalar = pa.scalar(value, kind)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
         return None
-    # Arrow cuts off what a column cannot have, such as part of a millisecond.
+    # Arrow drops digits that the type of a column lacks, such as part of a millisecond.
     return scalar if scalar.as_py() == value else None

@@ -27,7 +27,7 @@ class HudiSource(datasource.DataSource):
     def schema(self) -> StructType:
         """Return the columns that are read.
 
-        Raises: what `read_table` does; ValueError: an option that there is not.
+        Raises the errors of `read_table`, and ValueError if an option is unknown.
         """
         from lookupstore.spark.hudi.changes import ONLY_STREAM, stream_columns
         from lookupstore.spark.hudi.read import spark_columns
@@ -41,7 +41,7 @@ class HudiSource(datasource.DataSource):
         return spark_columns(plan.wanted)
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`; raises what `reader_of` does."""
+        """Return the reader of the columns of `schema`; raise the errors of `reader_of`."""
         from lookupstore.spark.hudi.source import reader_of
 
         pinned = None if self._pinned is None else pickle.loads(self._pinned)
@@ -50,13 +50,13 @@ class HudiSource(datasource.DataSource):
     def streamReader(  # noqa: N802  (the name is Spark's)
         self, schema: StructType
     ) -> datasource.DataSourceStreamReader:
-        """Return what reads changes of the columns of `schema`; raises what `changes_of` does."""
+        """Return the reader of changes of the columns of `schema`; raise those of `changes_of`."""
         from lookupstore.spark.hudi.changes import changes_of
 
         return changes_of(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
-        """Return what writes rows of `schema`; raises what `planned_write` does."""
+        """Return the writer of rows of `schema`; raise the errors of `planned_write`."""
         from lookupstore.spark.hudi.save import planned_write
 
         return planned_write(self.options, schema, overwrite=overwrite)
@@ -67,7 +67,7 @@ class HudiSource(datasource.DataSource):
         """Refuse a stream, and name the function that writes one.
 
         Raises:
-            ValueError: always.
+            ValueError: The format does not write streams.
         """
         raise ValueError(
             "the format does not write streams; write their batches: "

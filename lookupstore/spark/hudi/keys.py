@@ -1,9 +1,9 @@
-"""What finds keys of a Hudi table in the Python workers of executors: rows in, places out.
+"""The search for keys of a Hudi table in the Python workers of executors: from rows to places.
 
-On their way through Spark rows have the columns `row`, their number; `key` and `partition`; `slice`
-and `pos`, the current base file that has the key, by its place in the plan, and the row in it, both
-null for a new key; `moved`, whether they only delete that row, since theirs is in another
-partition; and their own columns, numbered. No key is ever on the driver.
+In Spark, the rows have these columns: `row`, their number; `key` and `partition`; `slice` and
+`pos`, the current base file with the key, as its index in the plan, and the row in it, both null
+for a new key; `moved`, whether they only delete that row, since the new row is in another
+partition; and their own columns, numbered. Keys are never sent to the driver.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from lookupstore.sorting.runs import MIN_MEMORY
 
 Batches = Iterable[pa.RecordBatch]
 
-# Rows for which a worker asks files at once: each time it goes through all that may have a key.
+# Number of rows, and their bytes, that a worker looks up at once: each time it searches all files
+# that may have a key.
 _TABLE_ROWS = 1 << 20
 _TABLE_BYTES = 128 << 20
 _TEXT = pa.string()
@@ -54,14 +55,14 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True)
 class KeyTask:
-    """Which keys executors look for, and where.
+    """The keys that executors look up, and the files to look in.
 
     Attributes:
-        view: the table as it was planned on.
-        slices: its current base files, by partition path and file id.
-        index: name of the index.
-        named: whether a record key of one column has its name.
-        columns: of the rows.
+        view: View of the table that the lookup was planned on.
+        slices: Current base files, by partition path and file identifier.
+        index: Name of the index.
+        named: Whether a record key of one column is written `name:value`. None: unknown.
+        columns: Columns of the rows.
     """
 
     view: TableView
@@ -84,16 +85,16 @@ class KeyTask:
 
 @dataclass(frozen=True)
 class RowTask(KeyTask):
-    """Which rows are going to be written, too.
+    """The rows to write, with their keys and files.
 
     Attributes:
-        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT` and so on.
-        schema: columns of the table after that.
-        combines: whether of rows with one key only one is written.
-        drops: whether rows are left out whose keys the table has.
-        moves: whether rows move whose keys are in other partitions; see `place_rows`.
-        kept: columns that rows keep as they are stored.
-        ordered: whether a stored row stays that has a greater ordering value.
+        operation: Hudi's name of the write: `UPSERT`, `INSERT` and so on.
+        schema: Columns of the table after the write.
+        combines: Whether to write only one of the rows with the same key.
+        drops: Whether to leave out rows with keys that the table has.
+        moves: Whether rows with keys in other partitions move to their own; see `place_rows`.
+        kept: Columns in which rows keep the stored values.
+        ordered: Whether to keep a stored row that has a greater ordering value.
     """
 
     operation: str
@@ -111,7 +112,7 @@ class RowTask(KeyTask):
 
     @property
     def brings(self) -> bool:
-        """Return whether rows that move bring columns that they keep as they are stored."""
+        """Return whether rows that move need columns with their stored values."""
         return bool(self.kept) and self.moves and index_of(self.index).everywhere
 
     @property
@@ -121,18 +122,18 @@ class RowTask(KeyTask):
         return pa.schema([self.schema.columns.field(name) for name in names if len(names) > 1])
 
     def row_reader(self) -> IncomingRows:
-        """Return what reads rows with all their columns."""
+        """Return the reader of rows with all their columns."""
         return IncomingRows(
             self.columns.empty_table(),
             self.schema,
             self.view.options,
             named=self.named,
             evolve=False,
-            missing="null",  # what becomes of them, the driver has checked
+            missing="null",  # the driver has checked the choice
         )
 
     def reader(self) -> IncomingRows:
-        """Return what reads of rows just what says where they go, and which one stays."""
+        """Return the reader of only the columns that decide the places and duplicates of rows."""
         options = self.view.options
         needed = {*options.record_key, *options.partition_by, precombine_of(options)}
         known = pa.schema([one for one in self.schema.columns if one.name in needed])
@@ -167,7 +168,7 @@ def with_row_keys(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield number, record key and partition path of rows, once for each partition of a key.
 
-    After these come the columns of `task.told_apart`.
+    After these there are the columns of `task.told_apart`.
     """
     everywhere = index_of(task.index).everywhere
     paths = sorted({one.group.partition for one in task.slices})
@@ -185,24 +186,24 @@ def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def partitions_in(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield the partition paths of rows, those of each batch once."""
+    """Yield the partition paths of rows, each path of a batch once."""
     for batch in batches:
         paths = partitions_of(task.rows(batch), task.view.options, everywhere=False)
         yield pa.RecordBatch.from_arrays([_text(paths).unique()], names=["partition"])
 
 
 def with_place_columns(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Put the place of its key after the columns of each row, as `tag_rows` has it."""
+    """Append the place of its key to the columns of each row, in the form of `tag_rows`."""
     for table in tables_of(batches, ()):
         yield from with_places(task.rows(table), task.tag(table)).to_batches()
 
 
 def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Leave out rows that others of their key replace, and put the place of its key in each row.
+    """Leave out rows that others of their key replace, and add the place of each key.
 
     Args:
-        task: what is to be done.
-        batches: rows sorted by `task.together` and number; all those of a key are here.
+        task: Description of the rows.
+        batches: Rows sorted by `task.together` and number, with all rows of a key.
     """
     reader = None if task.operation == DELETE else task.reader()
     if task.operation == UPSERT and task.brings:
@@ -237,7 +238,7 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         if task.operation == DELETE:
             paths = pa.array([file.group.partition for file in task.slices], _TEXT)
             rows = rows.set_column(2, "partition", paths.take(places[0]))
-        # There is nothing to delete of a row that is not there.
+        # For a missing row there is nothing to delete.
         gone = None if deleted is None else deleted & ~there
         if task.operation == DELETE:
             gone = ~there
@@ -250,11 +251,12 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Leave out rows that delete, and put no place in each of the others, whose keys may be there.
+    """Leave out rows that delete, and add an empty place to the others.
 
     Args:
-        task: what is to be done.
-        batches: rows in any order, or, if they are combined, as for `rows_to_write`.
+        task: Description of the rows.
+        batches: Rows in any order; if they are combined, sorted by `task.together` and number. The
+            table may have their keys.
     """
     reader = task.reader()
     for table in tables_of(batches, task.together if task.combines else ()):
@@ -294,7 +296,7 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _with_partitions(task: RowTask, rows: pa.Table, placed: PlacedRows) -> pa.Table:
-    """Return rows with the partitions that they go to."""
+    """Return rows with the partitions to which they are written."""
     own = placed.with_columns(task.rows(rows))
     first = [*rows.columns[:2], _text(placed.partitions)]
     return pa.Table.from_arrays([*first, *own.columns], names=rows.column_names)
@@ -327,7 +329,7 @@ def _key_texts(task: RowTask) -> KeyTexts:
 def _resolved(
     task: RowTask, reader: IncomingRows | None, table: pa.Table
 ) -> tuple[pa.Table, Incoming | None]:
-    """Return the rows that stay, and what is known of them; None: only their keys are."""
+    """Return the rows that are kept, and their data; None: only their keys are known."""
     if reader is None:
         if task.told_apart.names:
             _key_texts(task).check(_to_delete(task, table))
@@ -345,11 +347,11 @@ def _resolved(
 
 
 def tables_of(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
-    """Collect rows until it pays to look into files, and keep those together that are equal.
+    """Collect rows until a search of files pays, with equal rows in one table.
 
     Args:
-        batches: sorted by `together`.
-        together: columns in which rows that belong together are equal.
+        batches: Rows sorted by `together`.
+        together: Columns that are equal in rows that belong together.
     """
     held: list[pa.RecordBatch] = []
     rows = nbytes = 0
@@ -371,7 +373,7 @@ def tables_of(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _last_group(table: pa.Table, together: Sequence[str]) -> int:
-    """Return where the last rows begin that may belong to rows to come."""
+    """Return the index of the last rows, which may have the key of later rows."""
     if not together:
         return int(table.num_rows)
     same = np.ones(table.num_rows, bool)

@@ -32,11 +32,11 @@ from lookupstore.hudi.write import (
     SOURCE,
     TARGET,
     UPSERT,
-    ChangedRows,
+    ClauseRows,
     GivenMerge,
     GivenOptions,
     MergePlan,
-    Pipeline,
+    WritePipeline,
     check_same_keys,
     fixed_columns,
     given_options,
@@ -51,13 +51,13 @@ from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, numbered, spark_type
 
-# Indexes that look in all partitions, by the index that looks in the row's own partition.
+# Indexes that search all partitions, by the index that searches the row's own partition.
 _EVERYWHERE = {"simple": "global-simple"}
 
 
 @dataclass(frozen=True)
 class MergeTask(KeyTask):
-    """A merge, as executors need it.
+    """The description of a merge for executors.
 
     Attributes:
         plan: Checked clauses.
@@ -79,23 +79,25 @@ def hudi_merge(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> TableMerge:
-    """Begin a merge of a DataFrame into a Hudi table, to which the returned object adds clauses.
+    """Begin a merge of a DataFrame into a Hudi table.
 
-    Nothing changes before `TableMerge.execute`, which makes one commit. Rows stay on executors. The
-    clause `when_not_matched_by_source_delete` is not supported.
+    Add clauses with the methods of the returned object. Nothing changes before
+    `TableMerge.execute`, which makes one commit. Rows stay on executors. The clause
+    `when_not_matched_by_source_delete` is not supported.
 
     Args:
         df: Rows, with each key once. Spark must compute the same rows each time. Conditions and
             values can use columns that the table does not have.
         table: Table, or its path or URI, which the driver and all executors can read.
-        on: Columns that rows are matched by: those of the record key, or these and the partition
-            columns. None: the record key, and the partition columns if `df` has them.
-        storage_options: Options of a URI, as in `lookupstore.Location`.
+        on: Columns to match rows by: those of the record key, or these and the partition columns.
+            Default: the record key, and the partition columns if `df` has them.
+        storage_options: Options of the URI of `table`, such as credentials; see
+            `lookupstore.Location`.
 
     Raises:
-        ValueError: if `on` names other columns.
+        ValueError: If `on` names other columns.
 
-    And all that `TableMerge.execute` raises.
+    `TableMerge.execute` raises the errors of the merge itself.
 
     >>> merge = hudi_merge(spark.read.parquet("s3://bucket/news"), "visits")  # doctest: +SKIP
     >>> merge.when_matched_update().when_not_matched_insert().execute()  # doctest: +SKIP
@@ -168,7 +170,7 @@ def _merged(
         task.view, task.slices, task.index, task.named, columns, UPSERT, view.table_schema,
         combines=False, drops=False, moves=False, kept=task.plan.kept, ordered=False,
     )  # fmt: skip
-    pipeline = Pipeline(view, options)
+    pipeline = WritePipeline(view, options)
     pipeline.files = len(task.slices)
     try:
         with pipeline.step("tag"):
@@ -178,7 +180,7 @@ def _merged(
             return spark_rows.planned(plan, pipeline)
         return pipeline.run(plan, spark_rows)
     finally:
-        with suppress(Exception):  # the merge is committed, or what it raised is the error
+        with suppress(Exception):  # the merge is committed, or its error is raised
             merged.unpersist()
 
 
@@ -236,7 +238,7 @@ def rows_to_merge(task: MergeTask, batches: Batches) -> Iterator[pa.RecordBatch]
         check_same_keys(view, incoming, found)
         rows = np.arange(table.num_rows) if found.rows is None else found.rows
         where = np.flatnonzero(found.found)
-        changed = ChangedRows(
+        changed = ClauseRows(
             view.location, plan.columns, plan.matched, TARGET, flagged=True, also=task.fixed
         )
         given = own.rename_columns([f"{SOURCE}{one}" for one in own.column_names])

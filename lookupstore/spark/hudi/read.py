@@ -27,7 +27,8 @@ from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 
-# Most bytes of files that one task reads, if they are several: `spark.sql.files.maxPartitionBytes`.
+# Maximum size of the files that one task reads, if there are several:
+# `spark.sql.files.maxPartitionBytes`.
 _TASK_BYTES = 128 << 20
 
 
@@ -45,49 +46,54 @@ def read_table(
     skipping: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Read a Hudi table; the rows are those of now, whenever the query runs.
+    """Read a Hudi table as it is at this call, whenever the query runs.
 
-    The driver reads the timeline and lists the files; each task reads some of them. Types are those
-    of the latest commit, also of older rows. With `since` or `until` these are the rows that
-    changed in that range, as `HudiTable.incremental` gives them; with `changes` what became of each
-    row, as `HudiTable.changes` does.
+    The driver reads the timeline and lists the files, and each task reads some of them. Types are
+    those of the latest commit, even for older rows. With `since` or `until`, the result is the rows
+    that changed in that range, as in `HudiTable.incremental`. With `changes`, it is the changes of
+    each row, as in `HudiTable.changes`.
 
     Args:
-        spark: any session.
-        path: folder or URI of the table, which executors must see, too; or the table, such as one
-            that `HudiTable.open` opened for read-optimized queries.
-        columns: that are wanted, in this order; None: the meta columns, then the data columns.
-            Nothing else is read of the files: Spark does not tell what a query needs.
-        filter: which rows, as of `HudiTable.scan`; files of partitions that it leaves out are not
-            opened, and row groups without any are not read.
-        as_of: request time of the last instant that counts; None: the latest.
-        since: position of the last instant whose rows are known already: its completion time, in
-            tables of version 6 its request time.
-        until: position of the last instant whose rows are wanted; None: of the latest.
-        changes: whether deletes and both images of updates are wanted, too; the first column is
-            `change`. Of each record key and partition there is one change, of two rows if it is an
-            update, whose order Spark does not keep. One task looks at each partition path.
-        ignore: with `changes`, columns in which a change does not count.
-        skipping: Whether statistics of columns may leave out files.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        spark: Session that runs the tasks.
+        path: Folder or URI of the table, which executors must be able to read; or the table, such
+            as one that `HudiTable.open` opened for read-optimized queries.
+        columns: Columns to read, in this order. No others are read from the files, because Spark
+            does not report which columns a query needs. Default: the meta columns, then the data
+            columns; with `changes`, the data columns.
+        filter: Condition for the rows to read: SQL such as `"a >= 3 and b is null"`, an expression
+            of `pyarrow.compute`, a tuple such as `("a", ">=", 3)`, or a list of conditions that
+            must all hold. Files of excluded partitions are not opened, and row groups without
+            matching rows are not read. Default: all rows.
+        as_of: Request time of the last instant to read. Default: the latest.
+        since: Position of the last instant before the range: its completion time, or in tables of
+            version 6 its request time. Default: the range starts at the beginning.
+        until: Position of the last instant of the range. Default: the latest.
+        changes: Whether to return the changes of rows, including deletes and both images of
+            updates. The first column is `change`. Each record key and partition has at most one
+            change. An update has two rows, in any order. One task reads each partition path.
+        ignore: Columns in which a difference is not a change, with `changes`.
+        skipping: Whether statistics of columns may exclude files.
+        storage_options: Options of the URI of `path`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        The columns in Spark's types; each may be null. One partition for each file, or for several
-        small ones.
+        The columns in Spark's types, with nulls allowed in all of them, and one partition for each
+        file, or for several small ones.
 
     Raises:
-        FileNotFoundError: there is no such table.
-        KeyError: a column that the table does not have.
-        TypeError: a column for which Spark has no type: leave it out.
-        ValueError: a time is not that of an instant, `as_of` is given with another time, or
-            `filter` does not fit the columns.
-        FormatError: the table, or a type in it, is of a kind that is not read.
-        CorruptionError: the timeline is damaged.
+        FileNotFoundError: If there is no such table.
+        KeyError: If the table lacks a column.
+        TypeError: If Spark has no type for a column. Leave that column out.
+        ValueError: If a time is not that of an instant, `as_of` is given with another time,
+            `filter` does not fit the columns, `filter` or `as_of` is given with `changes`, or
+            `ignore` without it.
+        FormatError: If the table, or a type in it, is of an unsupported kind.
+        CorruptionError: If the timeline is damaged.
 
-    Tasks raise `StaleStoreError` if a clean took a file, `CorruptionError` if one is damaged; what
-    the action raises is a `pyspark.errors.PythonException` whose text has it.
+    Tasks raise `StaleStoreError` if a clean removed a file, and `CorruptionError` if a file is
+    damaged. The action raises a `pyspark.errors.PythonException`, and its text contains that error.
 
-    `docs/hudi-tables.md` shows it in use.
+    `docs/how-to/hudi-spark-read.md` shows an example.
     """
     view = view_of(path, storage_options)
     if changes:
@@ -100,7 +106,7 @@ def read_table(
     plan = planned_read(view, columns, filter, **times, skipping=skipping)
     schema = spark_columns(plan.wanted)
     parts = plan.parts(_TASK_BYTES, parallelism(spark))
-    # A column in which the tasks find the numbers of their parts: one each.
+    # Column in which each task finds the number of its part.
     numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
     return numbers.mapInArrow(functools.partial(_rows, plan, parts, arrow_schema(schema)), schema)
 
@@ -121,7 +127,7 @@ def _changed(
 
 
 def change_columns(plan: ChangePlan) -> StructType:
-    """Return what says the change, and the columns of a plan, in Spark's types."""
+    """Return the column of kinds of changes and the columns of a plan, in Spark's types."""
     kind = pa.field(CHANGE, pa.string())
     return spark_columns(pa.schema([kind, *(one for one in plan.schema if one.name != CHANGE)]))
 
@@ -148,9 +154,9 @@ def planned_read(
     until: When | None = None,
     skipping: bool = True,
 ) -> ScanPlan:
-    """Plan what `read_table` reads: changes if `since` or `until` is given, else all rows.
+    """Plan `read_table`: changed rows if `since` or `until` is given, else all rows.
 
-    Raises: what `read_table` does.
+    Raises the errors of `read_table`.
     """
     if since is None and until is None:
         return plan_scan(view, columns, filter, as_of=as_of, skipping=skipping)
@@ -160,12 +166,12 @@ def planned_read(
 
 
 def spark_columns(schema: pa.Schema) -> StructType:
-    """Return columns of a Hudi table in Spark's types; each may be null.
+    """Return columns of a Hudi table in Spark's types, all nullable.
 
     Raises:
-        TypeError: a column for which Spark has no type.
-        ValueError: there are none, since rows without columns have no number in Arrow; or one comes
-            twice.
+        TypeError: If Spark has no type for a column.
+        ValueError: If there are no columns, since rows without columns have no number in Arrow; or
+            if a column is named twice.
     """
     if not schema.names:
         raise ValueError("columns is empty; name at least one column")

@@ -1,10 +1,10 @@
 """``df.write.format("lookupstore.hudi")``: tasks stage rows, and one process of the driver writes.
 
-Spark gives a data source the rows as its tasks have them: there is no shuffle to ask for, and no
-process that lives from the plan to the commit, so that nobody could show that an instant's owner is
-alive. So all that tasks do is to put their rows where the driver finds them, and the commit is one
-call of the verb that has the operation's name, in one process, with all that this checks. What
-scales with executors is `lookupstore.spark.upsert`.
+Spark passes rows to a data source as its tasks have them: a source cannot request a shuffle, and no
+process lives from the plan to the commit that could show that the owner of an instant is alive.
+Therefore tasks only store their rows where the driver finds them, and the commit is one call of the
+method of the operation, in one process, with all of its checks. Use `lookupstore.spark.upsert` for
+writes that scale with executors.
 
 Source: org.apache.hudi.HoodieSparkSqlWriter (modes, and how a table comes to be).
 """
@@ -48,11 +48,11 @@ _KNOWN = ("path", "operation", *_CHOICES, "storage_options")
 
 @dataclass
 class TaskRows(datasource.WriterCommitMessage):
-    """What one task has for the driver.
+    """The result of one task for the driver.
 
     Attributes:
-        file: of its rows; None: it had none.
-        partitions: paths of the partitions to delete, if that is what is done.
+        file: File with the rows of the task. None: the task had no rows, or partitions are deleted.
+        partitions: Paths of the partitions to delete. Empty for other operations.
     """
 
     file: RowFile | None
@@ -60,14 +60,14 @@ class TaskRows(datasource.WriterCommitMessage):
 
 
 class HudiWriter(datasource.DataSourceArrowWriter):
-    """A writer of the rows of a DataFrame; made by `planned_write`.
+    """A writer of the rows of a DataFrame, which `planned_write` creates.
 
     Args:
-        table: that is written to.
-        operation: what is done with the rows.
-        options: how.
-        columns: of the rows.
-        staged: where they wait.
+        table: Table to write to.
+        operation: Name of the operation, such as `upsert`.
+        options: Options of the write.
+        columns: Columns of the rows.
+        staged: Temporary files that hold the rows until the commit.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class HudiWriter(datasource.DataSourceArrowWriter):
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Write all rows in one commit, on the driver.
 
-        Raises: what the verb of `HudiTable` does.
+        Raises the errors of the method of `HudiTable` with the name of the operation.
         """
-        # In the order of Spark's partitions.
+        # Rows are in the order of Spark's partitions.
         told = [one for one in messages if isinstance(one, TaskRows)]
         files = [one.file for one in told if one.file is not None]
         try:
@@ -113,31 +113,31 @@ class HudiWriter(datasource.DataSourceArrowWriter):
                 rows = self._staged.read(files, self._columns)
                 getattr(table, self._operation)(rows, options=self._options)
         finally:
-            # The write is committed, or what it raised is the error.
+            # The write is committed, or its error is raised.
             with optional(
                 self._location, "rows that waited for a write stay", "a later write deletes them"
             ):
                 self._staged.delete()
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
-        """Delete the rows that wait, whatever came of them."""
+        """Delete the staged rows, regardless of the outcome of the write."""
         self._staged.delete()
 
 
 def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> HudiWriter:
-    """Check what was asked, on the driver and before any task runs, and make a missing table.
+    """Check a write on the driver before any task runs, and create a missing table.
 
     Args:
-        options: of the write.
-        schema: of the rows.
-        overwrite: whether the mode is overwrite, and not append.
+        options: Options of the write, as Spark passes them.
+        schema: Columns of the rows.
+        overwrite: Whether the mode is overwrite, and not append.
 
     Raises:
-        ValueError: an option that there is not, or of a bad value, or two that contradict each
-            other; or a column is new or missing.
-        TypeError: a column is not of the table's type.
-        FileNotFoundError: there is no table to delete from.
-        FormatError: the table cannot be written to.
+        ValueError: If an option is unknown or has a bad value, two options contradict each other,
+            or a column is new or missing.
+        TypeError: If a column does not have the table's type.
+        FileNotFoundError: If there is no table to delete from.
+        FormatError: If the table cannot be written to.
     """
     hudi, ours = told_apart(dict(options))
     unknown = sorted(set(ours) - set(_KNOWN))
@@ -173,7 +173,7 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 def _operation(given: str | None, overwrite: bool) -> str:
-    """Return what is done: what is asked for, or what the mode means."""
+    """Return the operation: the requested one, or the one that the mode implies."""
     operation = (given or (_OVERWRITES[0] if overwrite else "upsert")).lower()
     if operation not in _OPERATIONS:
         raise ValueError(
@@ -191,7 +191,7 @@ def _operation(given: str | None, overwrite: bool) -> str:
 def _table(
     location: Location, columns: pa.Schema, hudi: Mapping[str, str], operation: str
 ) -> HudiTable:
-    """Return the table, a new and empty one if there is none."""
+    """Return the table, or a new and empty one if it does not exist."""
     try:
         return HudiTable.open(location)
     except FileNotFoundError:

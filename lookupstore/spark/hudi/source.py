@@ -1,7 +1,7 @@
-"""What ``spark.read.format("lookupstore.hudi")`` reads: the files of a plan, by tasks.
+"""The reader of ``spark.read.format("lookupstore.hudi")``: the files of a plan, read by tasks.
 
-Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
-a worker of an executor. Both go by the plan of the moment when the DataFrame was made.
+Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in a
+worker of an executor. Both use the plan that was made with the DataFrame.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lookupstore.spark.types import arrow_schema
 
 _log = logging.getLogger(__name__)
 
-# What Hudi's own format calls `as_of`, and what Spark does.
+# Names of `as_of` in Hudi's own format and in Spark.
 AS_OF_OF_JAVA = "as.of.instant"
 AS_OF_OF_SPARK = "timestampAsOf"
 READ_OPTIONS = (
@@ -45,15 +45,15 @@ READ_OPTIONS = (
     DATA_SKIPPING,
     "storage_options",
 )
-# Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
-# plans here is not told how many tasks run at one time.
+# Maximum size of the files that one task reads, if there are several, in bytes: less than Spark's
+# own, since a source does not know how many tasks run at a time.
 _TASK_BYTES = 32 << 20
 
 
 def planned_scan(options: Mapping[str, str]) -> ScanPlan:
-    """Plan what the options of a read name.
+    """Plan the read that options describe.
 
-    Raises: what `read_table` does; ValueError: an option that there is not.
+    Raises the errors of `read_table`, and ValueError if an option is unknown.
     """
     return _planned(options, given_names(options, "columns"))
 
@@ -61,12 +61,12 @@ def planned_scan(options: Mapping[str, str]) -> ScanPlan:
 def reader_of(
     options: Mapping[str, str], schema: StructType, pinned: ScanPlan | None
 ) -> datasource.DataSourceReader:
-    """Return what reads the columns of `schema`, of the plan that was made before if there is one.
+    """Return a reader of the columns of `schema`, with an earlier plan if there is one.
 
     Raises:
-        KeyError: a column that the table does not have.
-        TypeError: a column of another type than in the table.
-        ValueError: an option that there is not, or of a bad value.
+        KeyError: If the table lacks a column.
+        TypeError: If a column has another type than in the table.
+        ValueError: If an option is unknown or has a bad value.
     """
     if pinned is None:
         plan = _planned(options, schema.names)
@@ -100,14 +100,14 @@ def _say_that_nothing_is_pushed(version: str) -> None:
 
 @dataclass(frozen=True)
 class HudiScan:
-    """What is read, and the columns as Spark takes them."""
+    """The plan of a read, and its columns in Spark's types."""
 
     plan: ScanPlan
     schema: pa.Schema
 
 
 @dataclass
-class FilesPartition(datasource.InputPartition):
+class SlicesPartition(datasource.InputPartition):
     """The files that one task reads."""
 
     files: tuple[FileSlice, ...]
@@ -121,11 +121,11 @@ class HudiReader(datasource.DataSourceReader):
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return a partition for each file, or for several small ones."""
-        return [FilesPartition(files) for files in self.scan.plan.parts(_TASK_BYTES)]
+        return [SlicesPartition(files) for files in self.scan.plan.parts(_TASK_BYTES)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; see `ScanPlan.batches`."""
-        if isinstance(partition, FilesPartition):  # else what Spark makes of no partitions
+        if isinstance(partition, SlicesPartition):  # other objects have no files
             yield from part_rows(self.scan.plan, partition.files, self.scan.schema)
 
 
@@ -135,7 +135,7 @@ class PushingHudiReader(HudiReader):
     def pushFilters(  # noqa: N802  (the name is Spark's)
         self, filters: list[datasource.Filter]
     ) -> Iterable[datasource.Filter]:
-        """Take what filters say of files and row groups; Spark checks rows by all of them."""
+        """Use filters on files and row groups; Spark checks rows with all of them."""
         plan = self.scan.plan
         known = [arrow_filter(plan.schema, one) for one in filters]
         wanted = [one for one in known if one is not None]
@@ -146,7 +146,7 @@ class PushingHudiReader(HudiReader):
 
 
 def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanPlan:
-    """Check the names of options, and plan what they name."""
+    """Check the names of options, and plan the read that they describe."""
     ours = read_options(options)
     location = given_location(ours, "load() the folder or URI of a Hudi table")
     table = HudiTable.open(location, query_type=ours.get("query_type", SNAPSHOT))
@@ -155,13 +155,13 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a read by our names, with what those under Hudi's names say.
+    """Return the options of a read, also those of Hudi, under the names of lookupstore.
 
     Raises:
-        ValueError: if there is no such option, it has a bad value, or two contradict each other.
+        ValueError: If an option is unknown or has a bad value, or two contradict each other.
     """
     hudi, ours = told_apart(options)
-    # Spark gives the names of options in lower case.
+    # Spark passes the names of options in lower case.
     unknown = sorted(set(ours) - {name.lower() for name in READ_OPTIONS})
     if unknown:
         known = ", ".join(READ_OPTIONS)
@@ -188,7 +188,7 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
-    """Return whether an option is true; one that is not given is."""
+    """Return whether an option is true; a missing option counts as true."""
     given = options.get(name, "true")
     if given.lower() not in ("true", "false"):
         raise ValueError(f"{name} is {given!r}; give true or false")

@@ -1,8 +1,8 @@
 """Write the micro-batches of a streaming query to a Hudi table, each once.
 
-A commit keeps the number of its batch where Hudi's own sink keeps it, so that a batch which was
-committed before the query could write that down is passed over when it comes again. A query that
-has a name keeps the id of its checkpoint beside it: the numbers of another checkpoint begin anew.
+A commit stores the number of its batch where Hudi's own sink stores it, so that a batch which was
+committed before the query could record it is skipped when it is repeated. A query with a name also
+stores the id of its checkpoint: the numbers of another checkpoint begin again.
 
 Source: org.apache.hudi.HoodieStreamingSink, CommitUtils (getValidCheckpointForCurrentWriter).
 """
@@ -33,9 +33,9 @@ from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.write import Operation, upsert
 from lookupstore.spark.jobs import streaming_query
 
-#: In the extra metadata of a commit: the number of the batch, as text, by the query's identifier.
+#: Key in the extra metadata of a commit for the number of the batch, as text, by query.
 CHECKPOINT = "_hudi_streaming_sink_checkpoint"
-#: The same of the id that Spark gives a query, which lives in its checkpoint.
+#: The same key for the id that Spark gives to a query, which is stored in its checkpoint.
 QUERY_ID = "lookupstore.streaming_query"
 
 _log = logging.getLogger(__name__)
@@ -60,15 +60,15 @@ class HudiSink:
         self._query = query
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write a batch, unless it is committed.
+        """Write a batch, unless it is already committed.
 
         Raises:
-            ValueError: nobody says which query it is of; or the query of that name had another
-                checkpoint, so that the numbers of its batches say nothing of this one.
+            ValueError: If the query of the batch is unknown, or the query of that name had another
+                checkpoint, so that the numbers of its batches cannot be compared.
         """
         query_id = streaming_query(df.sparkSession)
         query = self._query or _known(query_id)
-        # Another driver of the query may have committed the batch: that is looked at each time.
+        # Another driver of the query may have committed the batch, so this is checked each time.
         verb = self._operation.upper()
         again = self._options.retries if verb in RETRIED else 0
         retried(lambda _: self._write(df, batch_id, query, query_id), again)
@@ -102,22 +102,26 @@ def hudi_sink(
     query: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> HudiSink:
-    """Return what `foreachBatch` takes to write a streaming query to a Hudi table, each batch once.
+    """Return a writer for `foreachBatch` that adds each batch to a Hudi table once.
 
     Args:
-        table: a table, or the path or URI of one.
-        operation: as of `upsert`.
-        missing: as of `upsert`.
-        options: as of `upsert`.
-        query: identifier under which commits keep the number of the batch, and by which it is known
-            again; None: the id of the query, which stays as long as its checkpoint. Over Spark
-            Connect it has to be given. A name is that of one checkpoint: with a new checkpoint,
-            give a new name.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        table: Table, or its path or URI.
+        operation: Operation for each batch: `upsert`, `insert`, `delete`, `bulk_insert`,
+            `insert_overwrite`, `insert_overwrite_table` or `delete_partition`; see
+            `lookupstore.spark.hudi.upsert`.
+        missing: Handling of columns of the table that a batch lacks: `keep` keeps the stored
+            values, and new rows get nulls; `null` sets all rows to null. Default: the choice in
+            `options`, or else `ValueError`.
+        options: Options of the write; see `HudiTable.upsert`.
+        query: Identifier under which commits record the number of the batch. A name belongs to one
+            checkpoint: with a new checkpoint, give a new name. Over Spark Connect a name is
+            required. Default: the identifier of the query, which lasts as long as its checkpoint.
+        storage_options: Options of the URI of `table`, such as credentials; see
+            `lookupstore.Location`.
 
     Raises:
-        FileNotFoundError: there is no table.
-        FormatError: it is of a kind that is not read.
+        FileNotFoundError: If there is no table.
+        FormatError: If the table is of an unsupported kind.
 
     >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
     >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
@@ -126,11 +130,11 @@ def hudi_sink(
 
 
 class CommittedBatch(NamedTuple):
-    """The last batch of a query that is committed.
+    """The last committed batch of a query.
 
     Attributes:
-        number: of it.
-        query_id: that Spark gave the query; None: unknown.
+        number: Number of the batch.
+        query_id: Identifier that Spark gave the query. None: unknown.
     """
 
     number: int
@@ -138,14 +142,15 @@ class CommittedBatch(NamedTuple):
 
 
 def committed_batch(view: TableView, query: str) -> CommittedBatch | None:
-    """Return the last batch of a query that is committed; None: none is.
+    """Return the last committed batch of a query. None: there is none.
 
     Args:
-        view: of the table; its commits are looked at, the newest first, and then archived ones.
-        query: its identifier.
+        view: View of the table. Its commits are searched from the newest on, and then the archived
+            ones.
+        query: Identifier of the query.
 
     Raises:
-        CorruptionError: a commit or the archive is damaged, or a commit says no number.
+        CorruptionError: If a commit or the archive is damaged, or a commit records no number.
     """
     active = ((view.folder.path(one), view.commit(one)) for one in reversed(view.timeline.writes()))
     archived = ((view.archive.shown, commit) for commit in view.archive.commits())

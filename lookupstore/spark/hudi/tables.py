@@ -1,4 +1,4 @@
-"""What stands for a Hudi table where Spark is given one, and the table as it is now."""
+"""Objects accepted as a Hudi table in Spark, and the current state of the table."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Table = HudiTable | str | os.PathLike[str] | Location
 
 
 def table_of(table: Table, storage_options: Mapping[str, Any] | None = None) -> HudiTable:
-    """Return the table that is given, or the one at a path, opened.
+    """Return the given table, or open the one at a path.
 
     Raises:
-        ValueError: options of what is no URI.
-        FileNotFoundError: there is no table.
-        FormatError: it is of a kind that is not read.
+        ValueError: If options are given for a table or path that is not a URI.
+        FileNotFoundError: If there is no table.
+        FormatError: If the table is of an unsupported kind.
     """
     (given,) = paths_with_options(storage_options, table=table)
     return given if isinstance(given, HudiTable) else HudiTable.open(given)
 
 
 def view_of(table: Table, storage_options: Mapping[str, Any] | None = None) -> TableView:
-    """Return a table as it is now, for the queries that it was opened for."""
+    """Return a table in its current state, with the query type for which it was opened."""
     return table_of(table, storage_options).view()

@@ -1,4 +1,4 @@
-"""Find the keys of a DataFrame in a Hudi table: executors ask, the driver only plans.
+"""Find the keys of a DataFrame in a Hudi table: executors search, the driver only plans.
 
 Source: org.apache.hudi.index.SparkHoodieIndex (tagLocation).
 """
@@ -29,7 +29,7 @@ from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.types import arrow_schema, column_named, numbered
 
-#: Columns that rows have on their way, before their own.
+#: Columns of rows in Spark, before their own columns.
 KEY_FIELDS: tuple[StructField, ...] = (
     StructField("row", LongType()),
     StructField("key", StringType()),
@@ -46,30 +46,32 @@ def tag_location(
 ) -> DataFrame:
     """Return rows with the base file and row of their keys, as `HudiTable.tag` does.
 
-    The table is as it is now, whenever the result is computed. Rows are sorted into ranges of
-    partition path and key, so that a task asks few files of a table that is sorted by key, and each
-    task asks the footers, and the lookup files that its host has.
+    The table is read as it is at this call, whenever the result is computed. Rows are sorted into
+    ranges of partition path and key, so that a task needs few files of a table that is sorted by
+    key. Each task reads the footers, and the lookup files that its host has.
 
     Args:
-        df: rows with the columns of key and partition, or the meta columns of these.
-        table: a table, or the path or URI of one, which the driver and all executors see.
-        index: one of `lookupstore.hudi.index.names.INDEXES`, or the name of a class
+        df: Rows with the columns of key and partition, or with the meta columns for them.
+        table: Table, or its path or URI, which the driver and all executors can read.
+        index: Name of an index of `lookupstore.hudi.index.names.INDEXES`, or of a class
             `package.module.Class` that executors can import.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        storage_options: Options of the URI of `table`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        the columns of `df`, and null where the table does not have the key: `_partition`,
-        `_file_id`, `_instant`, strings, and `_pos`, long. The order of rows is another one.
+        The columns of `df`, then `_partition`, `_file_id` and `_instant`, strings, and `_pos`,
+        long, which are null where the table does not have the key. The order of rows changes.
 
     Raises:
-        KeyError: a column of key or partition is missing.
-        TypeError: a key has a type that keys do not have, `index` is not a name, or Arrow has no
-            type for a column.
-        ValueError: there is no such index, or `df` already has one of the four columns.
-        FormatError, CorruptionError: as of `HudiTable.tag`, of what the driver reads.
+        KeyError: If a column of key or partition is missing.
+        TypeError: If a key has an unsupported type, `index` is not a name, or Arrow has no type for
+            a column.
+        ValueError: If there is no such index, or `df` already has one of the four columns.
+        FormatError, CorruptionError: If the driver finds the table unsupported or damaged; see
+            `HudiTable.tag`.
 
-    What goes wrong on an executor is a `pyspark.errors.PythonException` of the action, with our
-    error as a line of its text.
+    If an executor fails, the action raises a `pyspark.errors.PythonException`, and a line of its
+    text is the error of lookupstore.
 
     >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
     """
@@ -94,17 +96,17 @@ def tag_location(
 
 
 def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema) -> KeyTask:
-    """Plan on the driver what executors look for.
+    """Plan on the driver the keys that executors look up.
 
     Args:
-        view: the table.
-        index: name of an index.
-        named: whether a record key of one column has its name.
-        columns: of the rows.
+        view: View of the table.
+        index: Name of an index.
+        named: Whether a record key of one column is written `name:value`. None: unknown.
+        columns: Columns of the rows.
 
     Raises:
-        TypeError: `index` is not a name.
-        ValueError: there is no such index.
+        TypeError: If `index` is not a name.
+        ValueError: If there is no such index.
     """
     if not isinstance(index, str):
         raise TypeError(f"index is {index!r}; give a name, so that executors can create it")

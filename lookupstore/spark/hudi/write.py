@@ -1,10 +1,10 @@
 """Write the rows of a DataFrame to a Hudi table: executors tag and merge, the driver commits.
 
-The steps are those of `lookupstore.hudi.write.pipeline`, and what each does with a row is what it
-does in one process: rows of one key meet in one task, which resolves and tags them; the driver
-plans files from their numbers; rows go to the task of their file, which merges and writes it; the
-driver gives one file of each group its name, looks at the commits of others, and completes the
-instant. What looks for no keys leaves steps out; of a bulk insert `bulk` has the few that are left.
+The steps are those of `lookupstore.hudi.write.pipeline`, with the same effect on each row as in one
+process: rows of one key are sent to one task, which resolves and tags them. The driver plans files
+from their numbers. Rows are sent to the task of their file, which merges and writes it. The driver
+renames one file of each group, checks the commits of others, and completes the instant. Operations
+that look up no keys skip steps; `bulk` contains the remaining ones for a bulk insert.
 
 Source: org.apache.hudi.table.action.commit.BaseSparkCommitActionExecutor.
 """
@@ -58,10 +58,10 @@ from lookupstore.hudi.write import (
     Load,
     Missing,
     Packing,
-    Pipeline,
     PlannedFile,
     Replaced,
     Transaction,
+    WritePipeline,
     WritePlan,
     WrittenFile,
     bulk_order,
@@ -113,7 +113,7 @@ Operation = Literal[
     "delete_partition",
 ]
 
-#: Where a row goes, after its key.
+#: Columns of the place of a row, after its key.
 PLACE_FIELDS = (
     StructField("slice", IntegerType()),
     StructField("pos", LongType()),
@@ -122,11 +122,11 @@ PLACE_FIELDS = (
 _FOUND = StructType(
     [StructField("file", IntegerType()), StructField("keys", ArrayType(StringType()))]
 )
-# Writes that may look for keys, and fill files up.
+# Operations that may look up keys, and add rows to small files.
 _FINDS = (UPSERT, INSERT, DELETE)
-# Positions that the driver takes of each partition that keeps a layout.
+# Maximum number of positions that the driver reads for each partition that keeps a layout.
 _SAMPLE = 1 << 16
-#: What fails in these is what a caller has to know, as it was raised.
+#: Errors of these steps are raised unchanged, because callers handle them.
 STEPS = (
     partitions_in,
     insert_rows,
@@ -151,46 +151,45 @@ def upsert(
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> WriteResult:
-    """Change the rows of a Hudi table whose keys are there, and insert the others, in one commit.
+    """Update rows of a Hudi table by key, and insert the others, in one commit.
 
-    The table is then as after `HudiTable.upsert` of the same rows, whose order is that of Spark: by
-    partition, then as they come. Tasks that fail, or run twice, do no harm: of each file group one
-    file gets its name.
+    The table is then the same as after `HudiTable.upsert` of the same rows, ordered by Spark's
+    partitions, then by their position there. Tasks that fail, or run twice, do no harm: one file of
+    each file group gets its name.
 
-    The other operations are, in the same way, the other verbs of `HudiTable`.
+    The other operations match the other methods of `HudiTable` in the same way.
 
     Args:
-        df: rows that are the same each time Spark computes them; if they are not, nothing is
-            committed.
-        table: a table, or the path or URI of one, which the driver and all executors see.
-        operation: `upsert`; `insert`: rows are added, and `options.duplicates` says what happens
-            to those whose keys exist; `delete`: `df` has keys, whose rows are deleted, as by
-            `HudiTable.delete`; `bulk_insert`: each task writes its rows to new files, and Spark
-            sorts them before that as `options.sort_mode` says; `insert_overwrite` and
-            `insert_overwrite_table`: rows take the place of those of their partitions, or of all;
-            `delete_partition`: the partitions are deleted that rows of `df` are in, of which only
-            the partition columns are looked at.
-        missing: what happens to columns of the table that `df` lacks: `keep`: rows of the table
-            keep their values, and new rows get nulls; `null`: all rows get nulls. Default: what
-            `options` says, or else `ValueError`.
-        options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads`,
-            `memory` and `spill_folder` do not apply to executors, nor does `new_file_id` to
-            those of a bulk insert.
-        dry_run: change nothing, and return what would be done.
-        storage_options: of a URI, as of `lookupstore.Location`.
+        df: Rows to write. If Spark computes other rows a second time, nothing is committed.
+        table: Table, or its path or URI, which the driver and all executors can read.
+        operation: Operation on the rows. `upsert` updates or inserts them. `insert` adds them, and
+            `options.duplicates` decides about existing keys. `delete` deletes the rows of the keys
+            in `df`, as `HudiTable.delete` does. `bulk_insert` writes them to new files in each
+            task, after Spark sorted them by `options.sort_mode`. `insert_overwrite` and
+            `insert_overwrite_table` replace the rows of their partitions, or all rows.
+            `delete_partition` deletes the partitions of the rows, and reads only their partition
+            columns.
+        missing: Handling of columns of the table that `df` lacks: `keep` keeps the stored values,
+            and new rows get nulls; `null` sets all rows to null. Default: the choice in `options`,
+            or else `ValueError`.
+        options: Options of the write; see `HudiTable.upsert`. `index` must be a name. Executors
+            ignore `threads`, `memory` and `spill_folder`, and for a bulk insert also `new_file_id`.
+        dry_run: Whether to change nothing, and to return the planned result.
+        storage_options: Options of the URI of `table`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        what was done, as `HudiTable.upsert` does.
+        Result of the write, as `HudiTable.upsert` returns it.
 
     Raises:
-        ValueError: `operation` is unknown, a column is new or missing, a row has no key or no
-            ordering value, a key to insert exists and may not, or `df` had other rows when it was
+        ValueError: If `operation` is unknown, a column is new or missing, a row has no key or no
+            ordering value, a key to insert exists and may not, or `df` has other rows when it is
             computed again.
-        TypeError: a column is not of the table's type, `options.index` is not a name, or a column
-            to sort by has no order.
-        KeyError: there is no such partition to delete, or no such column to sort by.
+        TypeError: If a column does not have the table's type, `options.index` is not a name, or a
+            column to sort by has no order.
+        KeyError: If there is no such partition to delete, or no such column to sort by.
 
-    And all else that `HudiTable.upsert` raises: `FormatError`, `CommitConflictError`,
+    It also raises the other errors of `HudiTable.upsert`: `FormatError`, `CommitConflictError`,
     `CommitUnknownError`, `LockedError`, `CorruptionError` and `StaleStoreError`.
 
     >>> upsert(spark.read.parquet("s3://bucket/changes"), "visits").rows_updated  # doctest: +SKIP
@@ -240,9 +239,9 @@ def _write_rows(
     dry_run: bool,
     done: Any,
 ) -> WriteResult:
-    """Find rows, write and commit; `done` takes how many were written."""
+    """Find rows, write and commit; `done` is called with the number of written rows."""
     columns = arrow_schema(df.schema)
-    # The class of an index is looked for before anything is done.
+    # The class of an index is imported before any other work.
     if not isinstance(options.index, str):
         raise TypeError(
             f"options.index is {options.index!r}; give a name, so that executors can create it"
@@ -261,7 +260,7 @@ def _write_rows(
         needed = {*task.schema.columns.names, IS_DELETED}
         with_kept = pa.schema([one for one in arrow_schema(df.schema) if one.name in needed])
         task = replace(task, columns=with_kept)
-    pipeline = Pipeline(view, options)
+    pipeline = WritePipeline(view, options)
     pipeline.given.missing = missing
     if operation == BULK_INSERT:
         bulk_order(view, task.schema.columns, options)
@@ -278,12 +277,12 @@ def _write_rows(
             return rows.planned(plan, pipeline)
         return pipeline.run(plan, rows)
     finally:
-        with suppress(Exception):  # the write is committed, or what it raised is the error
+        with suppress(Exception):  # the write is committed, or its error is raised
             tagged.unpersist()
 
 
 def _with_kept(df: DataFrame, task: RowTask) -> DataFrame:
-    """Return rows with nulls in what they keep, where rows that move get the stored values."""
+    """Return rows with nulls in kept columns, where rows that move get the stored values."""
 
     def nulls(field: pa.Field) -> Column:
         return F.lit(None).cast(spark_type(field.type, field.name)[0])
@@ -305,7 +304,7 @@ def _with_kept(df: DataFrame, task: RowTask) -> DataFrame:
 
 
 def _replaced(task: RowTask, loads: Mapping[str, Load]) -> Replaced | None:
-    """Return what goes with a write, of which it is known how many rows come to each partition."""
+    """Return the additional data of a write whose number of rows per partition is known."""
     if task.operation == INSERT_OVERWRITE_TABLE:
         return Replaced(task.slices, None)
     if task.operation == INSERT_OVERWRITE:
@@ -328,25 +327,25 @@ def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
     if looks_up or task.combines:
         together = task.together
         keyed = keyed.repartitionByRange(*together).sortWithinPartitions(*together, "row")
-    # Partition columns are those of the table where rows stay in another partition, also nulls.
+    # Partition columns are those of the table if rows stay in another partition, including nulls.
     nullable = [StructField(one.name, one.dataType) for one in own]
     schema = StructType([*KEY_FIELDS, *PLACE_FIELDS, *nullable])
     return keyed.mapInArrow(partial(rows_to_write if looks_up else rows_to_add, task), schema)
 
 
 class SparkRows(FoundRows):
-    """Rows of a DataFrame, each with its place, which stay on executors.
+    """Rows of a DataFrame on executors, each with its place.
 
     Args:
-        rows: of `rows_to_write`.
-        task: what is known of them.
-        file_format: of base files.
-        done: takes how many were written.
+        rows: Rows with their places, as `rows_to_write` returns them.
+        task: Description of the rows.
+        file_format: Format of the base files.
+        done: Accumulator of the number of written rows. None: they are not counted.
     """
 
     def __init__(self, rows: DataFrame, task: RowTask, file_format: FileFormat, done: Any) -> None:
         self.schema = task.schema
-        # Other rows are new wherever they come, and come to new files.
+        # All rows of other operations are new, and are written to new files.
         self.slices = task.slices if task.operation in _FINDS else ()
         self.loads = _loads(rows, task)
         self._rows = rows
@@ -355,12 +354,12 @@ class SparkRows(FoundRows):
         self._done = done
         self._packing = Packing((), {})
 
-    def planned(self, plan: WritePlan, pipeline: Pipeline) -> WriteResult:
-        """Return what a write would do: of the files of a plan those that get rows.
+    def planned(self, plan: WritePlan, pipeline: WritePipeline) -> WriteResult:
+        """Return the result of a planned write: the files of a plan that get rows.
 
         Args:
-            plan: of the write.
-            pipeline: that made it.
+            plan: Plan of the write.
+            pipeline: Pipeline that made the plan.
         """
         assigned = _assigned(self._rows, self._task, plan.files, self._packing)
         used = [row.bucket for row in assigned.select("bucket").distinct().collect()]
@@ -374,7 +373,7 @@ class SparkRows(FoundRows):
         )
 
     def _deleted(self) -> int:
-        """Return how many rows of the table are to go, as far as that is known before the merge."""
+        """Return the number of rows to delete, as far as it is known before the merge."""
         if self._task.operation == DELETE:
             return sum(sum(load.updates.values()) for load in self.loads.values())
         if not self._task.ordered:
@@ -401,14 +400,14 @@ class SparkRows(FoundRows):
         return {path: pa.array(some, pa.binary(len(some[0]))) for path, some in found.items()}
 
     def assign(self, packing: Packing) -> Sequence[int]:
-        """Return all buckets: tasks give each row to one, and some may get none."""
+        """Return all buckets: tasks assign each row to one, and some may get none."""
         self._packing = packing
         return range(len(packing.buckets))
 
     def write(
         self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> list[WrittenFile]:
-        """Let tasks write the files, and give one file of each group its name."""
+        """Let tasks write the files, and rename one file of each group."""
         packing, known = self._packing, self._task
         task = FileTask(known, tuple(files), self._format, transaction.time, self._done)
         written = _write(self._rows, task, packing) if files else []
@@ -417,12 +416,12 @@ class SparkRows(FoundRows):
         return [WrittenFile(files[one.bucket], one.stat, one.keys) for one in written]
 
     def keys_to_insert(self) -> _RowsToInsert:
-        """Return the keys of the new rows, which executors look for."""
+        """Return the keys of the new rows, which executors look up."""
         return _RowsToInsert(self._rows, self._task)
 
 
 class _RowsToInsert:
-    """Keys that are inserted, which executors look for."""
+    """Inserted keys, which executors look up."""
 
     def __init__(self, rows: DataFrame, task: RowTask) -> None:
         self._rows = rows
@@ -432,7 +431,7 @@ class _RowsToInsert:
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
         """Yield the base files that have some of the keys, each with a few of these."""
-        # What a tag is given is by partition path and file id.
+        # The input of a tag is sorted by partition path and file id.
         files = sorted(files, key=lambda file: file.group)
         index = "global-bloom" if index_of(self._task.index).everywhere else "bloom"
         task = KeyTask(replace(view, commits={}), tuple(files), index, None, pa.schema([]))
@@ -443,7 +442,7 @@ class _RowsToInsert:
 
 
 def _loads(rows: DataFrame, task: RowTask) -> dict[str, Load]:
-    """Return how many rows there are to insert and to update, by partition path and file."""
+    """Return the number of rows to insert and to update, by partition path and file."""
     inserts: dict[str, int] = {}
     updates: dict[str, dict[str, int]] = {}
     for row in rows.groupBy("partition", "slice").count().collect():
@@ -454,7 +453,7 @@ def _loads(rows: DataFrame, task: RowTask) -> dict[str, Load]:
             inserts[path] = count
         else:
             updates[path][task.slices[number].group.file_id] = count
-    # By name, as `workload` has them.
+    # They are in the order of names, as in `workload`.
     return {
         path: Load(inserts[path], dict(sorted(updates[path].items()))) for path in sorted(inserts)
     }
@@ -463,7 +462,7 @@ def _loads(rows: DataFrame, task: RowTask) -> dict[str, Load]:
 def _row_task(
     view: TableView, columns: pa.Schema, operation: str, options: WriteOptions
 ) -> tuple[RowTask, list[str]]:
-    """Plan what executors find, and return the columns of the table that rows lack, too."""
+    """Plan the lookups of executors, and return the columns of the table that rows lack, too."""
     named = written_name(view)
     schema, lacking = view.table_schema, NOTHING_MISSING
     missing: list[str] = []
@@ -505,7 +504,7 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBuc
     """Let executors write files, one task per file, and return what they wrote, by bucket."""
     assigned = _assigned(rows, task.rows, task.files, packing)
     count = len(task.files)
-    # Where several files meet in one task, it writes one after the other.
+    # If several files are assigned to one task, it writes one after the other.
     spread = in_buckets(assigned, count)
     ordered = spread.sortWithinPartitions("bucket", F.col("pos").asc_nulls_last(), "row")
     found = ordered.mapInArrow(partial(write_files, task), WRITTEN).collect()
@@ -515,7 +514,7 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBuc
 def _assigned(
     rows: DataFrame, task: RowTask, files: Sequence[PlannedFile], packing: Packing
 ) -> DataFrame:
-    """Return rows after the numbers of the buckets that they go to."""
+    """Return rows after the numbers of their buckets."""
     ids = {file: number for number, file in enumerate(task.slices)}
     file_ids = {ids[file.current]: file.file_id for file in files if file.current is not None}
     schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
@@ -525,7 +524,7 @@ def _assigned(
 def _check_counts(
     written: Sequence[WrittenBucket], packing: Packing, loads: Mapping[str, Load]
 ) -> None:
-    """Check that the rows that were written are those that the plan was made for."""
+    """Check that the written rows are those for which the plan was made."""
     updates = {one.bucket: one.changes for one in written}
     inserts = dict.fromkeys(loads, 0)
     for one in written:

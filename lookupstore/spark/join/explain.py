@@ -1,6 +1,6 @@
-"""Explain a lookup join before it runs: what was planned, and what hosts have of the store.
+"""Explain a lookup join before it runs: its plan, and the local copies of the store on hosts.
 
-What hosts have is asked by a small Spark job: only a task on a host sees its disk.
+The hosts are asked with a small Spark job, because only a task on a host sees its disk.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from lookupstore.store.manifest import DataFile
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import VersionName, list_names, read_version
 
-# Tasks for each that runs at a time: Spark does not say where a task goes, only that those that
-# wait go to whoever is free.
+# Number of tasks for each task that can run at a time: Spark does not control where a task runs;
+# waiting tasks run on whichever executor is free.
 _TASKS_EACH = 2
-# Seconds that a task stays, so that the first free executor does not take all of them.
+# Seconds that a task waits, so that the first free executor does not run all of them.
 _STAY = 0.1
 _HOST = (
     "host string, cache string, quota bigint, used bigint, files int, bytes bigint, "
@@ -63,23 +63,22 @@ _HOST_TYPES = pa.schema(
 
 @dataclass(frozen=True)
 class HostResidency:
-    """What executors of one host have of a store.
+    """The local copies of a store on one host.
 
     Attributes:
-        host: its name.
-        cache: the folder of its local copies.
-        quota: most bytes of all copies there.
-        used: bytes that all copies there take.
-        files: the store's data files that are complete on this host; of a local store, those that
-            it sees in their right size.
-        bytes: their size.
-        plain_files: the store's data files whose blocks lookups use where they are on this host:
-            complete and plain, or with a plain copy.
-        coming_files: the store's data files of which a part has come.
-        coming_bytes: how much has.
-        fetched: bytes that joins of the last week have fetched for this version: after a refresh,
-            those that it has cost here.
-        sees_store: whether the host sees the folder of a local store; None: the store is remote.
+        host: Name of the host.
+        cache: Folder of its local copies.
+        quota: Limit of the bytes of all local copies in that folder.
+        used: Bytes that all local copies in that folder take.
+        files: Number of data files of the store that are complete on this host; for a local store,
+            those that the host sees with their full size.
+        bytes: Size of these files in bytes.
+        plain_files: Number of data files of the store that lookups use in place on this host:
+            complete files that are uncompressed or have an uncompressed copy.
+        coming_files: Number of data files of the store that are on this host in part.
+        coming_bytes: Bytes of these files that are on this host.
+        fetched: Bytes that joins of the last week have fetched on this host for this version.
+        sees_store: Whether the host sees the folder of a local store. None: the store is remote.
     """
 
     host: str
@@ -97,33 +96,35 @@ class HostResidency:
 
 @dataclass(frozen=True, repr=False)
 class JoinExplanation:
-    """How a lookup join would run; made by `explain_join`.
+    """The plan of a lookup join, as `explain_join` returns it.
 
-    Print it, let a notebook show it, or take `to_json`.
+    Print it, show it in a notebook, or call `to_json`.
 
     Attributes:
-        store: folder of the store, or its URI without credentials.
-        version: number of the version that the join was planned on; columnar files and Hudi tables
-            have none.
-        id: identity of its content.
-        created: when it was published, UTC, ISO 8601; None for what has no version.
-        age: seconds since then.
-        rows: number of its keys, or of the rows of what has no version.
-        bytes: size of its data files.
-        files: number of its data files.
-        buckets: number of its buckets; what has no version is one.
-        how: the kind of join, as `on_miss` leaves it.
-        keys: fact column to key column, in the order of the key.
-        columns: the columns that are appended, and their Spark types.
-        strategy: `replicated` or `bucketed`.
-        reason: why this strategy.
-        refresh: which version answers.
-        versions: numbers of the versions of now among which it is chosen; newer ones will be, too.
-        max_staleness: most seconds since the version was published; None: any.
-        transport: what goes through Python.
-        lookups: where lookups find the blocks of the store; what makes them slow, with the remedy.
-        hosts: what each host has of the version; None: nobody asked, or it has no version: then a
-            host makes lookup files when they are needed.
+        store: Folder of the store, or its URI without credentials.
+        version: Number of the version that the join was planned on. None: columnar files or a Hudi
+            table, which have no numbered versions.
+        id: Identifier of the content of that version, or of the files.
+        created: Time at which the version was published, UTC, ISO 8601. None: there is no version.
+        age: Seconds since that time. None: there is no version.
+        rows: Number of keys of the store, or of rows of files or a table.
+        bytes: Size of the data files in bytes.
+        files: Number of data files.
+        buckets: Number of buckets of the store; 1 for files or a table.
+        how: Kind of join, after `on_miss` was applied: `drop` makes it `inner`.
+        keys: Key column of each fact column, in the order of the key.
+        columns: Spark type of each appended column, by name.
+        strategy: Strategy of the join: `replicated` or `bucketed`.
+        reason: Reason for this strategy, as a text.
+        refresh: Description of the version that answers, as a text.
+        versions: Numbers of the present versions that may answer. Versions that are published later
+            may answer too, unless `refresh` is `never`. Empty for files or a table.
+        max_staleness: Greatest age of the version in seconds when a query starts. None: any age.
+        transport: Description of the data that goes through Python, as a text.
+        lookups: Description of where lookups find the blocks of the store, or of the reason and the
+            remedy if lookups are slow, as a text.
+        hosts: Local copies on each host that answered. None: `residents` was false, or there is no
+            version; hosts then make lookup files when lookups need them.
     """
 
     store: str
@@ -238,34 +239,40 @@ def explain_join(
     refresh: str | float | timedelta = "never",
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
+    warm: bool = False,
     residents: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> JoinExplanation:
-    """Explain what `lookup_join` would do with the same arguments; no fact is read.
+    """Explain what `lookup_join` would do, without reading facts.
 
     Args:
-        df: as for `lookup_join`; so are all others but `residents`.
-        store: a store, columnar files or a Hudi table, or a path of these.
-        on: the fact columns that hold the key.
-        how: the kind of join.
-        columns: value columns of the store to append.
-        prefix: put before the name of each appended column.
-        found: name of a boolean column to append.
-        strategy: `auto`, `replicated` or `bucketed`.
-        refresh: which version answers.
-        max_staleness: how old it may be.
-        on_miss: what happens to facts whose key is missing.
-        residents: whether to ask the hosts what they have of the store, by a Spark job of small
-            tasks. A host whose executors took none of them is not in the answer.
-        storage_options: of the URI of `store`.
+        df: Facts: a DataFrame of Spark.
+        store: Store, columnar files or Hudi table, or the path or location of one.
+        on: Fact columns that hold the key: names, or a dict from fact column to key column.
+        how: Kind of join: `left`, `inner`, `semi` or `anti`.
+        columns: Value columns of the store to append. Default: all.
+        prefix: Prefix of the names of the appended columns. Default: none.
+        found: Name of a boolean column to append, which is true where the key was found. Default:
+            no such column.
+        strategy: Strategy of the join: `auto`, `replicated` or `bucketed`.
+        refresh: Version that answers: `never`, `per_batch`, or a time in seconds, as a timedelta or
+            as a text.
+        max_staleness: Greatest age of the version when a query starts. Default: any age.
+        on_miss: Handling of facts with a missing key: `("retry", attempts, delay)`, `null`, `drop`
+            or `raise`.
+        warm: Whether hosts prepare the lookups of a replicated store before the first one.
+        residents: Whether to ask the hosts for their local copies of the store, with a Spark job of
+            small tasks. A host without such a task is missing in the answer.
+        storage_options: Options of the URI of `store`; see `lookupstore.Location`.
 
     Raises:
-        KeyError: as `lookup_join`, which raises all of these for the same arguments.
-        TypeError: an argument or a column of another kind.
-        ValueError: an argument that is out of range.
-        FileNotFoundError: there is no such store.
+        KeyError: If the facts, the key or the store lack a column.
+        TypeError: If an argument or a column has a wrong type.
+        ValueError: If an argument is out of range.
+        FileNotFoundError: If there is no such store.
 
-    `docs/spark.md` shows it in use.
+    All arguments but `residents` are those of `lookup_join`, which raises the same errors.
+    `docs/how-to/spark-join.md` shows an example.
     """
     asked = LookupJoin(
         store,
@@ -278,6 +285,7 @@ def explain_join(
         refresh=refresh,
         max_staleness=max_staleness,
         on_miss=on_miss,
+        warm=warm,
         storage_options=storage_options,
     )
     check_facts(df)
@@ -287,7 +295,7 @@ def explain_join(
 
 
 def _transport(before: Trip, plan: JoinPlan) -> str:
-    """Say what goes through Python, and with which joins."""
+    """Describe the data that goes through Python, and the joins that share the trip."""
     text = "only keys go to Python, only columns of the store come back (Arrow UDF)"
     if trip.arrow_udf is None:  # type: ignore[attr-defined]
         text = "whole rows go to Python (mapInArrow)"
@@ -304,7 +312,7 @@ def residents_of(
     codec: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what this host has of data files, in a task of which only the place counts."""
+    """Yield the data files that this host has; only the host of the task matters."""
     for _ in batches:
         pass
     time.sleep(_STAY)
@@ -334,14 +342,14 @@ def residents_of(
 def _sees(location: Location) -> bool:
     try:
         return location.is_there()
-    except OSError:  # who may not look does not see it
+    except OSError:  # the host may not read the folder, so it does not see the store
         return False
 
 
 def _fetched(folder: str, store: str, version: int) -> int:
     try:
         return stats.fetched(folder, store, version)
-    except OSError:  # whoever may not read it, or a table that is damaged: it only tells
+    except OSError:  # statistics are optional: they may be unreadable or damaged
         return 0
 
 
@@ -402,7 +410,7 @@ def _explanation(
 
 
 def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) -> str:
-    """Say where lookups find blocks, and which host has no room for what would make them fast."""
+    """Describe where lookups find blocks, and name hosts without room for fast lookups."""
     codec = _codec(store)
     in_place = store.location.in_place
     files = _files(store)
@@ -414,12 +422,12 @@ def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) 
     else:
         text = f"in plain copies on each host, since the files are {codec}"
         remedy = ", or build the store with compression='none'"
-        # How large plain copies of remote files become is not known here: not smaller than these.
+        # The size of plain copies of remote files is unknown here, but at least that of the files.
         sizes = [one.bytes for one in files]
         if in_place:
             text += "; made when lookups have decompressed as many blocks as a file has"
             sizes = [_plain_size(store.location, one) for one in files]
-    # With buckets a host needs its own only, but each of them whole.
+    # With buckets a host needs only its own, but each of them completely.
     needed = max(sizes, default=0) if strategy == "bucketed" else sum(sizes)
     small = next((host for host in hosts if host.quota < needed), None)
     if small is None:
@@ -459,7 +467,7 @@ def _choices(store: LookupStore, freshness: Freshness) -> tuple[int, ...]:
 
 
 def hosts_of(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]:
-    """Ask hosts by a Spark job what they have of a store."""
+    """Ask hosts with a Spark job which local copies of a store they have."""
     location = store.location
     files = _files(store)
     tasks = _TASKS_EACH * parallelism(spark)

@@ -1,8 +1,8 @@
-"""Which open version of a store answers in a worker, while a compacted one is on its way.
+"""Choose the open version of a store that answers in a worker while a compacted one is fetched.
 
 A compaction changes files, but no rows. While a host fetches the files of a compacted version, its
-workers answer from the version before, if the host has all of it; so do workers that start
-meanwhile. All tasks of a query answer the same, whichever of the two versions they ask.
+workers answer from the version before, if the host has all of it; workers that start meanwhile do
+the same. All tasks of a query have the same answers from either version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lookupstore.store.store import (
     parent_here,
 )
 
-#: A worker serves many queries; the files of stores that it no longer uses are closed.
+#: Maximum number of open stores of a worker, which serves many queries; further stores are closed.
 STORES_KEPT = 16
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Following:
         self._coming: Refresh[LookupStore] | None = None
 
     def answering(self, chosen: LookupStore) -> LookupStore:
-        """Return the store that answers in place of a chosen version, with the same rows."""
+        """Return the store that answers instead of a chosen version, with the same rows."""
         with self._lock:
             older = self._answering
             if older is None:
@@ -49,10 +49,10 @@ class Following:
             return chosen
 
     def _goes_on(self, older: LookupStore, chosen: LookupStore) -> bool:
-        """Return whether the version that has answered goes on; begin to fetch the chosen one."""
+        """Return whether the previous version still answers; begin to fetch the chosen one."""
         coming = self._coming
         if coming is not None and coming.newer is chosen:
-            # Copies of the older one may have given way to the new ones.
+            # Copies of the older version may have been evicted in favor of the new ones.
             return not coming.ended and is_here(older)
         try:
             if not can_stand_in(older, chosen):
@@ -60,13 +60,13 @@ class Following:
         except (OSError, LookupStoreError) as error:
             _log.warning("%s: version %d answers at once: %s", chosen.path, chosen.version, error)
             return False
-        # One that brings another version goes on: its files may be those of this one, too.
+        # A fetch of another version continues: its files may be needed for this version, too.
         self._coming = fetch_all(chosen)
         return True
 
 
 def _before(chosen: LookupStore) -> LookupStore | None:
-    """Return the version that one is a change of, if another worker has brought it here."""
+    """Return the parent of a version, if another worker has fetched it to this host."""
     try:
         name = parent_here(chosen)
         if name is None:
@@ -96,7 +96,16 @@ def opened_version(location: Location, version: int, store_id: str) -> LookupSto
     return store
 
 
+@functools.lru_cache(maxsize=STORES_KEPT)
+def warmed_version(location: Location, version: int, store_id: str) -> None:
+    """Prepare the lookups of a version of a store, once per process.
+
+    The processes of a host share the work: the first one does it.
+    """
+    opened_version(location, version, store_id).warm(progress=False)
+
+
 @functools.lru_cache(maxsize=64)
 def following(location: Location) -> Following:
-    """Return what follows the versions of a store in this process."""
+    """Return the follower of the versions of a store in this process."""
     return Following()

@@ -1,8 +1,8 @@
-"""Which version of a store answers a query: the same one in all its tasks, wherever they run.
+"""Choose the version of a store that answers a query: the same version in all of its tasks.
 
-Spark gives every task of a query, or of a micro-batch, the same `current_timestamp()`, also when a
-task or a batch is tried again. The version is a function of that moment: the newest one that was
-published before it. So no task has to be told what another one has chosen.
+Spark passes the same `current_timestamp()` to every task of a query, or of a micro-batch, also if a
+task or a batch is retried. The version is a function of that moment: the newest one that was
+published before it. Therefore tasks need not communicate their choice.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from lookupstore.storage.location import Location
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.version_files import VersionName, list_names, read_version, void_names
 
-#: Seconds that a version has to be old before it answers. It says when it was published before it
-#: is there, and a task that looks in between must not choose another one than the next task.
+#: Minimum age in seconds of a version that answers. The time in a version is chosen before its file
+#: exists, and two tasks that list versions before and after that must choose the same one.
 SETTLE_SECONDS = 1.0
-# Versions whose manifests a worker remembers.
+# Number of versions whose manifests a worker keeps.
 _MANIFESTS_KEPT = 256
 
 _log = logging.getLogger(__name__)
 
 
-class Chosen(NamedTuple):
-    """A version of a store, and how it was found."""
+class ChosenVersion(NamedTuple):
+    """A version of a store, and the way in which it was found."""
 
     number: int
     id: str
@@ -39,12 +39,12 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Freshness:
-    """How new the version of a store has to be.
+    """The required freshness of the version of a store.
 
     Attributes:
-        every: seconds between two looks for a newer version; 0 looks once per query or micro-batch,
-            None never: the version that the join was planned on answers.
-        max_staleness: most seconds since the version was published; None: any.
+        every: Seconds between two looks for a newer version. 0: one look for each query or
+            micro-batch. None: no look, so that the version that the join was planned on answers.
+        max_staleness: Greatest age of the version in seconds when a query starts. None: any age.
     """
 
     every: float | None = None
@@ -52,27 +52,30 @@ class Freshness:
 
     @property
     def needs_moment(self) -> bool:
-        """Return whether the moment of the query has to be known."""
+        """Return whether the moment of the query is needed."""
         return self.every is not None or self.max_staleness is not None
 
     def looked_at(self, moment: float) -> float:
-        """Return when a query of a moment looks for newer versions, in seconds since 1970.
+        """Return the time, in seconds since 1970, at which a query of a moment refreshes.
 
         >>> Freshness(every=60).looked_at(125.0)
         120.0
         """
         return moment - moment % self.every if self.every else moment
 
-    def version_at(self, location: Location, planned: Chosen, moment: float) -> Chosen:
+    def version_at(
+        self, location: Location, planned: ChosenVersion, moment: float
+    ) -> ChosenVersion:
         """Return the version that answers a query.
 
         Args:
-            location: of the store.
-            planned: the version that the join was planned on; no older one is taken.
-            moment: of the query, in seconds since 1970.
+            location: Location of the store.
+            planned: Version that the join was planned on. No older version is chosen.
+            moment: Start of the query, in seconds since 1970.
 
         Raises:
-            StaleStoreError: it was published too long before.
+            StaleStoreError: If the version was published more than `max_staleness` seconds before
+                the query.
         """
         if self.every is None:
             chosen = planned
@@ -82,7 +85,7 @@ class Freshness:
             self._check_age(location, chosen, moment)
         return chosen
 
-    def _check_age(self, location: Location, chosen: Chosen, moment: float) -> None:
+    def _check_age(self, location: Location, chosen: ChosenVersion, moment: float) -> None:
         created = _manifest(location, VersionName(chosen.number, chosen.id)).created_at
         age = moment - created.timestamp()
         if age > self.max_staleness:  # type: ignore[operator]
@@ -101,17 +104,17 @@ class _Seen:
         self._location = location
         self._lock = threading.Lock()
         self._names: set[VersionName] = set()
-        self._choices: dict[float, Chosen] = {}
+        self._choices: dict[float, ChosenVersion] = {}
 
-    def as_of(self, as_of: float, planned: Chosen) -> Chosen:
-        """Return the newest version that was there at a moment, but none before `planned`."""
+    def as_of(self, as_of: float, planned: ChosenVersion) -> ChosenVersion:
+        """Return the newest version that existed at a moment, but none before `planned`."""
         with self._lock:
             chosen = self._choices.get(as_of)
             if chosen is not None:
                 return max(chosen._replace(refreshed=False, failed=False), planned)
             failed = False
             try:
-                # A listing that lags behind does not take back what was seen.
+                # A listing that lags behind does not remove versions that were seen before.
                 listed = list_names(self._location)
                 self._names.update(listed)
                 self._names -= void_names(self._location, listed)
@@ -125,10 +128,10 @@ class _Seen:
                 if name[:2] <= planned[:2]:
                     break
                 if self._is_settled(name, as_of):
-                    chosen = Chosen(name.number, name.id, not failed, failed)
+                    chosen = ChosenVersion(name.number, name.id, not failed, failed)
                     break
             if not failed:
-                self._choices = {as_of: chosen}  # moments go forward: the last one is enough
+                self._choices = {as_of: chosen}  # moments increase: the last choice is enough
             return chosen
 
     def _is_settled(self, name: VersionName, as_of: float) -> bool:

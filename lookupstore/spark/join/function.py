@@ -19,7 +19,7 @@ from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.join import dimension_of
 from lookupstore.spark.join.plan import planned_on, takes_times
 from lookupstore.spark.join.request import JoinedWith
-from lookupstore.spark.join.task import Lookup
+from lookupstore.spark.join.task import LookupTask
 from lookupstore.spark.join.worker import Given, Keys, Step, goes_on, look_up
 from lookupstore.spark.types import spark_type
 from lookupstore.storage.storage_options import paths_with_options
@@ -41,34 +41,37 @@ def register_lookup(
 ) -> UserDefinedFunctionLike:
     """Register a function of Spark SQL that looks up the row at a key.
 
-    It takes the values of the key columns, in their order, and gives a struct of the value columns,
-    null where the key is missing or has a null. `plane(tailnum).seats` takes one column of it. The
-    version of a store that is current now answers; registered again, the newest one does.
+    The function takes the values of the key columns, in their order, and returns a struct of the
+    value columns. The struct is null where the key is missing or has a null. `plane(tailnum).seats`
+    selects one column of it. The version of a store that is current at this call answers. Register
+    the function again to use a newer version.
 
     Args:
-        spark: any session, also one of Spark Connect.
-        name: of the function: letters, digits and underscores.
-        store: a store, columnar files or a Hudi table, or a path of these, as `lookup_join` takes
-            it; executors must see it.
-        columns: value columns of the struct, in this order; None takes all. Without any, the
-            function says whether the key is there.
-        key: names of the key columns, if `store` is a path of columnar files; of a Hudi table
-            those of the record key, and perhaps the partition columns. None: of a table the record
-            key, in all partitions.
-        storage_options: of the URI of `store`, as of `lookupstore.Location`.
+        spark: Session to register the function with, which may be one of Spark Connect.
+        name: Name of the function: letters, digits and underscores, with no digit first.
+        store: Store, columnar files or Hudi table, or the path of one, as `lookup_join` accepts it.
+            Executors must be able to read it.
+        columns: Value columns of the struct, in this order. Default: all. With an empty list, the
+            function returns whether the key was found.
+        key: Names of the key columns. Columnar files at a path need them. For a Hudi table, these
+            are the columns of the record key, and perhaps the partition columns. Default: the key
+            of the store or of the opened files, and for a table the record key, in all partitions.
+        storage_options: Options of the URI of `store`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        The function, for DataFrames: `flights.select(plane("tailnum").seats)`.
+        The function for DataFrames: `flights.select(plane("tailnum").seats)`.
 
     Raises:
-        RuntimeError: this Spark is older than 4.1, which brought functions over Arrow.
-        KeyError: a column that the store does not have.
-        TypeError: a value column that Spark has no type for.
-        ValueError: a name that SQL would have to quote.
-        FileNotFoundError: there is no such store.
+        RuntimeError: If Spark is older than 4.1, the first version with functions over Arrow.
+        KeyError: If the store lacks a column.
+        TypeError: If Spark has no type for a value column.
+        ValueError: If SQL would have to quote the name, or `key` is not the key of `store`.
+        FileNotFoundError: If there is no such store.
 
-    Arguments of another kind than the key columns fail the query with a `TypeError`, and what
-    `lookup_join` raises in tasks is raised here, too. `docs/spark.md` shows it in use.
+    If an argument is of another kind than its key column, the query fails with a `TypeError`. Tasks
+    also raise the errors that tasks of `lookup_join` raise.
+    `docs/how-to/spark-sql-function.md` shows an example.
     """
     if trip.arrow_udf is None:  # type: ignore[attr-defined]
         raise RuntimeError(
@@ -87,7 +90,7 @@ def register_lookup(
         mapped = [
             spark_type(opened.value_schema.field(one).type, one, times=times) for one in names
         ]
-        lookup = Lookup(
+        lookup = LookupTask(
             dimension=planned_on(opened),
             key_schema=opened.key_schema,
             columns=names,
@@ -101,7 +104,7 @@ def register_lookup(
             opened.close()
     fields = [StructField(one, kind) for one, (kind, _) in zip(names, mapped, strict=True)]
     result: DataType = StructType(fields) if fields else BooleanType()
-    # What is not found does not go on: its struct is null.
+    # Rows that are not found need no further work: their struct is null.
     step = Step(lookup, tuple(range(len(opened.key))), "inner", mark=False)
     return spark.udf.register(name, _function(name, step, result))
 
@@ -114,7 +117,7 @@ def _function(name: str, step: Step, result: DataType) -> Any:
         return look_up([step], keys, names) if names else goes_on([step], keys)
 
     of_keys.__name__ = name
-    # Its overloads know no iterators of tuples.
+    # Its overloads do not include iterators of tuples.
     make: Any = trip.arrow_udf  # type: ignore[attr-defined]
     return make(of_keys, result)
 
@@ -123,7 +126,8 @@ def _checked(name: str, key: KeySchema, given: Given) -> Iterator[Keys]:
     """Yield the arguments of a function, batch by batch, if they can be keys.
 
     Raises:
-        TypeError: there are more or less than key columns, or one is of another kind.
+        TypeError: If the number of arguments is not that of the key columns, or one is of another
+            kind.
     """
     for one in given:
         keys = one if isinstance(one, tuple) else (one,)

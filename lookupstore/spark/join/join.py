@@ -1,4 +1,4 @@
-"""Join a DataFrame with stores: each key is looked up where the row already is."""
+"""Join a DataFrame with stores: each key is looked up in the task that has the row."""
 
 from __future__ import annotations
 
@@ -41,67 +41,74 @@ def lookup_join(
     refresh: str | float | timedelta = "never",
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
+    warm: bool = False,
     metrics: LookupMetrics | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Join facts with a store by its key; lazy, as any transformation.
+    """Join facts with a store by its key, lazily.
 
-    Facts may repeat keys. A null key matches nothing, not even a null
-    key of the store, and neither does a value outside the key's type, such as 2**40 for an
-    int32 key.
+    Facts may repeat keys. A null key matches nothing, not even a null key of the store. A value
+    outside the key's type, such as 2**40 for an int32 key, matches nothing either.
 
     Args:
-        df: the facts.
-        store: a store, or its path, URI or location, which executors must see, too; or columnar
-            files as they are: `ColumnarFiles`, or a path, URI, folder or glob of them, such as
-            `s3://bucket/users/*.parquet`, whose key is that of `on`; or a Hudi table: `HudiTable`,
-            its path or URI, or a `TableLookup`, where `on` names the record key, and the partition
-            columns if keys are to be looked up in their own partition only.
-        on: the fact columns that hold the key: a name, or names, in any order, that the key has
-            as well; or a dict from fact column to key column. Every key column is needed.
-        how: `left` keeps every fact, with nulls where the key is missing; `inner` keeps facts
-            whose key is found; `semi` the same without columns of the store; `anti` keeps facts
-            whose key is not found. Spark's other names for these work, too: `left_semi`, `LEFT`.
-        columns: value columns of the store to append, in this order; None appends all.
-        prefix: put before the name of each appended column.
-        found: name of a boolean column to append as well: whether the key was found.
-        strategy: `replicated` moves no fact, and each host reads all of the store; `bucketed`
-            moves each fact once, to the task of its bucket of the store, which reads one data file
-            (facts with null keys spread over all tasks); `auto` takes `replicated` up to a size of
-            the store, which `explain_join` shows.
-        refresh: `never`: the version that is current now, whenever the query runs; `per_batch`: the
-            newest version at the start of each query or micro-batch; a number of seconds or a
-            timedelta: the newest at the last multiple of it since 1970. All tasks of a query take
-            the same version, also when they are tried again. The versions of a Hudi table (of
-            version 8 or 9) are its commits; columnar files have none.
-        max_staleness: for stores, the most time (in seconds, or a timedelta) that may have passed,
-            when a query or micro-batch starts, since its version was published; None: any.
-        on_miss: what happens to facts whose key, without nulls, is missing: `null` keeps them in a
-            left join, `drop` never, `raise` fails the query with `MissingKeyError`, and
-            `("retry", attempts, delay)` looks them up again in the newest version, after `delay`
-            seconds each time, before it does what `how` says.
-        metrics: adds up what the tasks count.
-        storage_options: of the URI of `store`, as of `lookupstore.Location`.
+        df: Facts: a DataFrame of Spark.
+        store: Store, columnar files or Hudi table to look keys up in, which executors must be able
+            to read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
+            `ColumnarFiles`, or a path, URI, folder or glob, such as `s3://bucket/users/*.parquet`;
+            `on` then names their key. A Hudi table is a `HudiTable`, its path or URI, or a
+            `TableLookup`; `on` then names the record key, and also the partition columns to look
+            keys up in their own partition only.
+        on: Fact columns that hold the key: a name or names, in any order, that the key columns have
+            as well, or a dict from fact column to key column. Every key column is needed.
+        how: Kind of join. `left` keeps every fact, with nulls where the key is missing. `inner`
+            keeps facts with a found key. `semi` keeps the same facts, without columns of the store.
+            `anti` keeps facts with a missing key. Spark's other names, such as `left_semi` and
+            `LEFT`, are accepted.
+        columns: Value columns of the store to append, in this order. Default: all.
+        prefix: Prefix of the names of the appended columns. Default: none.
+        found: Name of a boolean column to append, which is true where the key was found. Default:
+            no such column.
+        strategy: Strategy of the join. `replicated` moves no fact, and each host reads all of the
+            store. `bucketed` moves each fact once, to the task of its bucket, which reads one data
+            file; facts with null keys spread over all tasks. `auto` uses `replicated` up to a size
+            of the store, which `explain_join` shows.
+        refresh: Version that answers. `never`: the version that is current at this call, whenever
+            the query runs. `per_batch`: the newest version at the start of each query or
+            micro-batch. A number of seconds, a timedelta or a text such as `"1m"`: the newest
+            version at the last multiple of that time since 1970. All tasks of a query use the same
+            version, even when Spark repeats them. The versions of a Hudi table (of version 8 or 9)
+            are its commits. Columnar files have no versions.
+        max_staleness: Greatest age of the version of a store when a query or micro-batch starts: a
+            number of seconds, a timedelta or a text such as `"1h"`. Default: any age.
+        on_miss: Handling of facts with a missing key that has no nulls. `null` keeps them in a left
+            join, `drop` never keeps them, and `raise` fails the query with `MissingKeyError`.
+            `("retry", attempts, delay)` looks them up again in the newest version, up to `attempts`
+            times, each after `delay` (seconds, a timedelta or a text), before `how` applies.
+        warm: Whether each host prepares the lookups of a store with the strategy `replicated`
+            before its first fact, once for all its Python workers, as `LookupStore.warm` does. Use
+            it when a host looks up millions of keys.
+        metrics: Object that adds up the counts of the tasks. Default: none.
+        storage_options: Options of the URI of `store`, such as credentials; see
+            `lookupstore.Location`.
 
     Returns:
-        The columns of `df`, then the value columns of the store, which may be null.
+        The columns of `df`, then the appended columns, which may be null.
 
     Raises:
-        KeyError: a column that the facts, the key or the store do not have.
-        TypeError: an argument of another kind, such as a pandas DataFrame or a column expression;
-            a fact column of another kind than its key column; or a value column that Spark has no
-            type for, or a time while the session has times off.
-        ValueError: an unknown `how` or `strategy`, or a name that facts and store share; the error
-            names the remedy.
-        FileNotFoundError: there is no such store.
-        FormatError: the path is of none of these, or of files of a table: the error names the line
+        KeyError: If the facts, the key or the store lack a column.
+        TypeError: If an argument has a wrong type, such as a pandas DataFrame or a column
+            expression; if a fact column is of another kind than its key column; or if Spark has no
+            type for a value column, or the session has times off and a column holds times.
+        ValueError: If `how` or `strategy` is unknown, another argument is out of range, or facts
+            and store share a name. The error names the remedy.
+        FileNotFoundError: If there is no such store.
+        FormatError: If the path names none of these, or files of a table. The error names the line
             to write instead.
 
-    A store that is replaced between planning and running raises `StaleStoreError` in the tasks
-    that have not opened it yet, and stored bytes that are wrong raise `CorruptionError` there.
-    Spark does not pass their classes on: what the action raises is always a
-    `pyspark.errors.PythonException`, and a line of its text begins with
-    `lookupstore.errors.StaleStoreError: `.
+    If a store is replaced between planning and running, tasks that have not opened it yet raise
+    `StaleStoreError`. Damaged bytes raise `CorruptionError` there. Spark does not pass on these
+    classes: the action always raises `pyspark.errors.PythonException`, and a line of its text
+    begins with `lookupstore.errors.StaleStoreError: `.
     """
     join = LookupJoin(
         store,
@@ -114,6 +121,7 @@ def lookup_join(
         refresh=refresh,
         max_staleness=max_staleness,
         on_miss=on_miss,
+        warm=warm,
         metrics=metrics,
         storage_options=storage_options,
     )
@@ -121,23 +129,24 @@ def lookup_join(
 
 
 def lookup_joins(df: DataFrame, joins: Sequence[LookupJoin]) -> DataFrame:
-    """Join facts with several stores, in one trip to Python.
+    """Join facts with several stores, sending them to Python once.
 
-    The result is that of a `lookup_join` for each, one after the other: a later join may have as
-    its key what an earlier one appends, and asks nothing for facts that an earlier one drops.
-    Only a second join of `strategy="bucketed"`, for which facts move again, takes a second trip.
+    The result is the same as that of one `lookup_join` after another. The key of a later join may
+    be a column that an earlier join appends. A later join does not look up facts that an earlier
+    join drops. Facts are sent to Python again only for a second join of `strategy="bucketed"`, or
+    for a first one with a key that an earlier join appends.
 
     Args:
-        df: the facts.
-        joins: each has the arguments of `lookup_join`.
+        df: Facts: a DataFrame of Spark.
+        joins: Joins in their order, each with the arguments of `lookup_join`.
 
     Returns:
-        The columns of `df`, then the value columns of the stores.
+        The columns of `df`, then the appended columns of each join.
 
     Raises:
-        TypeError: `joins` is no list of `LookupJoin`.
+        TypeError: If `joins` is not a list of `LookupJoin`.
 
-    It raises all that `lookup_join` raises. `docs/spark.md` shows it in use.
+    It also raises every error of `lookup_join`. `docs/how-to/spark-join-many.md` shows an example.
     """
     check_facts(df)
     if isinstance(joins, LookupJoin):
@@ -156,8 +165,8 @@ def lookup_joins(df: DataFrame, joins: Sequence[LookupJoin]) -> DataFrame:
 
 @contextmanager
 def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan]]:
-    """Plan a join of what comes back from a trip, and keep what answers it open for the block."""
-    _ = asked.freshness  # what is wrong with it is said before anything is opened
+    """Plan a join with the result of a trip, and keep its dimension open during the block."""
+    _ = asked.freshness  # raises errors in it before anything is opened
     (store,) = paths_with_options(asked.storage_options, store=asked.store)
     opened = dimension_of(store, asked.on, asked.how, asked.columns)
     try:
@@ -173,7 +182,7 @@ def dimension_of(
     how: str = "left",
     columns: Sequence[str] | None = None,
 ) -> Dimension:
-    """Return what answers a join: `store` itself, or what its path names, opened.
+    """Return the dimension of a join: `store` itself, or the opened store, files or table.
 
     Without a key in `on`, the key of a Hudi table is its record key, in all partitions.
     """
@@ -193,14 +202,14 @@ def dimension_of(
         if presence:
             return ColumnarFiles(store, key=key, mode="presence")
         return ColumnarFiles(store, key=key, columns=columns)
-    return LookupStore(store)  # which says so if it is none
+    return LookupStore(store)  # raises an error if it is not a store
 
 
 def _dimension_of_hudi(
     store: HudiTable | TableLookup, key: Sequence[str], columns: Sequence[str] | None
 ) -> TableLookup:
-    """Return what answers for a table that the caller has opened."""
-    if "lookupstore.hudi" in sys.modules:  # whoever has a table has imported it
+    """Return the dimension for a table that the caller has opened."""
+    if "lookupstore.hudi" in sys.modules:  # callers with a table have imported it
         from lookupstore.hudi import HudiTable, TableLookup
 
         if isinstance(store, TableLookup):

@@ -1,4 +1,4 @@
-"""What lookup joins did, told to the driver: counts that tasks add to a Spark accumulator."""
+"""The counts of lookup joins, which tasks add to a Spark accumulator for the driver."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from lookupstore.html_table import html_table
 
 
 class LookupMetrics:
-    """The sum of what the tasks of lookup joins report.
+    """The sum of the counts that tasks of lookup joins report.
 
-    Give one to `lookup_join(metrics=...)`, run the query, and look at `counts`. It goes on adding
-    up when the query runs again. Spark counts what a task did again if the task runs again.
+    Pass one to `lookup_join(metrics=...)`, run the query, and read `counts`. If the query runs
+    again, its counts are added. If Spark repeats a task, its counts are added again.
 
     Args:
-        spark: the session of the queries, which needs a Spark context.
+        spark: Session of the queries, which needs a Spark context.
 
     Raises:
-        TypeError: the session is one of Spark Connect, which has no accumulators.
+        TypeError: If the session is one of Spark Connect, which has no accumulators.
 
-    `docs/spark.md` shows it in use; `lookupstore stats` prints the same on each host.
+    `docs/how-to/spark-missing-keys-and-errors.md` shows an example. On each
+    host, `lookupstore stats` prints the same counts.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -39,7 +40,7 @@ class LookupMetrics:
 
     @property
     def counts(self) -> Counts:
-        """Return the sum of what tasks have reported until now."""
+        """Return the sum of the counts that tasks have reported so far."""
         return self._sum.value
 
     @property

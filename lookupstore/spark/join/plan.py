@@ -1,4 +1,4 @@
-"""Plan a lookup join: what was asked, checked against facts and store before anything runs."""
+"""Plan a lookup join: a request, checked against facts and store before anything runs."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ from lookupstore.keys.joins import (
     key_columns,
 )
 from lookupstore.keys.lookups import value_columns
-from lookupstore.spark.join.freshness import Chosen, Freshness
+from lookupstore.spark.join.freshness import ChosenVersion, Freshness
 from lookupstore.spark.join.request import LookupJoin, time_in_seconds
-from lookupstore.spark.join.task import AsPlanned, Dimension, Lookup, PlannedStore, Retry
+from lookupstore.spark.join.task import AsPlanned, Dimension, LookupTask, PlannedStore, Retry
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
 from lookupstore.store.store import LookupStore
 
 Strategy = Literal["auto", "replicated", "bucketed"]
 
 STRATEGIES: tuple[Strategy, ...] = ("auto", "replicated", "bucketed")
-# A host's memory has to hold what tasks touch at random; beyond this, moving the facts once costs
-# less than reading blocks from disk again and again.
+# Maximum size of a store that is replicated, in bytes: its files are read at random and should fit
+# into the memory of a host. Beyond this, moving the facts once is cheaper than reading blocks from
+# disk repeatedly.
 REPLICATED_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A join that has been checked.
+    """A checked join.
 
     Attributes:
-        lookup: what the workers look up.
-        keys: names of the fact columns that hold the key fields, in the order of the key.
-        how: the kind of join.
-        appended: the columns that the result has beyond those of the facts.
-        mark: whether the last one of them says which facts were found.
-        strategy: `replicated`: rows stay where they are, each host needs all of the store; or
-            `bucketed`: rows move to the task of their bucket, which needs one data file.
-        reason: why this strategy, for people.
-        buckets: number of buckets of the store.
+        lookup: Lookup that the workers run.
+        keys: Names of the fact columns that hold the key fields, in the order of the key.
+        how: Kind of join.
+        appended: Columns that the result has in addition to those of the facts.
+        mark: Whether the last appended column shows which facts were found.
+        strategy: Strategy of the join. `replicated`: rows stay in their tasks, and each host needs
+            all of the store. `bucketed`: rows move to the task of their bucket, which needs one
+            data file.
+        reason: Reason for this strategy, as a text for people.
+        buckets: Number of buckets of the store; 1 for files or a table.
     """
 
-    lookup: Lookup
+    lookup: LookupTask
     keys: tuple[str, ...]
     how: How
     appended: tuple[StructField, ...]
@@ -67,7 +69,7 @@ class JoinPlan:
 def plan_join(
     spark: SparkSession, facts: StructType, store: Dimension, asked: LookupJoin
 ) -> JoinPlan:
-    """Check what was asked against facts and store; it raises what `lookup_join` does."""
+    """Check a request against facts and store; raise the errors of `lookup_join`."""
     kind = how_of(asked.how)
     prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
     check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)
@@ -93,8 +95,10 @@ def plan_join(
     if not isinstance(store, LookupStore):
         _check_versionless(store, asked.freshness, miss)
     chosen, reason = _strategy(asked.strategy, store)
+    if asked.warm:
+        _check_can_be_warm(store, asked.strategy)
     return JoinPlan(
-        lookup=Lookup(
+        lookup=LookupTask(
             dimension=planned_on(store),
             key_schema=store.key_schema,
             columns=names,
@@ -102,6 +106,8 @@ def plan_join(
             freshness=asked.freshness,
             on_miss=miss,
             counts=None if asked.metrics is None else asked.metrics.accumulator,
+            # With buckets, a host needs only some of the files.
+            warm=asked.warm and chosen == "replicated",
         ),
         keys=keys,
         how=kind,
@@ -114,9 +120,9 @@ def plan_join(
 
 
 def planned_on(store: Dimension) -> PlannedStore | AsPlanned:
-    """Return what answers in workers: the version of a store that is open, or what has none."""
+    """Return the dimension for workers: the version of an open store, or files or a table."""
     if isinstance(store, LookupStore):
-        return PlannedStore(store.location, Chosen(store.version, store.id))
+        return PlannedStore(store.location, ChosenVersion(store.version, store.id))
     return store
 
 
@@ -148,10 +154,21 @@ def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     )
 
 
-def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> None:
-    """Raise ValueError if something was asked that only versions of a store, or commits, can do.
+def _check_can_be_warm(store: Dimension, strategy: str) -> None:
+    """Raise ValueError if `warm` was requested for a dimension that cannot be prepared."""
+    if not isinstance(store, LookupStore):
+        raise ValueError(
+            "warm is for stores; leave it out: lookup files of columnar files are made when a key "
+            "may be in them, or build a store of the files"
+        )
+    if strategy == "bucketed":
+        raise ValueError("warm is for strategy='replicated'; leave one of the two out")
 
-    Raises: FormatError, what `TableLookup.position_at` does.
+
+def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> None:
+    """Check that no argument needs versions of a store, or commits, that do not exist.
+
+    Raises ValueError if one does, FormatError, and the errors of `TableLookup.position_at`.
     """
     if isinstance(store, ColumnarFiles):
         if freshness.needs_moment:
@@ -214,6 +231,6 @@ def _kind(planned: AsPlanned) -> str:
 
 
 def takes_times(spark: SparkSession) -> bool:
-    """Return whether the session runs queries with times; Spark without the setting has none."""
+    """Return whether the session supports times; Spark without the setting does not."""
     conf = spark.conf
     return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"

@@ -1,4 +1,4 @@
-"""What a lookup join was asked to do, before anything is opened or checked against facts."""
+"""The request for a lookup join, before anything is opened or checked against facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lookupstore.store.store import LookupStore
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
 
-#: What a join takes as the dimension.
+#: Objects that are accepted as the dimension of a join.
 JoinedWith: TypeAlias = (
     "str | os.PathLike[str] | Location | LookupStore | ColumnarFiles | HudiTable | TableLookup"
 )
@@ -29,21 +29,26 @@ _REFRESHES = {"never": None, "per_batch": 0.0}
 
 @dataclass(frozen=True)
 class LookupJoin:
-    """One of the joins of `lookup_joins`: the arguments of `lookup_join` beside the facts.
+    """A join for `lookup_joins`: the arguments of `lookup_join` without the facts.
 
     Attributes:
-        store: a store, columnar files or a Hudi table, or a path or location of these.
-        on: the columns that hold the key, of the facts or of joins before this one.
-        how: the kind of join.
-        columns: value columns of the store to append; None appends all.
-        prefix: put before the name of each appended column.
-        found: name of a boolean column to append.
-        strategy: `auto`, `replicated` or `bucketed`.
-        refresh: which version answers.
-        max_staleness: how old it may be.
-        on_miss: what happens to facts whose key is missing.
-        metrics: adds up what the tasks count; joins may share one.
-        storage_options: of the URI of `store`.
+        store: Store, columnar files or Hudi table, or the path or location of one.
+        on: Columns that hold the key, of the facts or of earlier joins.
+        how: Kind of join: `left`, `inner`, `semi` or `anti`.
+        columns: Value columns of the store to append. Default: all.
+        prefix: Prefix of the names of the appended columns. Default: none.
+        found: Name of a boolean column to append, which is true where the key was found. Default:
+            no such column.
+        strategy: Strategy of the join: `auto`, `replicated` or `bucketed`.
+        refresh: Version that answers: `never`, `per_batch`, or a time in seconds, as a timedelta or
+            as a text.
+        max_staleness: Greatest age of the version when a query starts. Default: any age.
+        on_miss: Handling of facts with a missing key: `("retry", attempts, delay)`, `null`, `drop`
+            or `raise`.
+        warm: Whether hosts prepare the lookups of a replicated store before the first one.
+        metrics: Object that adds up the counts of the tasks, which several joins may share.
+            Default: none.
+        storage_options: Options of the URI of `store`; see `lookupstore.Location`.
     """
 
     store: JoinedWith
@@ -57,15 +62,16 @@ class LookupJoin:
     refresh: str | float | timedelta = "never"
     max_staleness: Duration | None = None
     on_miss: str | tuple[str, int, float | timedelta] = "null"
+    warm: bool = False
     metrics: LookupMetrics | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def freshness(self) -> Freshness:
-        """Return what `refresh` and `max_staleness` ask for.
+        """Return the required freshness of the version, from `refresh` and `max_staleness`.
 
         Raises:
-            ValueError: they are nothing that a join knows.
+            ValueError: If one of them has an unknown value.
 
         >>> LookupJoin("users", "id", refresh="per_batch", max_staleness="1h").freshness
         Freshness(every=0.0, max_staleness=3600.0)
@@ -91,7 +97,7 @@ class LookupJoin:
 
 
 def time_in_seconds(time: Any) -> float | None:
-    """Return a time in seconds; None if it is none, or has no end.
+    """Return a time in seconds. None: it is not a time, or is infinite.
 
     >>> time_in_seconds("1m"), time_in_seconds("soon")
     (60.0, None)

@@ -1,4 +1,4 @@
-"""A task's part of a lookup join: what answers it, opened once per process, and what it counts."""
+"""A task's part of a lookup join: its dimension, opened once per process, and its counts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.schema import KeySchema
-from lookupstore.spark.join.following import STORES_KEPT, following, opened_version
-from lookupstore.spark.join.freshness import SETTLE_SECONDS, Chosen, Freshness
+from lookupstore.spark.join.following import (
+    STORES_KEPT,
+    following,
+    opened_version,
+    warmed_version,
+)
+from lookupstore.spark.join.freshness import SETTLE_SECONDS, ChosenVersion, Freshness
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles, files_of
 from lookupstore.store.store import LookupStore
@@ -29,15 +34,15 @@ from lookupstore.store.store import LookupStore
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import TableLookup
 
-#: What answers keys as it was when the join was planned: it is pickled as that.
+#: Dimensions that are pickled in the state in which the join was planned.
 AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
-#: What answers the keys of a join.
+#: Dimensions of a join.
 Dimension: TypeAlias = "LookupStore | AsPlanned"
 
 
 _log = logging.getLogger(__name__)
 
-# What tasks of this process have reported of the files that they used.
+# Counts that tasks of this process have reported, by the files that they used.
 _reported: weakref.WeakKeyDictionary[LocalFiles, Counts] = weakref.WeakKeyDictionary()
 
 
@@ -50,11 +55,11 @@ class Sum(Protocol):
 
 @dataclass(frozen=True)
 class Retry:
-    """How often missing keys are looked up again in newer versions, and after how long.
+    """The number and delay of further lookups of missing keys in newer versions.
 
     Attributes:
-        attempts: how often at most.
-        delay: seconds before each.
+        attempts: Greatest number of further lookups.
+        delay: Seconds before each of them.
     """
 
     attempts: int
@@ -66,21 +71,22 @@ class PlannedStore:
     """A store, and the version of it that a join was planned on."""
 
     location: Location
-    version: Chosen
+    version: ChosenVersion
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """What a worker looks up.
+class LookupTask:
+    """The lookup that a worker runs.
 
     Attributes:
-        dimension: where.
-        key_schema: the key, of that version of a store.
-        columns: value columns to read, in the order of the result.
-        types: the Arrow types in which Spark takes these.
-        freshness: which version answers.
-        on_miss: what follows if a key without nulls is missing: None: nothing; `raise`; or tries.
-        counts: takes what tasks count; None: nobody asked.
+        dimension: Store with its planned version, or files or a table, to look keys up in.
+        key_schema: Key fields of the planned version.
+        columns: Value columns to read, in the order of the result.
+        types: Arrow types of these columns, as Spark reads them.
+        freshness: Required freshness of the version that answers.
+        on_miss: Handling of missing keys without nulls: None for nothing, `raise`, or the retries.
+        counts: Sum that the counts of tasks are added to. None: they are not counted.
+        warm: Whether the store is prepared before the first lookup.
     """
 
     dimension: PlannedStore | AsPlanned
@@ -90,26 +96,27 @@ class Lookup:
     freshness: Freshness
     on_miss: Retry | str | None
     counts: Sum | None
+    warm: bool = False
 
 
 class Task:
-    """What answers the lookups of a task, and the report of what was done.
+    """The dimension of the lookups of a task, and the report of its counts.
 
-    Use it in a ``with`` block: what it counted is reported at the end, also if the query needs no
+    Use it in a ``with`` block: its counts are reported at the end, also if the query needs no
     more rows.
     """
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: LookupTask) -> None:
         self._lookup = lookup
         self._dimension: Dimension | None = None
         self._before = Counts()
         self._counts = Counts(tasks=1)
 
     def dimension_at(self, moment: float | None) -> Dimension:
-        """Return what answers a query of a moment, None: as planned.
+        """Return the dimension that answers a query at a moment. None: the planned one.
 
         Raises:
-            StaleStoreError: the version of the store is gone, or older than allowed.
+            StaleStoreError: If the version of the store is gone, or older than allowed.
         """
         if self._dimension is None:
             lookup = self._lookup
@@ -120,6 +127,8 @@ class Task:
                     chosen = lookup.freshness.version_at(planned.location, chosen, moment)
                     self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
                 opened = opened_version(planned.location, chosen.number, chosen.id)
+                if lookup.warm:
+                    warmed_version(planned.location, chosen.number, chosen.id)
                 self._use(following(planned.location).answering(opened))
             elif moment is not None and not isinstance(planned, ColumnarFiles):
                 self._use(self._table_at(planned, lookup.freshness.looked_at(moment)))
@@ -194,7 +203,7 @@ class Task:
         if isinstance(dimension, LookupStore):
             self._check_columns(dimension)
         self._dimension = dimension
-        # What has come since the task before this one, in the background, counts here.
+        # Bytes fetched in the background since the previous task are counted here.
         self._before = _reported.get(files_of(dimension), Counts())
 
     def _check_columns(self, store: LookupStore) -> None:
@@ -234,7 +243,7 @@ class Task:
         dimension, version = self._dimension, 0
         if isinstance(dimension, LookupStore):
             version = dimension.version
-        # A worker without a task must not keep the room that the task of another one needs.
+        # A worker without a task must not keep room that the task of another worker needs.
         files_of(dimension).share_room()
         stats.add(default_folder(), application, query, dimension.path, version, self._counts)
 
@@ -254,7 +263,7 @@ def _names() -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=STORES_KEPT)
 def _kept(planned: AsPlanned) -> AsPlanned:
-    """Return the first of equal ones, whose lookup files are open."""
+    """Return the first of equal objects, which has its lookup files open."""
     return planned
 
 

@@ -1,9 +1,9 @@
-"""The joins that facts cross to Python once for, as one expression of Spark.
+"""The joins for which facts cross to Python once, as one expression of Spark.
 
-Only key columns go to the Python workers, and only columns of the stores come back, by an Arrow UDF
-that answers with a struct of all columns. Spark before 4.1 has none: there whole rows go through
-`mapInArrow`. Spark itself cannot put joins together: it gives each UDF over an iterator of batches
-a crossing of its own, and joins no two generators.
+Only key columns are sent to the Python workers, and only columns of the stores are returned, by an
+Arrow UDF whose result is a struct of all columns. Spark before 4.1 has no such UDF: there, whole
+rows are sent through `mapInArrow`. Spark itself cannot combine joins: each UDF over an iterator of
+batches crosses to Python separately, and two generators are never combined.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BUCKET = "__lookupstore_bucket"
 
 @dataclass(frozen=True)
 class Trip:
-    """Facts, and the joins that they cross to Python once for.
+    """Facts with the joins that one crossing to Python answers.
 
     Attributes:
-        facts: what is joined.
-        plans: the joins, each of the result of the one before it.
+        facts: DataFrame of the facts to join.
+        plans: Joins in their order, each with the result of the one before it.
     """
 
     facts: DataFrame
@@ -53,9 +53,9 @@ class Trip:
 
     @classmethod
     def before(cls, df: DataFrame) -> Trip:
-        """Return the trip that a DataFrame is the result of, or else one of it without joins.
+        """Return the trip that ends in a DataFrame, otherwise a trip of it without joins.
 
-        One that is persisted has its rows: it begins a trip.
+        A persisted DataFrame has its rows: it begins a new trip.
         """
         made = _made.get(df)
         return cls(df) if made is None or df.is_cached else made
@@ -69,7 +69,7 @@ class Trip:
     def and_then(self, plan: JoinPlan) -> Trip:
         """Return the trip that has this join as well, or one of the result of this one.
 
-        Facts move once for a trip, before they are looked up.
+        Facts are moved once for a trip, before they are looked up.
         """
         if not plan.asks:
             return self
@@ -80,7 +80,7 @@ class Trip:
         return replace(self, plans=(*self.plans, plan))
 
     def joined(self) -> DataFrame:
-        """Return the facts with what was looked up, as a DataFrame that has not run yet."""
+        """Return the facts with the results of the lookups, as a DataFrame that has not run yet."""
         if not self.plans:
             return self.facts
         result = self._by_arrow_udf() if arrow_udf is not None else self._by_map_in_arrow()
@@ -100,7 +100,7 @@ class Trip:
         return any(plan.lookup.freshness.needs_moment for plan in self.plans)
 
     def _steps(self, names: Sequence[str]) -> tuple[Step, ...]:
-        """Return what workers do with columns of facts that have these names."""
+        """Return the work of workers for columns of facts with these names."""
         names, steps = list(names), []
         for plan in self.plans:
             keys = tuple(names.index(name) for name in plan.keys)
@@ -131,8 +131,9 @@ class Trip:
             for name, field in zip(numbered(len(appended)), appended, strict=True)
         ]
         row = _udf("lookup", functools.partial(look_up, steps), StructType(fields), given)
-        # A generator, because filters on its columns stay above it while those on facts go below:
-        # in a plain projection a filter on a looked up column would look all keys up once more.
+        # A generator is used because filters on its columns stay above it while those on facts move
+        # below it: in a plain projection, a filter on a looked-up column would look up all keys
+        # once more.
         rows = F.array(row)
         if any(plan.how != "left" for plan in self.plans):
             rows = F.when(row.isNotNull(), rows)
@@ -141,7 +142,8 @@ class Trip:
     def _by_map_in_arrow(self) -> DataFrame:
         facts = self.facts.schema
         fields = self.schema.fields
-        # On the way columns have numbers: names with dots, or twice the same, mislead Spark.
+        # In Python, columns have numbers as names: Spark misinterprets names with dots and repeated
+        # names.
         schema = StructType(
             [
                 StructField(name, field.dataType, field.nullable, field.metadata)
@@ -158,7 +160,7 @@ class Trip:
         return rows.mapInArrow(run, schema).toDF(*(field.name for field in fields))
 
 
-#: What results of trips are made of, while somebody has them.
+#: Trips of the DataFrames that they returned, as long as these are referenced.
 _made: WeakKeyDictionary[DataFrame, Trip] = WeakKeyDictionary()
 
 
@@ -199,9 +201,9 @@ def _udf(
     def of_several(given: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return run(given)
 
-    # Spark asks the type hints what a function is given.
+    # Spark reads the type hints to determine the arguments of a function.
     function: Any = of_one if len(columns) == 1 else of_several
     function.__name__ = name
-    make: Any = arrow_udf  # whose overloads know no iterators of tuples
+    make: Any = arrow_udf  # its overloads do not include iterators of tuples
     column: Column = make(function, kind)(*columns)
     return column

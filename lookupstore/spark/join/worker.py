@@ -1,4 +1,4 @@
-"""What lookup joins run in the Python workers of executors: key columns in, answers out.
+"""The part of lookup joins that runs in the Python workers of executors: from keys to answers.
 
 The joins of a trip are answered together, one after the other for each call.
 """
@@ -21,38 +21,38 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.joins import look_up as look_up_keys
 from lookupstore.keys.joins import one_array
 from lookupstore.keys.schema import KeySchema
-from lookupstore.spark.join.task import Dimension, Lookup, Retry, Task
+from lookupstore.spark.join.task import Dimension, LookupTask, Retry, Task
 from lookupstore.spark.types import numbered, to_spark
 
-# One array for each key field, and for some lookups one with the moment of the query. Spark gives
-# a single one without the tuple around it.
+# One array for each key field, and for some lookups one with the moment of the query. Spark passes
+# a single array without a tuple.
 Keys: TypeAlias = "tuple[pa.Array, ...]"
 Columns: TypeAlias = "list[pa.Array]"
 Given: TypeAlias = "Iterator[pa.Array | Keys]"
 
-#: Keys of several batches that are looked up at once: at most so many, and about so many bytes with
-#: their answers.
+#: Maximum number of keys of several batches that are looked up at once, and approximate maximum of
+#: the bytes of keys and answers.
 CALL_KEYS = 65_536
 CALL_BYTES = 4 << 20
 
-# Missing keys that an error shows.
+# Maximum number of missing keys that an error shows.
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Step:
-    """One lookup of a trip, which may look up what a step before it has answered.
+    """A lookup of keys in columns of the facts, or in answers of earlier lookups.
 
     Attributes:
-        lookup: what is looked up.
-        keys: where its key fields are, in the order of the key, among the columns of the facts and,
-            behind these, the answers of the steps before.
-        how: which facts go on: those that are found (`inner`, `semi`), those that are not
-            (`anti`), or all (`left`).
-        mark: whether the last column that it answers says which keys were found.
+        lookup: Lookup to run.
+        keys: Positions of the key fields, in the order of the key, among the columns of the facts
+            followed by the answers of the earlier steps.
+        how: Kind of join, which decides the facts that remain: found ones (`inner`, `semi`),
+            missing ones (`anti`), or all (`left`).
+        mark: Whether the last column of the answer shows which keys were found.
     """
 
-    lookup: Lookup
+    lookup: LookupTask
     keys: tuple[int, ...]
     how: str
     mark: bool
@@ -61,14 +61,14 @@ class Step:
 def look_up(
     steps: Sequence[Step], given: Given, names: Sequence[str] | None = None
 ) -> Iterator[pa.Array]:
-    """Yield a struct of the answers of all steps for each fact, null for facts that do not go on.
+    """Yield a struct of all answers for each fact, null for facts that are dropped.
 
-    Columns are null where their step has not found its key.
+    Columns are null where the step did not find its key.
 
     Args:
-        steps: the lookups, in order.
-        given: batches of key columns.
-        names: of the fields of the struct; None: numbers.
+        steps: Lookups in their order.
+        given: Batches of key columns.
+        names: Names of the fields of the struct. None: numbers.
     """
 
     def rows_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:
@@ -83,7 +83,7 @@ def look_up(
 
 
 def goes_on(steps: Sequence[Step], given: Given) -> Iterator[pa.Array]:
-    """Yield whether each fact goes on, where no step has columns to append."""
+    """Yield whether each fact is kept, if no step has columns to append."""
 
     def kept_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:
         return pa.repeat(True, count) if kept is None else kept
@@ -120,7 +120,7 @@ def with_buckets(
 def joined(steps: Sequence[Step], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join record batches of facts.
 
-    Where a lookup needs the moment of the query, it is the last column, which goes.
+    If a lookup needs the moment of the query, it is the last column, which is removed.
     """
     with _Answers(steps) as answers:
         for batch in batches:
@@ -137,9 +137,9 @@ def _batch_by_batch(
     given: Given,
     rows_of: Callable[[pa.BooleanArray | None, Columns, int], pa.Array],
 ) -> Iterator[pa.Array]:
-    """Yield the answers to each batch of keys, several batches being looked up at once.
+    """Yield the answers to each batch of keys, looking up several batches at once.
 
-    For the 10,000 keys of a batch, what Python does around a lookup takes as long as the lookup.
+    For the 10,000 keys of a batch, the work in Python around a lookup takes as long as the lookup.
     """
     batches = _tuples(given)
     wanted = 1
@@ -170,16 +170,16 @@ class _Answers:
         if not self._timed:
             return list(given), None
         *facts, moments = given
-        return facts, _seconds(moments) if len(moments) else None  # no rows have none
+        return facts, _seconds(moments) if len(moments) else None  # none: no rows
 
     def to(self, facts: Columns, moment: float | None) -> tuple[pa.BooleanArray | None, Columns]:
-        """Return which facts go on, None if no step asks, and the columns that steps answer."""
+        """Return which facts are kept, None if no step filters, and the columns of the answers."""
         columns = list(facts)
         kept: pa.BooleanArray | None = None
         for step, task in zip(self._steps, self._tasks, strict=True):
             keys = [columns[i] for i in step.keys]
             count = len(keys[0])
-            if kept is not None and kept.false_count:  # a null key is neither found nor missed
+            if kept is not None and kept.false_count:  # a null key is neither found nor missing
                 count = kept.true_count
                 keys[0] = pc.if_else(kept, keys[0], pa.scalar(None, keys[0].type))
             found, values = answers_to(task, step.lookup, tuple(keys), moment, count)
@@ -201,7 +201,7 @@ class _Answers:
 
 
 def _next_call(batches: Iterator[Keys], wanted: int) -> list[Keys]:
-    """Return the next batches, until these have as many keys as wanted."""
+    """Return the next batches, until they have as many keys as wanted."""
     call = []
     count = 0
     for keys in batches:
@@ -219,11 +219,11 @@ def _concatenated(batches: Sequence[Keys]) -> Keys:
 
 
 def answers_to(
-    task: Task, lookup: Lookup, keys: Keys, moment: float | None, count: int
+    task: Task, lookup: LookupTask, keys: Keys, moment: float | None, count: int
 ) -> tuple[pa.BooleanArray, Columns]:
     """Return whether each key was found, from bit 0 on, and the columns in Spark's types.
 
-    `count` is the number of keys that are asked for: the others are of facts that do not go on.
+    `count` is the number of keys that are looked up: the others are of facts that are dropped.
     """
     if not len(keys[0]):
         return pa.array([], pa.bool_()), [pa.array([], kind) for kind in lookup.types]
@@ -237,7 +237,7 @@ def answers_to(
     return found, values
 
 
-def _look_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[pa.BooleanArray, Columns]:
+def _look_up(store: Dimension, keys: Keys, lookup: LookupTask) -> tuple[pa.BooleanArray, Columns]:
     found, columns = look_up_keys(store, keys, lookup.columns)
     values = [
         to_spark(one_array(column), kind, name)
@@ -247,9 +247,9 @@ def _look_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[pa.BooleanAr
 
 
 def _after_misses(
-    task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: Columns
+    task: Task, lookup: LookupTask, keys: Keys, present: pa.BooleanArray, values: Columns
 ) -> tuple[pa.BooleanArray, Columns]:
-    """Do what `on_miss` says; keys with nulls stay missing."""
+    """Apply `on_miss`; keys with nulls stay missing."""
     found = present.to_numpy(zero_copy_only=False)
     whole = np.ones(len(found), dtype=bool)
     for column in keys:

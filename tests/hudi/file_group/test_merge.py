@@ -20,8 +20,8 @@ from lookupstore.hudi.file_group import reader as slice_rows
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import (
-    Changes,
     Inserts,
+    RowChanges,
     merge,
     row_schema,
     wins,
@@ -112,7 +112,7 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
             patched.setattr(slice_rows, "shared_texts", lambda file, schema: texts)
         patched.setattr(merge_module, "PIECE_ROWS", PIECE)
         current = written(folder, stored)
-        changes = Changes(
+        changes = RowChanges(
             np.array(changed, np.int64),
             None if explicit else batch(incoming),
             np.array(flags, bool) if flagged else None,
@@ -149,7 +149,7 @@ def test_texts_of_few_values_stay_in_their_dictionary(tmp_path: Path) -> None:
     assert rows.shared == {"value"}
     (batch_read,) = rows.batches(0)
     assert pa.types.is_dictionary(batch_read.schema.field("value").type)
-    changes = Changes(np.array([5], np.int64), batch([{"ts": 2.0, "value": "new", "many": []}]))
+    changes = RowChanges(np.array([5], np.int64), batch([{"ts": 2.0, "value": "new", "many": []}]))
     with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FileFormat()) as into:
         merge(rows, changes, inserts([{**stored[0], "value": None}], 9000), into)
     found = pq.read_table(tmp_path / into.file.name, partitioning=None)["value"]
@@ -170,7 +170,7 @@ def test_who_wins() -> None:
 def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     location = Location(tmp_path)
     current = written(str(tmp_path), [{"ts": 1.0, "value": "v", "many": None}] * 3)
-    late = Changes(np.array([3], np.int64), None)
+    late = RowChanges(np.array([3], np.int64), None)
 
     def too_late() -> None:
         with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FORMAT) as into:

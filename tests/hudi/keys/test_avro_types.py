@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.keys.avro_types import arrow_schema, avro_schema
 from lookupstore.hudi.options import read_options
 from lookupstore.hudi.timeline.commit import parse_commit
@@ -95,6 +96,33 @@ def test_types_are_used_again_by_their_names() -> None:
 def test_uuids_are_refused() -> None:
     with pytest.raises(FormatError, match="w: the Avro type uuid "):
         column({"type": "string", "logicalType": "uuid"})
+
+
+@pytest.mark.parametrize("depth", [16, 31])
+def test_columns_that_nest_deeply(tmp_path: Path, depth: int) -> None:
+    kind, value = nested(depth)
+    rows = pa.table({"id": [1], "v": pa.array([value], kind)})
+    table = HudiTable.create(tmp_path / "t", rows.schema, record_key=["id"])
+    table.upsert(rows)
+    table.upsert(rows)
+    assert table.scan(columns=["id", "v"]).equals(rows)
+
+
+@pytest.mark.parametrize("depth", [32, 100])
+def test_columns_that_nest_too_deeply(tmp_path: Path, depth: int) -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", nested(depth)[0])])
+    with pytest.raises(TypeError, match="flatten nested columns or store them as text"):
+        HudiTable.create(tmp_path / "t", schema, record_key=["id"])
+    assert not (tmp_path / "t").exists()
+
+
+def nested(depth: int) -> tuple[pa.DataType, object]:
+    """Return a type of so many structs in each other, and a value of it."""
+    kind: pa.DataType = pa.int64()
+    value: object = 1
+    for _ in range(depth):
+        kind, value = pa.struct([("a", kind)]), {"a": value}
+    return kind, value
 
 
 @pytest.mark.parametrize(

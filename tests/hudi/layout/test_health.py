@@ -20,7 +20,7 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering.plan import CHOICE
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout import LayoutHealth, layout_health
-from lookupstore.hudi.layout.health.spread import Spread
+from lookupstore.hudi.layout.health.spread import ColumnSpread
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 from lookupstore.hudi.timeline.names import GroupId
 
@@ -246,7 +246,7 @@ def test_ranges_of_cells_against_a_loop(seed_of_the_day: int) -> None:
         for _ in range(count):
             low = chance.randint(0, 20)
             ends.append(chance.choice([(low, low + chance.choice([0, 1, 5])), None]))
-        spread = Spread.of(bounds(ends, chance.choice([1, 2, 50])))
+        spread = ColumnSpread.of(bounds(ends, chance.choice([1, 2, 50])))
         assert (np.diff(spread.edges) >= 0).all()
         assert (spread.edges[0], spread.edges[-1]) == (0, 1)
         points = sorted({end for one in ends if one is not None for end in one})

@@ -40,6 +40,7 @@ from lookupstore.hudi.layout.statistics.file_statistics import (
     footer_statistics,
 )
 from lookupstore.hudi.read.scan_funnel import Files
+from lookupstore.hudi.services import rollback
 from lookupstore.hudi.write import transaction
 from lookupstore.parquet.footer import read_footer
 from lookupstore.parquet.structs import STRUCT
@@ -214,6 +215,17 @@ def test_a_footer_without_the_number_of_nulls_says_nothing_of_them(tmp_path: Pat
     assert table.table.scan(filter="value is null")["id"].to_pylist() == [2]
 
 
+def test_row_groups_of_nulls_have_no_bounds(tmp_path: Path) -> None:
+    table = SmallTable(tmp_path / "t", 9)
+    texts = ["b", None, "a", None, "c"]
+    table.commit("f-0", [row(at, text) for at, text in enumerate(texts)])
+    (group,) = table.table.file_groups()
+    path = tmp_path / "t" / group.current.path
+    pq.write_table(pq.read_table(path), path, row_group_size=1)
+    found = footer_statistics(table.table.location, group.current, SCHEMA).columns["value"]
+    assert (found.least, found.greatest, found.nulls) == (pa.scalar("a"), pa.scalar("c"), 2)
+
+
 def test_a_value_that_nobody_has_any_more_may_be_a_bound(tmp_path: Path) -> None:
     """Arrow takes a null for a use of a value of a dictionary, and says that bounds are exact."""
     table = made(tmp_path / "t")
@@ -286,6 +298,23 @@ def test_a_rollback_takes_them_back(tmp_path: Path) -> None:
     table.rollback(last.time if hasattr(last, "time") else last)
     assert kept(tmp_path / "t") == before
     assert table.explain_scan(("id", "=", 3)).without_statistics.count == 0
+    assert table.scan(filter=("id", ">=", 0)).num_rows == 5
+
+
+def test_a_rollback_does_not_fail_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    table.bulk_insert(rows(0, 5))
+    last = table.bulk_insert(rows(5, 9)).instant
+    assert last is not None
+
+    def broken(*_: Any) -> None:
+        raise OSError("injected")
+
+    monkeypatch.setattr(rollback, "delete_version", broken)
+    said = rf"t: statistics of the instant {last.time}, .*, are not deleted: injected; the next wri"
+    with pytest.warns(UserWarning, match=said):
+        table.rollback(last)
     assert table.scan(filter=("id", ">=", 0)).num_rows == 5
 
 

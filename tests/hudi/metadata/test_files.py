@@ -137,6 +137,14 @@ def test_a_log_file_of_java_is_written_again_to_the_byte(real_tables: Path) -> N
             assert [one[:2] for one in ours.entries] == [one[:2] for one in file.entries]
 
 
+@pytest.mark.parametrize("size", [0, 8, 4095])
+def test_a_file_shorter_than_its_trailer(size: int) -> None:
+    with pytest.raises(CorruptionError) as caught:
+        read_hfile(b"x" * size, "the/path")
+    said = f"the/path: offset 0: expected 4096 bytes of a trailer, found {size}"
+    assert str(caught.value) == said
+
+
 def test_any_damage_is_found_or_harmless(real_tables: Path, seed: int) -> None:
     """Random bytes, bits and ends: an error with the path, or a listing, and nothing else."""
     chosen = random.Random(seed)

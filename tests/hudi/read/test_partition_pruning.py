@@ -159,6 +159,15 @@ def test_only_what_is_certain_is_left_out() -> None:
     for how in ({"key_generator": "TIMESTAMP"}, {"key_generator": "CUSTOM"},
                 {"generator_is_said": False}):  # fmt: skip
         assert left("s", "a", ["a", "b"], **how) == {"a", "b"}
+    # What Hudi writes into each row says it whatever made the folders.
+    options = replace(
+        new_options(name="t", record_key=["id"], partition_by=["s"]), key_generator="TIMESTAMP"
+    )
+    path, meta = (
+        "_hoodie_partition_path",
+        schema.append(pa.field("_hoodie_partition_path", pa.string())),
+    )
+    assert partitions_left(["a", "b"], pc.field(path) == "a", meta, options) == {"a"}
     # A column that is gone from the schema, or is not of the table.
     options = new_options(name="t", record_key=["id"], partition_by=["gone"])
     assert partitions_left(["a", "b"], pc.field("s") == "a", schema, options) == {"a", "b"}

@@ -140,7 +140,8 @@ def java(number: float, *, single: bool) -> str:
     near = Decimal(repr(size))
     if single:
         texts = [f"{size:.{digits}e}" for digits in range(9)]
-        floats = np.array(texts, np.float64).astype(np.float32)
+        with np.errstate(over="ignore"):  # a text may round to more than the largest float
+            floats = np.array(texts, np.float64).astype(np.float32)
         near = Decimal(texts[floats.tolist().index(size)])
     if len(near.normalize().as_tuple().digits) == 1:
         near = Decimal(f"{size:.1e}")

@@ -62,9 +62,11 @@ KINDS: list[Callable[[], Exception]] = [
     lambda: CommitConflictError("injected"),
     lambda: CommitUnknownError("injected"),
 ]
-# What says that a write must not happen: it is asked before the commit.
+# What says that a write must not happen: it is asked before the commit. `pending_writes` itself is
+# asked by the plan of which rows to delete; for statistics, `keep_statistics` asks it.
 DECIDES = {
     "roll_back_pending", "check_not_restored", "check_not_rolled_back", "check_completed",
+    "pending_writes",
 }  # fmt: skip
 SERVICES = TableServices(
     retain_versions=1,

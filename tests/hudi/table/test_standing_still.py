@@ -55,6 +55,21 @@ def values(table: HudiTable) -> dict[int, str]:
     return dict(zip(ids, found["value"].to_pylist(), strict=True))
 
 
+def write_as_if_dead(location: Location) -> str:
+    """Write to the table as another writer does after the lease of the present one has ended.
+
+    Returns:
+        Time of the instant of the present writer, which is rolled back.
+    """
+    (time,) = Heartbeats(location).times()
+    path = Path(f"{location.uri}/{heartbeat_name(time)}")
+    path.write_bytes(replace(Owner.here("far away"), machine="another", pid=1).to_json())
+    at = path.stat().st_mtime
+    os.utime(path, (at, at - 3600))
+    HudiTable.open(location).upsert(rows([2], "other"))
+    return time
+
+
 def before_it_ends(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let somebody act when the next write has done all but to commit."""
     real = Transaction.complete
@@ -254,7 +269,6 @@ def test_a_file_that_is_deleted_while_its_writer_stands_still(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever took the writer for dead has rolled it back, and says so by no error of its own."""
-    owner = replace(Owner.here("far away"), machine="another", pid=1)
     location = table.location
     real = LocalFolder.new_file
 
@@ -263,18 +277,91 @@ def test_a_file_that_is_deleted_while_its_writer_stands_still(
         monkeypatch.setattr(LocalFolder, "new_file", real)
         with real(where, name) as stream:
             yield stream
-            (time,) = Heartbeats(location).times()
-            path = Path(f"{location.uri}/{heartbeat_name(time)}")
-            path.write_bytes(owner.to_json())
-            at = path.stat().st_mtime
-            os.utime(path, (at, at - 3600))
-            HudiTable.open(location).upsert(rows([2], "other"))
+            write_as_if_dead(location)
 
     monkeypatch.setattr(LocalFolder, "new_file", new_file)
     with pytest.raises(CommitConflictError, match="was rolled back by another writer"):
         table.upsert(rows([1, 2], "mine"), options=ONCE)
     assert values(table) == {1: "first", 2: "other"}
     assert table.verify().findings == ()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_request_that_is_deleted_before_it_has_its_name(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Another writer takes its file for one of a dead writer: another time is requested."""
+    real, lost = TimelineFolder.request_at, []
+
+    def request_at(folder: TimelineFolder, time: str, *rest: Any) -> Any:
+        if len(lost) < times:
+            lost.append(time)
+            raise FileNotFoundError(time)
+        return real(folder, time, *rest)
+
+    monkeypatch.setattr(TimelineFolder, "request_at", request_at)
+    if times == 3:
+        with pytest.raises(FileNotFoundError):
+            table.upsert(rows([1], "mine"), options=ONCE)
+        assert values(table) == {1: "first", 2: "first"}
+    else:
+        done = table.upsert(rows([1], "mine"), options=ONCE)
+        assert done.instant is not None
+        assert done.instant.time not in lost
+        assert values(table) == {1: "mine", 2: "first"}
+        assert Heartbeats(table.location).times() == []
+    assert len(set(lost)) == times
+
+
+def test_an_inflight_file_that_is_deleted_before_it_has_its_name(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = table.location
+    real = TimelineFolder.start
+
+    def start(folder: TimelineFolder, *rest: Any) -> Any:
+        monkeypatch.setattr(TimelineFolder, "start", real)
+        time = write_as_if_dead(location)
+        raise FileNotFoundError(time)
+
+    monkeypatch.setattr(TimelineFolder, "start", start)
+    with pytest.raises(CommitConflictError, match="was rolled back by another writer"):
+        table.upsert(rows([1, 2], "mine"), options=ONCE)
+    assert values(table) == {1: "first", 2: "other"}
+    assert not table.view().folder.load().pending()
+    assert table.verify().findings == ()
+
+
+@pytest.mark.parametrize("by", ["write", "rollback"])
+def test_an_inflight_file_that_is_named_after_its_rollback(table: HudiTable, by: str) -> None:
+    """Its writer, which stood still meanwhile, is killed before it can delete the file."""
+    other = HudiTable.open(table.location)
+    folder = table.view().folder
+    with Heartbeats(table.location).request(folder, "commit") as beat:
+        folder.start(beat.instant, b"never")
+        folder.delete(beat.instant)
+    time = beat.instant.time
+    assert [one.time for one in folder.load().pending()] == [time]
+    assert Heartbeats(table.location).times() == []
+    if by == "write":
+        assert other.upsert(rows([2], "other"), dry_run=True).instant is None
+        other.upsert(rows([2], "other"))
+        assert values(table) == {1: "first", 2: "other"}
+    else:
+        assert [one.action for one in other.rollback()] == ["rollback"]
+    assert not folder.load().pending()
+    assert Heartbeats(table.location).times() == []
+    assert table.verify().findings == ()
+
+
+def test_an_instant_of_another_program_that_is_requested_stays(table: HudiTable) -> None:
+    folder = table.view().folder
+    inflight = folder.start(folder.request("commit"), b"theirs")
+    assert not folder.is_unrequested(inflight)
+    assert HudiTable.open(table.location).rollback() == []
+    with pytest.raises(CommitConflictError, match="keeps no heartbeat"):
+        table.upsert(rows([2], "mine"), options=ONCE)
+    assert folder.load().pending() == [inflight]
 
 
 def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: HudiTable) -> None:

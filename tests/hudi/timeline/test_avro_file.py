@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import json
 import random
+from functools import reduce
 from typing import Any
 
 import fastavro
 import pytest
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.timeline.avro_file import MAGIC, avro_bytes, read_record
+from lookupstore.hudi.timeline.avro_file import MAGIC, _long, avro_bytes, read_record
 from lookupstore.hudi.timeline.commit import CommitMetadata, RuntimeStats, WriteStat, commit_bytes
 from lookupstore.hudi.timeline.file_schema import checked_schema
 from lookupstore.hudi.timeline.records import to_record
@@ -159,6 +160,7 @@ def of_items(*fields: Any) -> Any:
     [
         (named_chain(70), "types nested more than 64 deep"),
         (record(below("long", 64)), "types nested more than 64 deep"),
+        (reduce(lambda kind, _: {"type": kind}, range(70), "long"), "nested more than 64 deep"),
         (doubled(13), "more than 10000 types"),
         (record(record("long", name="n"), record("long", name="n")), "n, defined twice"),
         (record("r", name="r"), "r, which holds itself"),
@@ -264,6 +266,13 @@ def test_what_we_write_is_read_as_fastavro_reads_it() -> None:
     (said,) = fastavro.reader(io.BytesIO(content))
     assert read_record(content, "a", "HoodieCommitMetadata") == said
     assert said["partitionToWriteStats"]["p"][0] == to_record(stat)
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 8127, 8128, 8191, 8192, 1 << 20])
+def test_sizes_are_written_in_as_few_bytes_as_others_write(size: int) -> None:
+    stored = io.BytesIO()
+    fastavro.schemaless_writer(stored, "long", size)
+    assert _long(size) == stored.getvalue()
 
 
 def test_changed_files_are_errors_of_ours(seed: int) -> None:

@@ -121,6 +121,13 @@ def test_what_does_not_agree_is_refused() -> None:
     assert find(made(1, 3, offset=hours(0)), header(hours(-6))) == Zone()
 
 
+def test_files_that_are_made_late_say_it() -> None:
+    for late in (-119, 119):
+        assert find(made(1, 3, offset=hours(-6), late=late)) == exactly(hours(-6))
+    with pytest.raises(FormatError, match="neither its instants nor its properties"):
+        find(made(1, 3, offset=hours(-6), late=121))
+
+
 def test_our_own_instants_do_not_say_the_zone_of_others() -> None:
     """Before, they were in UTC in every table."""
     ours, theirs = made(1, 2, 3, offset=hours(0)), made(10, 20, offset=hours(-6))

@@ -230,6 +230,15 @@ def test_evolving_makes_no_floats_of_integers(tmp_path: Path) -> None:
     assert table.scan(columns=["n"]).column(0).to_pylist() == [0.5, None]
 
 
+@pytest.mark.parametrize("first", [{"_hoodie_is_deleted": [False]}, {"n": [None]}], ids=list)
+def test_columns_after_one_without_a_type_are_added(tmp_path: Path, first: dict[str, Any]) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "n": pa.int32()}))
+    rows = pa.table(first | {"id": [1], "new": ["x"]})
+    table.upsert(rows, missing="null", options=WriteOptions(evolve=True))
+    wanted = [{"id": 1, "n": None, "new": "x"}]
+    assert table.scan(columns=["id", "n", "new"]).to_pylist() == wanted
+
+
 def test_a_column_of_nulls_is_of_any_type(tmp_path: Path) -> None:
     table = make(tmp_path)
     nulls = {name: [None, None] for name in SCHEMA.names[1:]}
@@ -240,6 +249,30 @@ def test_a_column_of_nulls_is_of_any_type(tmp_path: Path) -> None:
         table.upsert(given)
         wanted = [dict.fromkeys(SCHEMA.names) | {"id": at} for at in (1, 2)]
         assert stored(tmp_path, table) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "after"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.string(), pa.binary(), pa.binary()),
+        (pa.decimal128(5, 2), pa.decimal128(9, 2), pa.decimal128(9, 2)),
+        (pa.struct({"a": pa.int32()}), pa.struct({"a": pa.int64(), "b": pa.string()}),
+         pa.struct({"a": pa.int64(), "b": pa.string()})),
+        (pa.int64(), pa.int32(), pa.int64()),
+        # Those of pandas, which say nothing.
+        (pa.int32(), pa.float64(), pa.int32()),
+        (pa.string(), pa.float64(), pa.string()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_evolving_widens_a_column_to_the_type_of_nulls(
+    tmp_path: Path, kind: pa.DataType, given: pa.DataType, after: pa.DataType
+) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "n": kind}))
+    table.upsert(pa.table({"id": [1], "n": pa.nulls(1, given)}), options=WriteOptions(evolve=True))
+    assert table.schema.field("n").type == after
+    assert table.scan(columns=["id", "n"]).to_pylist() == [{"id": 1, "n": None}]
 
 
 def test_nan_stays_in_a_column_of_floats(tmp_path: Path) -> None:

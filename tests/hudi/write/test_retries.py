@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -175,6 +176,19 @@ def test_a_pending_write_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.M
         table.upsert(some(1, value="mine"))
     assert len(tries) == 1
     assert pickle.loads(pickle.dumps(caught.value)).is_pending
+
+
+def test_a_writer_pauses_before_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(retries_module, "time", SimpleNamespace(sleep=pauses.append))
+
+    def write(attempt: int) -> int:
+        if attempt < 9:
+            raise CommitConflictError("met")
+        return attempt
+
+    assert retries_module.retried(write, 9) == len(pauses) == 9
+    assert all(0 <= pause <= min(5, 0.05 * 2**n) for n, pause in enumerate(pauses))
 
 
 def generator() -> Iterator[pa.RecordBatch]:

@@ -175,7 +175,7 @@ def test_what_a_write_counts(tmp_path: Path) -> None:
 
 
 def test_seconds_of_a_step_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step_times = pipeline.Pipeline(make(tmp_path / "t").view(), WriteOptions())
+    step_times = pipeline.WritePipeline(make(tmp_path / "t").view(), WriteOptions())
     ticks = iter([0.0, 1.0, 4.0, 10.0, 20.0, 22.0])
     monkeypatch.setattr(steps.time, "perf_counter", lambda: next(ticks))
     with step_times.step("read"), step_times.step("tag"):

@@ -14,7 +14,7 @@ from lookupstore.hudi import TableServices, WriteOptions
 from lookupstore.hudi.write import WRITE_CHOICES, check_operation, default_of
 from lookupstore.hudi.write.hoodie.beside import fields_said_by
 from lookupstore.hudi.write.hoodie.known import all_options
-from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.hoodie.option import OptionPart
 
 # Fields that no text gives: objects, and what progress bars are for.
 _OBJECTS = {
@@ -57,7 +57,7 @@ def test_values_of_hudis_options_are_values_of_the_choices() -> None:
     for option in all_options():
         for name in fields_said_by(option):
             assert name in WRITE_CHOICES, option.names
-        if option.part is not Part.WRITE:
+        if option.part is not OptionPart.WRITE:
             continue
         kind = WRITE_CHOICES[option.field].kind
         for word in option.kind.choices:

@@ -467,7 +467,7 @@ def lookup_files() -> set[str]:
 def test_a_stream_takes_a_commit_and_makes_lookup_files_of_what_changed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What docs/hudi-tables.md says: in foreachBatch, each batch joins with the table of then."""
+    """In foreachBatch, each batch joins with the table of then: docs/how-to/hudi-spark-read.md."""
     table = HudiTable.create(tmp_path / "dim", SCHEMA, record_key=["id"], partition_by=["day"])
     days = [f"d{number}" for number in range(5)]
     table.insert(

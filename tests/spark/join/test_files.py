@@ -86,7 +86,7 @@ def test_files_with_options_are_a_dimension(
 
 
 def test_in_a_stream_each_batch_lists_the_files(spark: SparkSession, tmp_path: Path) -> None:
-    """What docs/spark.md says to do where a stream has a dimension of files that change."""
+    """A stream has a dimension of files that change: docs/how-to/spark-follow-a-store.md."""
     dim, facts, out = (tmp_path / name for name in ("dim", "facts", "out"))
     facts.mkdir()
     dim.mkdir()

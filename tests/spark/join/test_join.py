@@ -8,6 +8,7 @@ import functools
 import os
 import random
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PythonException
@@ -26,6 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
 
 import lookupstore
+from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.joins import HOWS
 from lookupstore.spark import lookup_join
 from lookupstore.spark.join import plan as spark_plan
@@ -37,6 +40,7 @@ from lookupstore.spark.join.plan import JoinPlan, plan_join
 from lookupstore.spark.join.request import LookupJoin
 from lookupstore.spark.types import TIME_SETTING, spark_type
 from lookupstore.sst import Reader
+from lookupstore.sst.reader import reads_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -481,7 +485,7 @@ def test_a_version_that_is_gone_is_stale(spark: SparkSession, small):
     joined = lookup_join(spark.range(10), small, on="id")
     table = pa.table({"id": [1], "name": ["new"], "found": [2]})
     lookupstore.build(table, small.path, key="id", overwrite=True, retain=0).close()
-    # What docs/spark.md says to look for.
+    # What docs/how-to/spark-missing-keys-and-errors.md says to look for.
     line = r"(?m)^lookupstore\.errors\.StaleStoreError: .*no version 1; .*call lookup_join"
     with pytest.raises(PythonException, match=line):
         joined.collect()
@@ -641,3 +645,33 @@ def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: i
         most = min(worker.CALL_KEYS, worker.CALL_BYTES // width)
         assert max(calls) < most + 10_000
         assert len(calls) < sum(sizes) / most + 10
+
+
+def test_hosts_prepare_a_store_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The first Python worker makes the table of places, and all of the host use it."""
+    rows = 200_000
+    table = pa.table({"id": range(rows), "name": [f"name {i}" for i in range(rows)]})
+    lookupstore.build(table, tmp_path / "store", key="id", compression="none").close()
+    an_hour_ago = time.time() - 3600
+    for file in (tmp_path / "store" / "data").iterdir():
+        os.utime(file, (an_hour_ago, an_hour_ago))
+    before = set(Path(default_folder()).glob("*.sst"))
+    facts = spark.range(rows - 50, rows + 50, 1, 8)
+    joined = lookup_join(facts, tmp_path / "store", on="id", warm=True).collect()
+    assert {row.id: row.name for row in joined} == {
+        id: f"name {id}" if id < rows else None for id in range(rows - 50, rows + 50)
+    }
+    (made,) = set(Path(default_folder()).glob("*.sst")) - before
+    assert made.stat().st_size > 8 * rows
+    with lookupstore.open(tmp_path / "store") as store:
+        assert store.warm()
+        assert store._files.with_reader(0, lambda one: reads_of(one).blocks_read) == 0
+
+
+def test_what_cannot_be_prepared(spark: SparkSession, small: Any, tmp_path: Path) -> None:
+    facts = spark.range(98, 102)
+    with pytest.raises(ValueError, match=r"warm is for strategy='replicated'"):
+        lookup_join(facts, small, on="id", warm=True, strategy="bucketed")
+    pq.write_table(pa.table({"id": [98], "name": ["n"]}), tmp_path / "one.parquet")
+    with pytest.raises(ValueError, match=r"warm is for stores; leave it out"):
+        lookup_join(facts, tmp_path / "one.parquet", on="id", warm=True)

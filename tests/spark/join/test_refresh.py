@@ -24,7 +24,7 @@ from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.spark import LookupMetrics, lookup_join
 from lookupstore.spark.join import freshness
 from lookupstore.spark.join import trip as spark_trip
-from lookupstore.spark.join.freshness import SETTLE_SECONDS, Chosen, Freshness
+from lookupstore.spark.join.freshness import SETTLE_SECONDS, ChosenVersion, Freshness
 from lookupstore.storage.location import Location
 
 pytestmark = [
@@ -336,7 +336,7 @@ def test_a_storage_that_does_not_answer_leaves_the_version_that_was_seen(
 ) -> None:
     stores = [publish(tmp_path / "s", version) for version in (1, 2)]
     location = Location(tmp_path / "s")
-    first, second = (Chosen(store.version, store.id) for store in stores)
+    first, second = (ChosenVersion(store.version, store.id) for store in stores)
     moment = stores[1].created.timestamp() + SETTLE_SECONDS
     fresh = Freshness(every=0)
     assert fresh.version_at(location, first, moment - 0.01)[:2] == first[:2]
@@ -361,7 +361,7 @@ def test_a_storage_that_does_not_answer_leaves_the_version_that_was_seen(
 
 def test_an_interval_takes_the_version_at_its_last_multiple(tmp_path: Path) -> None:
     stores = [publish(tmp_path / "s", version) for version in (1, 2)]
-    first = Chosen(stores[0].version, stores[0].id)
+    first = ChosenVersion(stores[0].version, stores[0].id)
     fresh = Freshness(every=100)
     settled = stores[1].created.timestamp() + SETTLE_SECONDS
     following = settled - settled % 100 + 100

@@ -1,6 +1,6 @@
-"""The order of rows by several columns at once.
+"""Order rows by several columns at once.
 
-`layout.Layout` learns from a sample where to cut, and gives each row the position that it should
-have. It is one of `linear`, `on_curve` and `grid`. `column` has what these know of one column,
-`written` its values in JSON, and `_curve` the core, in C.
+`layout.Layout` learns an order from a sample, and gives each row its position. The order is one of
+`linear`, `on_curve` and `grid`. `column` has the values and boundaries of one column, `written`
+writes values as JSON, and `_curve` is the core in C.
 """

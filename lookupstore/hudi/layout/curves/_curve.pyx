@@ -1,4 +1,4 @@
-"""Coordinates of columns and positions on curves: one C call a column, without the GIL."""
+"""Coordinates of columns and positions on curves: one C call per column, without the GIL."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -66,7 +66,7 @@ cdef size_t shared_size(ls_slice first, ls_slice last) noexcept:
 
 
 cdef class Boundaries:
-    """Ascending values that cut a column into intervals; all are bytes in their order."""
+    """Ascending values that divide a column into intervals, as bytes in their order."""
 
     cdef BinaryColumn column
     cdef ls_boundaries boundaries
@@ -90,7 +90,7 @@ cdef class Boundaries:
         self.boundaries.whole = column.column.offset_width == 0 and column.column.width <= 8
         if count == 0:
             return
-        if not self.boundaries.whole:  # ascending: what the first and the last share, all do
+        if not self.boundaries.whole:  # they ascend: both ends decide for all
             check(ls_column_get(&column.column, 0, &first))
             check(ls_column_get(&column.column, count - 1, &last))
             first.size = shared_size(first, last)
@@ -107,13 +107,13 @@ cdef class Boundaries:
         return self.column.array
 
     def intervals(self, values):
-        """Return for each value how many boundaries are not greater (uint32); 0 for a null."""
+        """Return the number of boundaries up to each value (uint32); 0 for a null."""
         result = np.empty(len(values), np.uint32)
         self._rank(values, NULL, result)
         return result
 
     def ranks(self, values, const uint32_t[::1] of_interval not None, uint32_t[::1] out not None):
-        """Set what each value's interval has in `of_interval`, 0 for a null."""
+        """Set the entry of `of_interval` for the interval of each value, 0 for a null."""
         if <size_t>of_interval.shape[0] != self.column.column.length + 1:
             intervals = self.column.column.length + 1
             raise ValueError(f"of_interval: {of_interval.shape[0]} for {intervals} intervals")
@@ -129,7 +129,7 @@ cdef class Boundaries:
         return check(status)
 
     def rest(self, values):
-        """Return few bytes of each value that order as far as they reach (fixed_size_binary)."""
+        """Return a few bytes of each value, which order values as far as they differ in these."""
         cdef BinaryColumn column = self._column(values)
         cdef ls_status status
         data = allocate(column.column.length * LS_CURVE_REST)
@@ -164,7 +164,7 @@ cdef int check_bits(unsigned bits) except -1:
 
 def stretch(values, bytes low not None, bytes high not None, unsigned bits,
             uint32_t[::1] out not None):
-    """Set the coordinate of each value by where it lies from `low` to `high`, 0 for a null."""
+    """Set the coordinate of each value by its position from `low` to `high`, 0 for a null."""
     cdef BinaryColumn column = BinaryColumn(values, "values")
     cdef BinaryColumn ends = BinaryColumn([low, high], "ends")
     cdef ls_slice shared = bytes_of(low), other = bytes_of(high)
@@ -175,7 +175,7 @@ def stretch(values, bytes low not None, bytes high not None, unsigned bits,
     check_length(out.shape[0], column)
     if low > high:
         raise ValueError("low is greater than high")
-    # Of numbers of 8 bytes or less, all bytes count.
+    # All bytes of numbers of 8 bytes or less are used.
     shared.size = 0 if len(low) == len(high) <= 8 else shared_size(shared, other)
     check(ls_curve_words(&ends.column, 0, 2, shared, words))
     span.low, span.high, span.bits = words[0], words[1], bits
@@ -187,7 +187,7 @@ def stretch(values, bytes low not None, bytes high not None, unsigned bits,
 
 
 def stretch_doubles(values, double low, double high, unsigned bits, uint32_t[::1] out not None):
-    """Do the same for the bytes of doubles by what they are; NaN has the last coordinate."""
+    """Do the same for doubles as bytes, by their numeric values; NaN has the last coordinate."""
     cdef BinaryColumn column = BinaryColumn(values, "values")
     check_bits(bits)
     check_length(out.shape[0], column)
@@ -205,7 +205,7 @@ def positions(const uint32_t[:, ::1] coordinates not None, unsigned bits, *, bin
     """Return the position of each row on the Hilbert or the Z-order curve.
 
     Args:
-        coordinates: a row of them per column, each less than 2**bits.
+        coordinates: Array with a row of coordinates per column, each less than 2**bits.
 
     Returns:
         fixed_size_binary, of 8 bytes unless the bits of all coordinates are more.

@@ -1,9 +1,9 @@
-"""Where files end along a curve, so that each is a box that no other one reaches into.
+"""Find the ends of files along a curve, so that each file is a box of its own.
 
-A curve goes through the halves of all that there is one after the other, and through the halves of
-these in the same way. A stretch of it between two multiples of a power of two is a box; any other
-stretch of as many rows is a wider one. So stretches are halved until they have few enough rows,
-and no place of an end depends on how many rows there are elsewhere.
+A curve passes through one half of the space after the other, and through each half in the same way.
+A stretch between two multiples of a power of two is a box. Other stretches of as many rows are
+wider. Stretches are therefore halved until they have few enough rows. The place of an end does not
+depend on the number of rows elsewhere.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from lookupstore.sorting._sort import argsort
 def cell_ends(
     positions: pa.Array, most: float, *, is_curve: bool, within: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """Return the ends of stretches that have no more than so many rows of a sample.
+    """Return the ends of stretches that have a limited number of sampled rows.
 
     Args:
-        positions: of the sample: byte strings of one width, whose order counts.
-        most: rows of a stretch; more only where all of them have one position.
-        is_curve: whether stretches are halved by their places, and not by their rows.
-        within: ends that there are in any case, ascending.
+        positions: Positions of the sampled rows: byte strings of one width that order rows.
+        most: Maximum number of sampled rows in a stretch. Only rows that all have one position may
+            exceed it.
+        is_curve: Whether to halve stretches by their places on the curve, and not by their rows.
+        within: Ends to include in any case, ascending.
 
     Returns:
-        ascending positions: each is the last of a stretch; what comes after all is one more.
+        Last position of each stretch but the last stretch, ascending.
 
     >>> cell_ends(pa.array([b"\\x00", b"\\x10", b"\\x90"], pa.binary(1)), 1, is_curve=True)
     [b'\\x0f', b'\\x7f']
@@ -46,7 +47,7 @@ def cell_ends(
 def _ends(
     ordered: Sequence[bytes], low: int, high: int, most: float, is_curve: bool
 ) -> Iterator[int]:
-    """Yield the ends of the parts of a stretch, from a position to before another."""
+    """Yield the ends of the parts of a stretch from `low` to before `high`."""
     if not ordered:
         return
     width = len(ordered[0])
@@ -62,12 +63,12 @@ def _ends(
         if after - first <= most or high - low < 2:
             continue
         if is_curve:
-            # The multiple of the greatest power of two between both.
+            # Multiple of the greatest power of two in between.
             step = 1 << (low ^ (high - 1)).bit_length() - 1
             middle = (high - 1) // step * step
         else:
             middle = int.from_bytes(ordered[(first + after) // 2 - 1], "big") + 1
-            if middle >= high:  # what many rows have, with all before it
+            if middle >= high:  # many rows have this position, with all rows before it
                 middle -= 1
             if middle <= low:
                 continue

@@ -1,7 +1,7 @@
-"""One column that rows are laid out by: its values as bytes in their order, and where to cut them.
+"""Order and cut the values of one column of a layout.
 
-All types are one here: values are bytes in their order (`KeyField.ordered`), and a null comes
-before all of them.
+Values of all types are bytes that order as the values do (`KeyField.ordered`). Null comes before
+all values.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from lookupstore.keys.fields import KeyField
 from lookupstore.keys.types import key_field
 from lookupstore.sorting._sort import argsort, is_ascending
 
-#: Intervals of a column: enough for a million files by two columns.
+#: Maximum number of intervals of a column: enough for a million files by two columns.
 INTERVALS = 4096
-# What is kept of a long boundary beyond that which all of them begin with.
+# Maximum number of bytes kept of a long boundary, after the common prefix of all boundaries.
 _MOST_BYTES = 1024
-# What is kept of all long boundaries of a column: of longer ones there are fewer.
+# Maximum number of bytes kept of all long boundaries of a column; longer boundaries are fewer.
 _MOST_BYTES_OF_ALL = 4 << 20
-# Values of more bytes have positions of fewer.
+# Maximum number of bytes of a value in a position.
 _MOST_WIDTH = 32
 
 
-class Column:
-    """One column that rows are laid out by.
+class SortColumn:
+    """One column that rows are ordered by.
 
     Args:
-        field: its name and Arrow type.
+        field: Name and Arrow type of the column.
 
     Raises:
-        TypeError: its type has no order.
+        TypeError: If the type has no order.
 
     Attributes:
-        field: its type as a key.
-        exact: whether all bytes of a value are in its position.
+        field: Name and type of the column, as a field of a key.
+        exact: Whether all bytes of a value are in its position in a linear order: true for types of
+            a fixed width of at most 32 bytes.
     """
 
     def __init__(self, field: pa.Field) -> None:
@@ -52,7 +53,7 @@ class Column:
         self.exact: bool = 0 < self.field.width <= _MOST_WIDTH
 
     def ordered(self, plain: pa.Array) -> pa.Array:
-        """Return the values of an array of the plain type as bytes that order as they do."""
+        """Return values of the plain type as bytes that order as they do."""
         found = self.field.ordered(plain)
         return found if self.exact else found.cast(pa.large_binary())
 
@@ -69,7 +70,7 @@ class Column:
         """Return the boundaries that `boundaries_to_json` described.
 
         Raises:
-            ValueError: they are no such.
+            ValueError: If the values are not ascending boundaries of the column.
         """
         if not isinstance(values, list):
             raise ValueError(f"boundaries of the column {self.field.name!r} are no list")
@@ -79,13 +80,14 @@ class Column:
         return found
 
     def cuts(self, ascending: pa.Array, rows: Sequence[int]) -> Boundaries:
-        """Return the values at some rows as boundaries, each once.
+        """Return the values at some rows as boundaries, without duplicates.
 
-        Text and bytes are cut as soon as they differ from the value before.
+        Text and bytes are cut after the first byte that differs from the value before.
 
         Args:
-            ascending: values in order, as `ordered` gives them, none null.
-            rows: ascending, none of them the first.
+            ascending: Values in ascending order, as bytes that order as the values do, without
+                null.
+            rows: Numbers of the rows, ascending and above 0.
         """
         if self.exact:
             found = ascending.take(pa.array(rows, pa.int64())).to_pylist()
@@ -103,7 +105,7 @@ class Column:
 
 
 def shared(one: bytes, other: bytes) -> int:
-    """Return how many bytes two values begin with alike, by halving.
+    """Return the length of the common prefix of two values, in bytes.
 
     >>> shared(b"abc", b"abd"), shared(b"", b"a")
     (2, 0)
@@ -119,13 +121,13 @@ def shared(one: bytes, other: bytes) -> int:
 
 
 def ascending(ordered: pa.Array) -> pa.Array:
-    """Return the values that are not null, in their order."""
+    """Return the values that are not null, in ascending order."""
     values = ordered.drop_null()
     return values.take(pa.array(argsort(values)))
 
 
 def quantiles(rows: int, parts: int) -> list[int]:
-    """Return the rows at which equal parts of rows begin, the first part left out.
+    """Return the first row of each of some equal parts, without the first part.
 
     >>> quantiles(10, 4), quantiles(2, 4)
     ([2, 5, 7], [1])

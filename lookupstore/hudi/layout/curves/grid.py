@@ -1,8 +1,10 @@
-"""A grid of cells that each have as many rows: sort-tile-recursive (Leutenegger and others, 1997).
+"""Order rows by a grid of cells that have equal numbers of rows.
 
-The rows of a sample are cut into slabs by the first column, each slab by the second one, and so on
-but for the last column, by which the rows of a cell are ordered. The way through the cells turns at
-each end, as an ox ploughs: a file in which one cell ends and the next one begins holds neighbours.
+The rows of a sample are cut into slabs by the first column, each slab by the second column, and so
+on. The rows of a cell are ordered by the last column. The path through the cells turns back at each
+end. A file across the end of a cell therefore has neighbouring rows.
+
+Source: Leutenegger and others, sort-tile-recursive (1997).
 """
 
 from __future__ import annotations
@@ -16,74 +18,74 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.layout.curves._curve import Boundaries
-from lookupstore.hudi.layout.curves.column import Column
-from lookupstore.hudi.layout.curves.linear import Order, as_array
+from lookupstore.hudi.layout.curves.column import SortColumn
+from lookupstore.hudi.layout.curves.linear import ColumnOrder, as_array
 from lookupstore.sorting._sort import sort_keys
 
-#: Cells of a grid from JSON: more than any table has files.
+#: Maximum number of cells of a grid read from JSON: more than a table has files.
 MOST_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
 class Grid:
-    """An order by cells, and in each of them by the last column.
+    """An order by cells, and in each cell by the last column.
 
     Attributes:
-        columns: all but the last one.
-        slabs: the cells.
-        last: the order by the last column.
+        columns: All columns but the last one.
+        slabs: Cells of the grid.
+        last: Order by the last column.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[SortColumn, ...]
     slabs: Slabs
-    last: Order
+    last: ColumnOrder
 
     @classmethod
-    def fit(cls, columns: Sequence[Column], plain: Sequence[pa.Array], files: int) -> Grid:
-        """Learn from the columns of a sample, for so many files."""
+    def fit(cls, columns: Sequence[SortColumn], plain: Sequence[pa.Array], files: int) -> Grid:
+        """Learn a grid for a number of files from the columns of a sample."""
         cut = tuple(columns[:-1])
         slabs = Slabs.fit(cut, _ordered(cut, plain), files)
-        return cls(cut, slabs, Order.fit(columns[-1], plain[-1]))
+        return cls(cut, slabs, ColumnOrder.fit(columns[-1], plain[-1]))
 
     def positions(self, plain: Sequence[pa.Array]) -> pa.Array:
         """Return the positions of rows."""
         cells = self.slabs.numbers(_ordered(self.columns, plain)).astype(">u4")
         inside = self.last.positions(plain[-1])
-        # In every other cell the last column goes down.
+        # In every other cell, the last column descends.
         inside ^= (cells % 2 * 0xFF).astype(np.uint8)[:, np.newaxis]
         return as_array(np.hstack([cells.view(np.uint8).reshape(len(cells), 4), inside]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was learned, for JSON."""
+        """Return the grid as values for JSON."""
         return {"slabs": self.slabs.to_json(), "last": self.last.to_json()}
 
     @classmethod
-    def from_json(cls, columns: Sequence[Column], data: Mapping[str, Any]) -> Grid:
-        """Return what `to_json` described.
+    def from_json(cls, columns: Sequence[SortColumn], data: Mapping[str, Any]) -> Grid:
+        """Return the grid that `to_json` described.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no such.
+            KeyError, TypeError, ValueError: If the data does not describe a grid.
         """
         slabs = Slabs.from_json(columns[:-1], data["slabs"])
-        return cls(tuple(columns[:-1]), slabs, Order.from_json(columns[-1], data["last"]))
+        return cls(tuple(columns[:-1]), slabs, ColumnOrder.from_json(columns[-1], data["last"]))
 
 
-def _ordered(columns: Sequence[Column], plain: Sequence[pa.Array]) -> list[pa.Array]:
+def _ordered(columns: Sequence[SortColumn], plain: Sequence[pa.Array]) -> list[pa.Array]:
     return [one.ordered(array) for one, array in zip(columns, plain, strict=False)]
 
 
 @dataclass(frozen=True)
 class Slabs:
-    """The cells of some rows: slabs by one column, with the slabs of each by the next column.
+    """The cells of rows, as slabs by one column that the next column cuts again.
 
     Attributes:
-        column: by which the rows are cut.
-        cuts: the boundaries between slabs.
-        inner: the slabs of each slab; none if every slab is a cell.
-        cells: how many cells there are.
+        column: Column that cuts the rows into slabs.
+        cuts: Boundaries between the slabs.
+        inner: Slabs by the next column within each slab. Empty: every slab is a cell.
+        cells: Number of cells.
     """
 
-    column: Column
+    column: SortColumn
     cuts: Boundaries
     inner: tuple[Slabs, ...]
 
@@ -93,19 +95,19 @@ class Slabs:
         return sum(one.cells for one in self.inner) if self.inner else len(self.cuts) + 1
 
     @classmethod
-    def fit(cls, columns: Sequence[Column], ordered: Sequence[pa.Array], files: int) -> Slabs:
-        """Cut the rows of a sample for so many files.
+    def fit(cls, columns: Sequence[SortColumn], ordered: Sequence[pa.Array], files: int) -> Slabs:
+        """Cut the rows of a sample into cells for a number of files.
 
         Args:
-            columns: all but the last one.
-            ordered: values of these, as `Column.ordered` gives them.
-            files: how many files all rows make.
+            columns: All columns of the layout but the last one.
+            ordered: Values of each of these columns, as bytes that order as the values do.
+            files: Number of files for all rows.
         """
         ranks = [_ranks(one) for one in ordered]
         return _fit(columns, ordered, ranks, np.arange(len(ranks[0])), files)
 
     def numbers(self, ordered: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
-        """Return the number of the cell of each row, along the way through all cells."""
+        """Return the number of the cell of each row, in the order of the path."""
         slabs = self.cuts.intervals(ordered[0])
         if not self.inner:
             return slabs.astype(np.int64)
@@ -115,7 +117,7 @@ class Slabs:
             rows = np.flatnonzero(slabs == slab)
             taken = pa.array(rows)
             numbers = inner.numbers([one.take(taken) for one in ordered[1:]])
-            # Every other slab is gone through from its end.
+            # Every other slab is traversed from its end.
             found[rows] = first + (inner.cells - 1 - numbers if slab % 2 else numbers)
             first += inner.cells
         return found
@@ -128,11 +130,11 @@ class Slabs:
         return {"cuts": cuts, "inner": [one.to_json() for one in self.inner]}
 
     @classmethod
-    def from_json(cls, columns: Sequence[Column], data: Mapping[str, Any]) -> Slabs:
+    def from_json(cls, columns: Sequence[SortColumn], data: Mapping[str, Any]) -> Slabs:
         """Return the slabs that `to_json` described.
 
         Raises:
-            KeyError, TypeError, ValueError: they are no such.
+            KeyError, TypeError, ValueError: If the data does not describe slabs of these columns.
         """
         cuts = columns[0].boundaries_from_json(data["cuts"])
         if len(columns) == 1:
@@ -147,7 +149,7 @@ class Slabs:
 
 
 def _ranks(ordered: pa.Array) -> npt.NDArray[np.int64]:
-    """Return a number for each row that orders as its value does: 0 for a null."""
+    """Return a number for each row that orders as its value does, and 0 for null."""
     found = np.zeros(len(ordered), np.int64)
     rows = np.flatnonzero(np.asarray(ordered.is_valid()))
     order, same = sort_keys(ordered.drop_null())
@@ -157,15 +159,15 @@ def _ranks(ordered: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _fit(
-    columns: Sequence[Column],
+    columns: Sequence[SortColumn],
     ordered: Sequence[pa.Array],
     ranks: Sequence[npt.NDArray[np.int64]],
     rows: npt.NDArray[np.int64],
     files: int,
 ) -> Slabs:
-    # The last column has no slabs, and as large a part in the number of files as the others. Files
-    # in which one cell ends and the next begins are wider by the column that was cut last: of that
-    # there are more slabs.
+    # The last column has no slabs, but contributes as much to the number of files as the others. A
+    # file across two cells is wider in the column that was divided last, so that column gets more
+    # slabs.
     even = files ** (1 / (len(columns) + 1))
     count = min(files, round(even + 0.5 if len(columns) == 1 else even))
     chosen = ranks[0][rows]
@@ -174,13 +176,13 @@ def _fit(
     starts = _starts(chosen, [round(one * files / count) / files for one in range(1, count)])
     values = ordered[0].take(pa.array(rows)).drop_null()
     nulls = len(rows) - len(values)
-    # Whoever is before the first value is a null: a cut there is one at the least value.
+    # Rows before the first value are nulls: a boundary there is one at the least value.
     least = [b"" if not columns[0].exact else values[0].as_py()] if nulls in starts else []
     later = columns[0].cuts(values, [one - nulls for one in starts if one > nulls])
     cuts = columns[0].boundaries([*least, *later.values.to_pylist()])
     if len(columns) == 1:
         return Slabs(columns[0], cuts, ())
-    # What the cuts say, and not where they were made: long text is cut.
+    # Rows are assigned by the boundaries, not by the rows that made them: long text is truncated.
     slabs = cuts.intervals(ordered[0].take(pa.array(rows)))
     inner = []
     for slab in range(len(cuts) + 1):
@@ -191,7 +193,7 @@ def _fit(
 
 
 def _starts(ranks: npt.NDArray[np.int64], shares: Sequence[float]) -> list[int]:
-    """Return where slabs begin in sorted rows: near shares of them, where another value begins."""
+    """Return the first row of each slab but the first, where a new value begins."""
     found = set()
     for share in shares:
         row = min(round(share * len(ranks)), len(ranks) - 1)

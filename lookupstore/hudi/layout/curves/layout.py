@@ -1,4 +1,4 @@
-"""Layouts: the order of rows by several columns at once, learned from a sample and kept as JSON."""
+"""Learn the order of rows by several columns at once from a sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from lookupstore.arrow.types import concat, schema_from_json, schema_to_json
 from lookupstore.errors import CorruptionError, listed
 from lookupstore.hudi.layout.curves._curve import MOST_COLUMNS
-from lookupstore.hudi.layout.curves.column import Column
+from lookupstore.hudi.layout.curves.column import SortColumn
 from lookupstore.hudi.layout.curves.grid import Grid
 from lookupstore.hudi.layout.curves.linear import Linear
 from lookupstore.hudi.layout.curves.on_curve import OnCurve
@@ -25,7 +25,7 @@ Mapping = Literal["sample", "value"]
 CURVES: tuple[Curve, ...] = get_args(Curve)
 MAPPINGS: tuple[Mapping, ...] = get_args(Mapping)
 FORMAT_VERSION = 1
-# Four thousand boundaries of a thousand bytes for each of eight columns, as text.
+# Maximum size of the JSON text: four thousand boundaries of a thousand bytes for eight columns.
 MOST_BYTES = 128 << 20
 
 
@@ -33,19 +33,19 @@ MOST_BYTES = 128 << 20
 class Layout:
     """An order of rows that makes files small boxes in the values of some columns.
 
-    `fit` makes one; the same layout gives equal rows equal positions for ever.
+    `fit` learns a layout. The same layout always gives equal rows equal positions.
 
     Attributes:
-        columns: that rows are laid out by, with their types.
-        curve: `linear` sorts by the first column, then by the next; `zorder` and `hilbert` follow a
-            curve through all of them; `grid` cuts cells of as many rows. One column is always
-            sorted by plainly.
-        mapping: whether a curve goes by ranks in the sample or by values in its range. A linear
-            order is the same by either.
-        learned: what came of the sample.
+        columns: Columns to order rows by, with their types.
+        curve: Kind of order. `linear` sorts by the first column, then by the next; `zorder` and
+            `hilbert` follow a curve through all columns; `grid` cuts cells with equal numbers of
+            rows. The order by one column is always linear.
+        mapping: Mapping of values to places on a curve: `sample` by their ranks in the sample,
+            `value` by their place in the range of the sample. A linear order ignores it.
+        learned: Boundaries or ranges that were learned from the sample.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[SortColumn, ...]
     curve: Curve
     mapping: Mapping
     learned: Linear | OnCurve | Grid
@@ -62,16 +62,17 @@ class Layout:
         """Learn a layout from a sample of the rows.
 
         Args:
-            sample: rows drawn at random; a hundred thousand are enough.
-            by: the columns, those of most queries first.
-            curve: one of `linear`, `zorder`, `hilbert`, `grid`.
-            mapping: `sample` or `value`; a grid is cut by sample.
-            files: how many files all rows make.
+            sample: Rows that were drawn at random; 100,000 are enough.
+            by: Names of the columns; columns that most queries filter by come first.
+            curve: Kind of order: `linear`, `zorder`, `hilbert` or `grid`.
+            mapping: Mapping of values to places on a curve: `sample` or `value`. A grid needs
+                `sample`.
+            files: Number of files for all rows.
 
         Raises:
-            KeyError: the sample does not have a column.
-            TypeError: a column of a type that has no order.
-            ValueError: another argument is wrong.
+            KeyError: If the sample does not have a column.
+            TypeError: If `by` is a string, or a column has a type without an order.
+            ValueError: If another argument is wrong.
 
         >>> rows = pa.table({"a": [3, 1, 2], "b": ["x", "y", None]})
         >>> layout = Layout.fit(rows, ["a"], "linear", "sample", files=1)
@@ -85,7 +86,7 @@ class Layout:
         for name in by:
             if name not in sample.schema.names:
                 raise KeyError(f"by: the rows have no column {name!r}; they have {known}")
-        columns = tuple(Column(sample.schema.field(name)) for name in by)
+        columns = tuple(SortColumn(sample.schema.field(name)) for name in by)
         fields = [one.field for one in columns]
         batches = column_batches(sample, fields, "sample")
         parts = zip(*(fit_strictly(fields, arrays, "sample", 0) for arrays in batches), strict=True)
@@ -106,21 +107,23 @@ class Layout:
 
     @property
     def is_curve(self) -> bool:
-        """Return whether a stretch of it is a box in all columns, and not a range of the first."""
+        """Return whether a stretch is a box in all columns, not a range of the first."""
         return not _is_linear(self.by, self.curve)
 
     def positions(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """Return the position of each row: bytes whose order is that of the layout.
+        """Return the position of each row, as bytes in the order of the layout.
 
         Args:
-            rows: that have the columns of the layout, in types whose values these can hold.
+            rows: Rows with the columns of the layout; every value must fit the type that the column
+                has in the layout.
 
         Returns:
-            fixed_size_binary. A null comes before all values, NaN after all numbers.
+            Positions as fixed_size_binary. Null is before all values, NaN after all numbers.
 
         Raises:
-            KeyError: the rows do not have a column.
-            TypeError, ValueError: a column is of another type, or has values that do not fit.
+            KeyError: If the rows do not have a column.
+            TypeError: If a column has another kind of type.
+            ValueError: If a value does not fit the type of its column.
         """
         fields = [one.field for one in self.columns]
         found = []
@@ -147,11 +150,11 @@ class Layout:
         """Return the layout that `to_json` described.
 
         Args:
-            text: the JSON.
-            path: of the file that has it, for errors.
+            text: Layout as JSON.
+            path: Path of the file with the text, for errors.
 
         Raises:
-            CorruptionError: it is not the description of a layout.
+            CorruptionError: If the text does not describe a layout.
         """
         try:
             content = text.encode()
@@ -172,7 +175,7 @@ class Layout:
         schema, curve, mapping = schema_from_json(data), data["curve"], data["mapping"]
         by = schema.names
         _check(by, curve, mapping)
-        columns = tuple(Column(field) for field in schema)
+        columns = tuple(SortColumn(field) for field in schema)
         learned: Linear | OnCurve | Grid
         if _is_linear(by, curve):
             learned = Linear.from_json(columns, data["learned"])
@@ -206,10 +209,10 @@ def _check(by: Sequence[str], curve: str, mapping: str) -> None:
 
 
 def check_together(by: Sequence[str], curve: str, mapping: str) -> None:
-    """Check that rows can be laid out so, each of these being known.
+    """Check that columns, curve and mapping can be used together.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: If a grid is mapped by value, or the curve does not support so many columns.
     """
     if curve == "grid" and mapping == "value":
         raise ValueError("a grid is cut by sample; give mapping='sample', or another curve")

@@ -1,4 +1,4 @@
-"""Rows in the order of their columns: positions have all bytes of a value, or the most telling."""
+"""Order rows by the first column, then by the next, and so on."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.layout.curves._curve import Boundaries
-from lookupstore.hudi.layout.curves.column import INTERVALS, Column, ascending, quantiles
+from lookupstore.hudi.layout.curves.column import INTERVALS, SortColumn, ascending, quantiles
 
 
 @dataclass(frozen=True)
 class Linear:
-    """An order by the first column, of equal values by the next, and so on.
+    """An order by the first column, for equal values by the next, and so on.
 
     Attributes:
-        orders: those of the columns.
+        orders: Order by each column.
     """
 
-    orders: tuple[Order, ...]
+    orders: tuple[ColumnOrder, ...]
 
     @classmethod
-    def fit(cls, columns: Sequence[Column], plain: Sequence[pa.Array]) -> Linear:
-        """Learn from the columns of a sample."""
-        return cls(tuple(Order.fit(*one) for one in zip(columns, plain, strict=True)))
+    def fit(cls, columns: Sequence[SortColumn], plain: Sequence[pa.Array]) -> Linear:
+        """Learn the order by each column from the columns of a sample."""
+        return cls(tuple(ColumnOrder.fit(*one) for one in zip(columns, plain, strict=True)))
 
     def positions(self, plain: Sequence[pa.Array]) -> pa.Array:
         """Return the positions of rows."""
@@ -35,43 +35,46 @@ class Linear:
         return as_array(np.hstack([order.positions(array) for order, array in pairs]))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return what was learned, for JSON."""
+        """Return the order as values for JSON."""
         return [one.to_json() for one in self.orders]
 
     @classmethod
-    def from_json(cls, columns: Sequence[Column], data: Any) -> Linear:
-        """Return what `to_json` described.
+    def from_json(cls, columns: Sequence[SortColumn], data: Any) -> Linear:
+        """Return the order that `to_json` described.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no such.
+            KeyError, TypeError, ValueError: If the data does not describe an order.
         """
-        return cls(tuple(Order.from_json(*one) for one in zip(columns, data, strict=True)))
+        return cls(tuple(ColumnOrder.from_json(*one) for one in zip(columns, data, strict=True)))
 
 
-class Order:
-    """Positions by all that values are: a byte that says that one is there, and its own bytes.
+class ColumnOrder:
+    """Positions by the values of one column.
 
-    Text and long bytes have the number of their interval and 8 bytes of what is theirs in it.
+    The first byte of a position is 1, or 0 for null. Short values of a fixed width follow with all
+    their bytes. For text and long bytes, the number of the interval follows, and then the 8 bytes
+    after the common prefix of the boundaries of that interval.
 
     Args:
-        column: what it is about.
-        boundaries: that cut its values into intervals; none if values are of one small size.
+        column: Column of the values.
+        boundaries: Boundaries that cut the values into intervals. None: the values have a fixed
+            width of at most 32 bytes.
     """
 
-    def __init__(self, column: Column, boundaries: Boundaries | None) -> None:
+    def __init__(self, column: SortColumn, boundaries: Boundaries | None) -> None:
         self._column = column
         self._boundaries = boundaries
 
     @classmethod
-    def fit(cls, column: Column, plain: pa.Array) -> Order:
-        """Learn from the column of a sample."""
+    def fit(cls, column: SortColumn, plain: pa.Array) -> ColumnOrder:
+        """Learn the intervals of the values from the column of a sample."""
         if column.exact:
             return cls(column, None)
         values = ascending(column.ordered(plain))
         return cls(column, column.cuts(values, quantiles(len(values), INTERVALS)))
 
     def positions(self, plain: pa.Array) -> npt.NDArray[np.uint8]:
-        """Return the bytes of values, a row of them per value, zeros for a null."""
+        """Return the bytes of positions, one row per value, and zeros for null."""
         values = self._column.ordered(plain)
         cells = values if self._boundaries is None else self._boundaries.rest(values)
         width = cells.type.byte_width
@@ -84,17 +87,17 @@ class Order:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was learned, for JSON."""
+        """Return the order as values for JSON."""
         if self._boundaries is None:
             return {}
         return {"boundaries": self._column.boundaries_to_json(self._boundaries)}
 
     @classmethod
-    def from_json(cls, column: Column, data: Mapping[str, Any]) -> Order:
-        """Return what `to_json` described.
+    def from_json(cls, column: SortColumn, data: Mapping[str, Any]) -> ColumnOrder:
+        """Return the positions that `to_json` described.
 
         Raises:
-            KeyError, ValueError: it is no such.
+            KeyError, ValueError: If the data does not describe positions of the column.
         """
         if not column.exact:
             return cls(column, column.boundaries_from_json(data["boundaries"]))

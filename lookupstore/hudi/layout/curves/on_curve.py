@@ -1,4 +1,4 @@
-"""Rows along a Z-order or Hilbert curve: a column gives coordinates by rank or by value."""
+"""Order rows along a Z-order or Hilbert curve, by ranks or by values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ import pyarrow as pa
 
 from lookupstore.hudi.layout.curves import written
 from lookupstore.hudi.layout.curves._curve import Boundaries, positions, stretch, stretch_doubles
-from lookupstore.hudi.layout.curves.column import INTERVALS, Column, ascending, quantiles, shared
+from lookupstore.hudi.layout.curves.column import (
+    INTERVALS,
+    SortColumn,
+    ascending,
+    quantiles,
+    shared,
+)
 from lookupstore.keys.numbers import FloatField
 from lookupstore.keys.types import key_field
 
 Coordinates: TypeAlias = npt.NDArray[np.uint32]
 
-# Files along a Z-order curve are longer by the later columns: the first one gets fewer cells.
+# Share of the cells of the first column on a Z-order curve: files are longer in the later columns.
 _FIRST_SHARE = 0.75
-# Bits of a coordinate by value: so many in all, but no fewer and no more than these each.
+# Bits of coordinates by value: total, minimum and maximum of each coordinate.
 _SPAN_BITS, _LEAST_BITS, _MOST_BITS = 64, 16, 32
 
 _DOUBLES = key_field(pa.field("double", pa.float64()), nullable=True)
@@ -32,8 +38,8 @@ class OnCurve:
     """A curve through the coordinates of columns.
 
     Attributes:
-        axes: what gives the coordinates of each column.
-        hilbert: whether it is the Hilbert curve, and not the Z-order curve.
+        axes: Mapping from the values of each column to coordinates.
+        hilbert: Whether the curve is the Hilbert curve, and not the Z-order curve.
     """
 
     axes: tuple[Ranks | Span, ...]
@@ -41,9 +47,13 @@ class OnCurve:
 
     @classmethod
     def fit(
-        cls, columns: Sequence[Column], plain: Sequence[pa.Array], hilbert: bool, by_sample: bool
+        cls,
+        columns: Sequence[SortColumn],
+        plain: Sequence[pa.Array],
+        hilbert: bool,
+        by_sample: bool,
     ) -> OnCurve:
-        """Learn from the columns of a sample."""
+        """Learn the axes of a curve from the columns of a sample."""
         pairs = list(zip(columns, plain, strict=True))
         if not by_sample:
             bits = _span_bits(len(columns))
@@ -61,17 +71,17 @@ class OnCurve:
         return positions(coordinates, self.axes[0].bits, hilbert=self.hilbert)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return what was learned, for JSON."""
+        """Return the axes of the curve as values for JSON."""
         return [one.to_json() for one in self.axes]
 
     @classmethod
     def from_json(
-        cls, columns: Sequence[Column], data: Any, hilbert: bool, by_sample: bool
+        cls, columns: Sequence[SortColumn], data: Any, hilbert: bool, by_sample: bool
     ) -> OnCurve:
-        """Return what `to_json` described.
+        """Return the curve that `to_json` described.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no such.
+            KeyError, TypeError, ValueError: If the data does not describe a curve.
         """
         pairs = list(zip(columns, data, strict=True))
         if by_sample:
@@ -85,27 +95,35 @@ def _span_bits(columns: int) -> int:
 
 
 class Ranks:
-    """Coordinates by how many rows of the sample come before: every value has its share of them.
+    """Coordinates by rank, which is the number of smaller rows in the sample.
 
-    A value that a third of all rows have takes up a third of the coordinates, as one point, so that
-    the curve goes on cutting these rows by the other columns.
+    A value of a third of all rows occupies a third of the coordinates, as one point. The curve
+    therefore cuts these rows by the other columns.
 
     Args:
-        column: what it is about.
-        boundaries: that cut its values into intervals.
-        of_intervals: the coordinate of each interval, one more than boundaries.
+        column: Column of the values.
+        boundaries: Boundaries that cut the values into intervals.
+        of_intervals: Coordinate of each interval: uint32, one element more than `boundaries`.
     """
 
     bits: ClassVar[int] = 16
 
-    def __init__(self, column: Column, boundaries: Boundaries, of_intervals: Coordinates) -> None:
+    def __init__(
+        self, column: SortColumn, boundaries: Boundaries, of_intervals: Coordinates
+    ) -> None:
         self._column = column
         self._boundaries = boundaries
         self._of_intervals = of_intervals
 
     @classmethod
-    def fit(cls, column: Column, plain: pa.Array, share: float) -> Ranks:
-        """Learn from the column of a sample; coordinates take up a share of what there are."""
+    def fit(cls, column: SortColumn, plain: pa.Array, share: float) -> Ranks:
+        """Learn the coordinates from the column of a sample.
+
+        Args:
+            column: Column of the values.
+            plain: Values of the sample, in the plain type of the column.
+            share: Share of all 65,536 coordinates to use, from 0 to 1.
+        """
         ordered = column.ordered(plain)
         values = ascending(ordered)
         rows = [
@@ -117,26 +135,26 @@ class Ranks:
         counts = np.bincount(boundaries.intervals(values), minlength=len(boundaries) + 1)
         before = ordered.null_count + np.cumsum(counts) - counts
         found = before * (share * 2**cls.bits / max(len(ordered), 1))
-        # Where all rows before are nulls, no value can be before one of them.
+        # If all rows before are nulls, no value can be before one of them.
         return cls(column, boundaries, np.minimum(found, 2**cls.bits - 1).astype(np.uint32))
 
     def coordinates(self, plain: pa.Array, out: Coordinates) -> None:
-        """Set the coordinates of values."""
+        """Write the coordinates of values to `out`."""
         self._boundaries.ranks(self._column.ordered(plain), self._of_intervals, out)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was learned, for JSON."""
+        """Return the boundaries and coordinates as values for JSON."""
         return {
             "boundaries": self._column.boundaries_to_json(self._boundaries),
             "coordinates": self._of_intervals.tolist(),
         }
 
     @classmethod
-    def from_json(cls, column: Column, data: Mapping[str, Any]) -> Ranks:
-        """Return what `to_json` described.
+    def from_json(cls, column: SortColumn, data: Mapping[str, Any]) -> Ranks:
+        """Return the coordinates that `to_json` described.
 
         Raises:
-            KeyError, ValueError: it is no such.
+            KeyError, ValueError: If the data does not describe coordinates of the column.
         """
         boundaries = column.boundaries_from_json(data["boundaries"])
         found = data["coordinates"]
@@ -150,27 +168,28 @@ class Ranks:
 
 
 class Span:
-    """Coordinates by where a value lies between the least and the greatest of the sample.
+    """Coordinates by the place of a value in the range of the sample.
 
-    Floats are measured as numbers, everything else by the 8 bytes that follow what the least and
-    the greatest begin with. What is outside has the coordinate of the nearer end; NaN is last.
+    Floats are measured as numbers. All other values are measured by the 8 bytes after the common
+    prefix of the least and the greatest value. A value outside has the coordinate of the nearer
+    end. NaN has the last coordinate.
 
     Args:
-        column: what it is about.
-        low: the least value, as bytes in order; of floats a number that is finite.
-        high: the greatest.
-        bits: of a coordinate.
+        column: Column of the values.
+        low: Least value, as bytes that order as the values do; for floats a finite float.
+        high: Greatest value, in the same form.
+        bits: Number of bits of a coordinate.
     """
 
-    def __init__(self, column: Column, low: Any, high: Any, bits: int) -> None:
+    def __init__(self, column: SortColumn, low: Any, high: Any, bits: int) -> None:
         self._column = column
         self._low = low
         self._high = high
         self.bits = bits
 
     @classmethod
-    def fit(cls, column: Column, plain: pa.Array, bits: int) -> Span:
-        """Learn from the column of a sample."""
+    def fit(cls, column: SortColumn, plain: pa.Array, bits: int) -> Span:
+        """Learn the least and the greatest value from the column of a sample."""
         if isinstance(column.field, FloatField):
             numbers = plain.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False)
             finite = numbers[np.isfinite(numbers)]
@@ -188,7 +207,7 @@ class Span:
         return cls(column, low, high, bits)
 
     def coordinates(self, plain: pa.Array, out: Coordinates) -> None:
-        """Set the coordinates of values."""
+        """Write the coordinates of values to `out`."""
         if isinstance(self._column.field, FloatField):
             doubles = _DOUBLES.ordered(plain.cast(pa.float64()))
             stretch_doubles(doubles, self._low, self._high, self.bits, out)
@@ -196,7 +215,7 @@ class Span:
             stretch(self._column.ordered(plain), self._low, self._high, self.bits, out)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was learned, for JSON."""
+        """Return the least and the greatest value as values for JSON."""
         if isinstance(self._column.field, FloatField):
             return {"low": self._low, "high": self._high}
         field = self._column.field
@@ -206,11 +225,11 @@ class Span:
         return [("low", self._low), ("high", self._high)]
 
     @classmethod
-    def from_json(cls, column: Column, data: Mapping[str, Any], bits: int) -> Span:
-        """Return what `to_json` described.
+    def from_json(cls, column: SortColumn, data: Mapping[str, Any], bits: int) -> Span:
+        """Return the coordinates that `to_json` described.
 
         Raises:
-            KeyError, ValueError: it is no such.
+            KeyError, ValueError: If the data does not describe coordinates of the column.
         """
         ends: list[Any] = [data["low"], data["high"]]
         if isinstance(column.field, FloatField):

@@ -1,8 +1,8 @@
-"""Values of a column as JSON, from and to the bytes that order as they do; exact for every type.
+"""Write values of a column as JSON, and read them back, exactly for every type.
 
-Whole numbers (bools, integers, decimals, times) are the number of units that Arrow holds: of the
-last digit, of days, of ticks. Floats are numbers, or "nan", "inf", "-inf". Text and bytes are text
-with % and two hex digits for each byte that is no printable ASCII character.
+Bools, integers, decimals and times are whole numbers of the unit of their type, such as the last
+digit, a day or a tick. Floats are numbers, or "nan", "inf", "-inf". Text and bytes are text with %
+and two hex digits for `%` and each byte that is not a printable ASCII character.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def to_json(field: KeyField, ordered: bytes) -> int | float | str:
     """Return a value for JSON.
 
     Args:
-        field: the type of the column.
-        ordered: the value, as `KeyField.ordered` gives it, or the beginning of text or bytes.
+        field: Type of the column.
+        ordered: Value as bytes that order as the values do; for text or bytes also a prefix.
     """
     if isinstance(field, WholeField):
         return int.from_bytes(ordered, "big") - _zero(field)
@@ -38,7 +38,7 @@ def from_json(field: KeyField, value: object) -> bytes:
     """Return the bytes of a value from JSON.
 
     Raises:
-        ValueError: it is not one that `to_json` wrote for such a column.
+        ValueError: If `to_json` does not write such a value for the column.
     """
     found = _from_json(field, value)
     if found is None or to_json(field, found) != value:
@@ -47,7 +47,7 @@ def from_json(field: KeyField, value: object) -> bytes:
 
 
 def to_float(ordered: bytes) -> float:
-    """Return the float of bytes in their order, of 2, 4 or 8 of them.
+    """Return the float of 2, 4 or 8 bytes that order as floats do.
 
     >>> to_float(bytes.fromhex("bff8000000000000")), to_float(bytes.fromhex("7fff"))
     (1.5, -0.0)
@@ -61,7 +61,7 @@ def to_float(ordered: bytes) -> float:
 
 
 def _zero(field: KeyField) -> int:
-    """Return what is added to whole numbers so that none is negative."""
+    """Return the number to add to whole numbers so that none is negative."""
     return 0 if field.kind == "unsigned" else 1 << (8 * field.width - 1)
 
 

@@ -1,5 +1,8 @@
-"""What a filter asks for.
+"""Parse filters, and evaluate them on statistics.
 
-`filter` is a filter as people write it, `parsed_expression` takes Arrow's expressions apart,
-`predicates` is what is understood of them, and `row_groups` what Arrow is told of a filter.
+- `filter` turns tuples, SQL and lists into expressions of Arrow, and `fitting` checks their
+columns. - `limits` limits the size of filters. - `sql`, `sql_values` and `sql_computed` parse SQL;
+`merge_sql` and `sides` parse merges. - `parsed_expression` takes Arrow's expressions apart, and
+`predicates` interprets them. - `row_groups` chooses the parts of a filter by which Arrow may skip
+row groups.
 """

@@ -1,4 +1,4 @@
-"""Filters as people write them, as expressions of Arrow: tuples, SQL, and lists of them."""
+"""Turn filters into expressions of Arrow, from tuples, SQL, and lists of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lookupstore.hudi.layout.filters.limits import (
     check_size,
 )
 
-#: Which rows: an expression of `pyarrow.compute`; SQL, such as `"a >= 3 and b is null"`;
-#: `("a", ">=", 3)`; a list of these, all of which have to hold; or a list of such lists, of which
-#: one has to.
+#: A filter of rows: an expression of `pyarrow.compute`; SQL, such as `"a >= 3 and b is null"`;
+#: `("a", ">=", 3)`; a list of these, all of which must be true; or a list of such lists, of which
+#: one must be true.
 Filter: TypeAlias = "pc.Expression | str | tuple[Any, ...] | Sequence[Any]"
 
 _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
@@ -42,17 +42,17 @@ _OPERATORS = (*_COMPARISONS, "in", "not in", "between", "is null", "is not null"
 def filter_expression(given: Filter, columns: pa.Schema) -> pc.Expression:
     """Return a filter as an expression of `pyarrow.compute`.
 
-    Operators of tuples are those of SQL: a null is no value, and compares with nothing.
+    Operators in tuples work as in SQL: a comparison with null is null, and matches no row.
 
     Args:
-        given: the filter.
-        columns: of the table, by whose types SQL compares.
+        given: Filter as an expression, SQL, a tuple, or a list.
+        columns: Columns of the table; SQL compares in their types.
 
     Raises:
-        TypeError: it is none of the things that a filter can be.
-        ValueError: there is no such operator, or it has other operands; SQL is not understood; or
-            the filter has too many levels or parts.
-        ImportError: SQL needs a package that is not installed.
+        TypeError: If `given` is not a filter.
+        ValueError: If an operator is unknown or has wrong operands, SQL is not understood, or the
+            filter has too many levels or parts.
+        ImportError: If the filter is SQL, and sqlglot is not installed.
 
     >>> columns = pa.schema({"a": pa.int64(), "b": pa.string()})
     >>> filter_expression([("a", ">=", 3), ("b", "=", "x")], columns)
@@ -70,10 +70,10 @@ class _Builder:
     """A builder of one filter.
 
     Args:
-        columns: of the table.
+        columns: Columns of the table, with their types.
 
     Attributes:
-        has_given: whether an expression of the caller's is in the filter.
+        has_given: Whether the filter contains an expression that the caller made.
     """
 
     def __init__(self, columns: pa.Schema) -> None:
@@ -82,18 +82,18 @@ class _Builder:
         self._parts = 0
 
     def built(self, given: Filter, levels: int) -> pc.Expression:
-        """Return a filter, or a part of one.
+        """Return the expression of a filter, or of a part of one.
 
         Args:
-            given: the filter.
-            levels: lists that it is in, and itself.
+            given: Filter, or a part of one.
+            levels: Number of lists around `given`, plus 1.
         """
         if levels > MOST_NESTED:
             raise ValueError(
                 f"filter: it has more than {MOST_NESTED} lists in one another; give one list"
             )
         self._parts += 1
-        check_parts(self._parts)  # a list may be in another one many times
+        check_parts(self._parts)  # a list may be contained in another list many times
         if isinstance(given, pc.Expression):
             self.has_given = True
             return given
@@ -114,7 +114,7 @@ class _Builder:
 
 def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
     try:
-        # Of all filters only this needs a parser.
+        # Only filters in SQL need a parser.
         from lookupstore.hudi.layout.filters.sql import sql_expression
     except ModuleNotFoundError as error:
         if error.name != "sqlglot":
@@ -154,7 +154,7 @@ def _condition(given: tuple[Any, ...]) -> pc.Expression:
     if word == "between" and len(values) == 2:
         return _compared(">=", field, values[0]) & _compared("<=", field, values[1])
     if word in ("in", "not in") and len(values) == 1 and (some := _listed(values[0])) is not None:
-        # As SQL has it: a null is in no list, and also not outside of one.
+        # As in SQL, a null is not in any list, and not outside of any list.
         one_of = field.isin([one for one in some if one is not None])
         if word == "in":
             return one_of
@@ -166,19 +166,19 @@ def _condition(given: tuple[Any, ...]) -> pc.Expression:
 
 
 def _shown(given: Any) -> str:
-    """Return how Python writes a value, cut where it is long or deep."""
+    """Return the `repr` of a value, truncated if it is long or deep."""
     try:
         return _SHORT.repr(given)
-    except Exception:  # of a class of the caller's
+    except Exception:  # an error in a class of the caller
         return f"a {type(given).__name__}"
 
 
 def _listed(values: Any) -> list[Any] | None:
-    """Return the values of a list, an array, or whatever gives some; None: it gives none."""
+    """Return the values of a list, an array or another iterable, or None."""
     if isinstance(values, (str, bytes)):
         return None
     try:
-        # Nulls of Arrow are not None.
+        # Nulls of Arrow are not None and must be converted.
         is_arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
         return list(values.to_pylist() if is_arrow else values)
     except TypeError:
@@ -187,7 +187,7 @@ def _listed(values: Any) -> list[Any] | None:
 
 def _compared(word: str, field: pc.Expression, value: Any) -> pc.Expression:
     if value is None:
-        return _scalar(None)  # with null nothing compares
+        return _scalar(None)  # a comparison with null is null
     return _COMPARISONS[word](field, value)
 
 

@@ -1,4 +1,4 @@
-"""Filters that are checked against the columns of a table before anything is read."""
+"""Check filters against the columns of a table before rows are read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lookupstore.storage.location import Location
 
 
 def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.Expression:
-    """Return a filter as an expression, if it fits the columns.
+    """Return a filter as an expression, and check that it fits the columns.
 
     Args:
-        given: the filter.
-        schema: all columns of the table.
-        location: of the table.
+        given: Filter as an expression, SQL, a tuple, or a list.
+        schema: All columns of the table.
+        location: Location of the table.
 
     Raises:
-        TypeError, ValueError: it does not, or is none.
-        ImportError: it is SQL, and what parses that is not installed.
+        TypeError, ValueError: If `given` is not a filter, or does not fit the columns.
+        ImportError: If the filter is SQL, and sqlglot is not installed.
     """
     where = filter_expression(given, schema)
     unknown = sorted(columns_in(where) - set(schema.names))
@@ -31,6 +31,6 @@ def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.E
         raise ValueError(
             f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
         )
-    # Says what else is wrong with it.
+    # This raises the other errors of a filter.
     BaseFiles(location, [], schema).table([], where)
     return where

@@ -1,7 +1,7 @@
-"""What bounds a filter: how many levels it has, and how many parts.
+"""Limit the number of levels and parts of a filter.
 
-Arrow goes through an expression by recursion, and one that is too deep ends the process. So each
-filter is measured before anything else is done with it.
+Arrow processes an expression by recursion, and an expression that is too deep crashes the process.
+Therefore each filter is measured before it is used.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import pyarrow.compute as pc
 
 from lookupstore.hudi.layout.filters.parsed_expression import tokens_of
 
-#: Calls in one another. Arrow needs some hundred bytes of stack for each, in its own threads too.
+#: Maximum depth of nested calls. Arrow needs some hundred bytes of stack for each, also in its
+#: threads.
 MOST_LEVELS = 500
-#: Calls, columns and values. A list of values is one value.
+#: Maximum number of calls, columns and values. A list of values counts as one value.
 MOST_PARTS = 100_000
-#: Lists in one another, and conditions in one another in SQL.
+#: Maximum depth of nested lists, and of nested conditions in SQL.
 MOST_NESTED = 100
 _REMEDY = "give a list of filters, or a list of values as ('column', 'in', [...])"
-# Bytes of stack, in which Arrow writes down an expression of 200,000 levels.
+# Size of a stack in bytes with which Arrow can serialize an expression of 200,000 levels.
 _STACK = 1 << 26
-# The size of stacks is that of all new threads of a process.
+# The stack size is a setting of the process, which applies to all new threads.
 _stack_sizes = threading.Lock()
 
 
@@ -32,16 +33,16 @@ def check_size(expression: pc.Expression, *, may_be_deep: bool) -> None:
     """Raise an error if a filter has too many levels or parts.
 
     Args:
-        expression: the filter.
-        may_be_deep: whether it may have more levels than the stack of this thread has room for.
+        expression: Filter to measure.
+        may_be_deep: Whether the filter may have more levels than the stack of this thread allows.
 
     Raises:
-        ValueError: if it has.
+        ValueError: If the filter has too many levels or parts.
     """
     try:
         levels, parts = _in_large_stack(expression) if may_be_deep else _measured(expression)
     except (ValueError, TypeError, KeyError, pa.ArrowException):
-        return  # Arrow does not write it down
+        return  # Arrow cannot serialize it
     if levels > MOST_LEVELS:
         raise ValueError(f"filter: it has {levels:,} levels, more than {MOST_LEVELS:,}; {_REMEDY}")
     check_parts(parts)
@@ -51,10 +52,10 @@ def check_parts(parts: int) -> None:
     """Raise an error if a filter has too many parts.
 
     Args:
-        parts: how many it has, or how many of them have been seen.
+        parts: Number of parts of the filter, or of those that were counted so far.
 
     Raises:
-        ValueError: if it has too many.
+        ValueError: If the filter has too many parts.
     """
     if parts > MOST_PARTS:
         raise ValueError(f"filter: it has {parts:,} parts, more than {MOST_PARTS:,}; {_REMEDY}")
@@ -63,7 +64,7 @@ def check_parts(parts: int) -> None:
 def balanced(
     parts: Sequence[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression]
 ) -> pc.Expression:
-    """Join parts two by two, so that of n parts there are log n levels.
+    """Join parts in pairs, so that n parts make log n levels.
 
     >>> a, b, c = map(pc.field, "abc")
     >>> balanced([a, b, c], lambda one, other: one & other)
@@ -76,7 +77,7 @@ def balanced(
 
 
 def _measured(expression: pc.Expression) -> tuple[int, int]:
-    """Return how many levels and parts an expression has."""
+    """Return the number of levels and parts of an expression."""
     levels = most = parts = 0
     for kind, value in tokens_of(expression)[0]:
         if kind == "end":

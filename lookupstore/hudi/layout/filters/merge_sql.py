@@ -26,9 +26,9 @@ class SqlClause:
     """The parts of a clause.
 
     Attributes:
-        kind: `matched`; `unmatched`, for given rows whose key is not stored; or `left`, for stored
-            rows whose key is not given.
-        verb: `update`, `delete` or `insert`.
+        kind: Rows of the clause. `matched`: given rows with a stored key; `unmatched`: given rows
+            without a stored key; `left`: stored rows without a given key.
+        verb: Action of the clause: `update`, `delete` or `insert`.
         where: Condition, as SQL. None: no condition.
         sets: Value of each column, as SQL. None: the columns of the given rows.
     """
@@ -43,7 +43,7 @@ def sql_clause(text: str) -> SqlClause:
     """Parse a clause.
 
     Raises:
-        ValueError: if the text is not a clause of a merge.
+        ValueError: If the text is not a clause of a merge.
 
     >>> sql_clause("matched and source.v > 1 then update set v = source.v + 1")
     SqlClause(kind='matched', verb='update', where='source.v > 1', sets={'v': 'source.v + 1'})
@@ -66,7 +66,7 @@ def _when(text: str) -> Any:
     text = re.sub(r"^\s*when\s+", "", text, flags=re.IGNORECASE)
     if not re.match(r"\s*(not\s+)?matched\b", text, re.IGNORECASE):
         raise _clause_error(text)
-    # Refuses conditions that would take the parser too long.
+    # This refuses conditions that would take the parser too long.
     words, _, _ = text.partition(" then ")
     parsed_sql(f"({words.partition(' and ')[2] or 'true'})")
     try:

@@ -1,9 +1,9 @@
-"""An expression of Arrow as a tree of its calls, fields and literals.
+"""Parse an expression of Arrow into a tree of its calls, fields and literals.
 
-Arrow does not let one look into an expression, but writes it down to be pickled: a record batch
-with the literals and the options, and the tree in the metadata of its schema, in prefix order. The
-same name comes there several times, so that a dict of it is not enough: it is read as the C data
-interface gives it. What is not as expected is no tree, and who asks does without it.
+Arrow has no interface to look into an expression, but it serializes one for pickle. The result is a
+record batch with the literals and the options; the tree is in the metadata of its schema, in prefix
+order. Names in the metadata repeat, which a dict cannot represent. Therefore the metadata is read
+through the C data interface. An unexpected expression has no tree, and callers work without it.
 
 Source: Arrow, compute/expression.cc (Serialize); format/CDataInterface.rst (ArrowSchema.metadata).
 """
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Of an expression; deeper ones are not looked into.
+# Maximum depth of an expression; deeper expressions are not parsed.
 _MOST_DEPTH = 200
 _CAPSULE = b"arrow_schema"
 
@@ -40,12 +40,12 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of Arrow on arguments.
+    """A call of a function of Arrow.
 
     Attributes:
-        function: name of it.
-        arguments: of it.
-        options: of it, as Arrow writes them down: values by name.
+        function: Name of the function.
+        arguments: Arguments of the call.
+        options: Options of the call, as Arrow serializes them, by name.
     """
 
     function: str
@@ -55,14 +55,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Unread:
-    """A part of which nobody knows what it is, such as a field of a struct."""
+    """A part that is not supported, such as a field of a struct."""
 
 
 Node = Field | Literal | Call | Unread
 
 
 def parse_expression(expression: pc.Expression) -> Node:
-    """Return what an expression is made of; `Unread` if that cannot be told.
+    """Return the tree of an expression, or `Unread` if it is not supported.
 
     >>> parse_expression(pc.field("a") > 3).function
     'greater'
@@ -79,10 +79,14 @@ def parse_expression(expression: pc.Expression) -> Node:
 def tokens_of(
     expression: pc.Expression,
 ) -> tuple[list[tuple[str, str]], pa.RecordBatch | None]:
-    """Return how Arrow writes down an expression: kinds and values in prefix order, and literals.
+    """Return the serialized form of an expression.
+
+    Returns:
+        Kind and value of each token in prefix order, and a record batch of literals. None instead
+        of the batch: no literals.
 
     Raises:
-        ValueError, TypeError, KeyError, ArrowException: Arrow does not write it down.
+        ValueError, TypeError, KeyError, ArrowException: If Arrow cannot serialize the expression.
     """
     _, (data,) = expression.__reduce__()
     batches = pa.ipc.open_file(data)
@@ -101,10 +105,10 @@ class _SchemaStart(ctypes.Structure):
 
 
 def _pairs(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Yield the metadata of a schema, of a name that comes several times each."""
+    """Yield the names and values in the metadata of a schema, with repeated names."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    capsule = schema.__arrow_c_schema__()  # owns what is read here
+    capsule = schema.__arrow_c_schema__()  # owns the memory that is read here
     at = _SchemaStart.from_address(pointer(capsule, _CAPSULE)).metadata
     if at is None:
         return
@@ -126,7 +130,7 @@ def _int32(address: int) -> int:
 
 
 def _node(tokens: Iterator[tuple[str, str]], literals: pa.RecordBatch | None, depth: int) -> Node:
-    """Return the part of an expression that the next tokens are."""
+    """Return the node of the next tokens."""
     return _known(next(tokens), tokens, literals, depth)
 
 

@@ -1,7 +1,7 @@
-"""What a filter asks of single columns, as far as bounds of a column can answer it.
+"""Interpret filters as predicates that bounds of single columns can answer.
 
-Of a filter that is not understood, or in part, that part is `Unknown`: whoever goes by bounds takes
-it for something that may be true of any row, and false.
+A part of a filter that is not understood is `Unknown`. It counts as possibly true and possibly
+false of every row.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lookupstore.hudi.layout.filters.parsed_expression import (
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column, in its own type or in others that it is cast to, one after the other."""
+class ColumnRef:
+    """A column in its own type, or after one or more casts in that order."""
 
     name: str
     casts: tuple[pa.DataType, ...] = ()
@@ -34,22 +34,22 @@ class Column:
 class Compare:
     """A comparison with a value that is not null: `==`, `<`, `<=`, `>` or `>=`."""
 
-    column: Column
+    column: ColumnRef
     operator: str
     value: pa.Scalar
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """The question whether a value is in a list, which is never null.
+    """The question whether a value is in a list; the answer is never null.
 
     Attributes:
-        column: that is looked at.
-        values: of the list, without nulls.
-        with_null: whether a null is in it, too.
+        column: Column of the value.
+        values: Values of the list, without nulls.
+        with_null: Whether the list also has a null.
     """
 
-    column: Column
+    column: ColumnRef
     values: pa.Array
     with_null: bool
 
@@ -59,41 +59,41 @@ class StartsWith:
     """The question whether a text begins with another one.
 
     Attributes:
-        column: that is looked at.
-        prefix: what it begins with.
-        is_all: whether nothing else is asked of it.
+        column: Column of the text.
+        prefix: Prefix that the text must have.
+        is_all: Whether the prefix is the whole condition. False: a pattern asks for more.
     """
 
-    column: Column
+    column: ColumnRef
     prefix: pa.Scalar
     is_all: bool
 
 
 @dataclass(frozen=True)
 class IsNull:
-    """The question whether there is no value; NaN may count as none."""
+    """The question whether a value is null; NaN may count as null."""
 
-    column: Column
+    column: ColumnRef
     nan_is_null: bool = False
 
 
 @dataclass(frozen=True)
 class IsNan:
-    """The question whether a number is not one."""
+    """The question whether a number is NaN."""
 
-    column: Column
+    column: ColumnRef
 
 
 @dataclass(frozen=True)
 class Not:
-    """What is true where something is false: neither where it is null."""
+    """The opposite of a predicate, and null where the predicate is null."""
 
     part: Predicate
 
 
 @dataclass(frozen=True)
 class And:
-    """What is true where both are."""
+    """A predicate that is true where both parts are true."""
 
     left: Predicate
     right: Predicate
@@ -101,7 +101,7 @@ class And:
 
 @dataclass(frozen=True)
 class Or:
-    """What is true where one of both is."""
+    """A predicate that is true where at least one part is true."""
 
     left: Predicate
     right: Predicate
@@ -109,14 +109,14 @@ class Or:
 
 @dataclass(frozen=True)
 class Constant:
-    """What is the same of every row: true, false or null."""
+    """A predicate with the same answer for every row, which is true, false or null."""
 
     value: bool | None
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """What bounds say nothing about."""
+    """A predicate that bounds cannot answer."""
 
 
 Predicate = Compare | OneOf | StartsWith | IsNull | IsNan | Not | And | Or | Constant | Unknown
@@ -137,23 +137,23 @@ _OPERATORS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-# Values of a list that people see.
+# Maximum number of values of a list that are shown.
 _MOST_SHOWN = 5
-# What is done with nulls of a list, as Arrow numbers it: they match, or are passed over.
+# Treatment of nulls in a list, as numbered by Arrow: they match, or are skipped.
 _MATCH, _SKIP = 0, 1
 
 
 def predicate_of(expression: pc.Expression) -> Predicate:
-    """Return what an expression of Arrow asks.
+    """Return the predicate of an expression of Arrow.
 
     >>> predicate_of(pc.field("a").is_valid())
-    Not(part=IsNull(column=Column(name='a', casts=()), nan_is_null=False))
+    Not(part=IsNull(column=ColumnRef(name='a', casts=()), nan_is_null=False))
     """
     return _of(parse_expression(expression))
 
 
 def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
-    """Yield the parts all of which have to be true."""
+    """Yield the parts of a predicate that must all be true."""
     if isinstance(predicate, And):
         yield from conjuncts(predicate.left)
         yield from conjuncts(predicate.right)
@@ -162,7 +162,7 @@ def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """Return the names of the columns that are asked about, in the order in which they come."""
+    """Return the names of the columns of a predicate, in order of appearance."""
     if isinstance(predicate, (And, Or)):
         both = columns_of(predicate.left) + columns_of(predicate.right)
         return list(dict.fromkeys(both))
@@ -172,7 +172,7 @@ def columns_of(predicate: Predicate) -> list[str]:
 
 
 def shown(predicate: Predicate) -> str:
-    """Return a predicate as people read it.
+    """Return a predicate as readable text.
 
     >>> shown(predicate_of((pc.field("a") > 3) | ~pc.field("b").isin(["x"])))
     "(a > 3 or not b in ['x'])"
@@ -205,11 +205,11 @@ def shown(predicate: Predicate) -> str:
 
 
 def _shown_value(value: pa.Scalar) -> str:
-    if isinstance(value, pa.BinaryScalar):  # texts, too
+    if isinstance(value, pa.BinaryScalar):  # strings, too
         return repr(value.as_py())
     try:
         return str(value)
-    except (OverflowError, ValueError):  # a time that Python does not have
+    except (OverflowError, ValueError):  # a time that Python cannot represent
         return f"{value.value} {value.type}"
 
 
@@ -219,7 +219,7 @@ def _of(node: Node) -> Predicate:
     if isinstance(node, Literal) and pa.types.is_null(node.value.type):
         return Constant(None)
     if isinstance(node, Field):  # of a boolean column: no other is a filter
-        return Compare(Column(node.name), "==", pa.scalar(True))
+        return Compare(ColumnRef(node.name), "==", pa.scalar(True))
     if not isinstance(node, Call):
         return Unknown()
     function, arguments, options = node.function, node.arguments, node.options
@@ -237,7 +237,7 @@ def _of(node: Node) -> Predicate:
         return Unknown()
     if function in ("is_null", "is_valid"):
         nan_too = "nan_is_null" in options and options["nan_is_null"].as_py()
-        # What does not fit when it is cast is an error, or no value.
+        # A value that does not fit in a cast is an error, or no value.
         is_null = Unknown() if column.casts else IsNull(column, bool(nan_too))
         return is_null if function == "is_null" else Not(is_null)
     if function == "is_nan":
@@ -250,7 +250,7 @@ def _of(node: Node) -> Predicate:
 
 
 def _coalesced(asked: Node, instead: Node) -> Predicate:
-    """Return what is asked where null counts as true, or as false; nothing is known of nulls."""
+    """Return the predicate of a `coalesce` that turns null into true or false."""
     if not isinstance(instead, Literal) or not pa.types.is_boolean(instead.value.type):
         return Unknown()
     value = instead.value.as_py()
@@ -271,19 +271,19 @@ def _comparison(function: str, left: Node, right: Node) -> Predicate:
     return Not(compared) if function == "not_equal" else compared
 
 
-def _column(node: Node) -> Column | None:
-    """Return the column that a part is, or is a cast of."""
+def _column(node: Node) -> ColumnRef | None:
+    """Return the column of a node, with its casts, or None for other nodes."""
     if isinstance(node, Field):
-        return Column(node.name)
+        return ColumnRef(node.name)
     if isinstance(node, Call) and node.function == "cast" and len(node.arguments) == 1:
         inner = _column(node.arguments[0])
         to = node.options.get("to_type")
         if inner is not None and to is not None:
-            return Column(inner.name, (*inner.casts, to.type))
+            return ColumnRef(inner.name, (*inner.casts, to.type))
     return None
 
 
-def _one_of(column: Column, options: Mapping[str, pa.Scalar]) -> Predicate:
+def _one_of(column: ColumnRef, options: Mapping[str, pa.Scalar]) -> Predicate:
     values, nulls = options.get("value_set"), options.get("null_matching_behavior")
     if not isinstance(values, (pa.ListScalar, pa.LargeListScalar)) or nulls is None:
         return Unknown()
@@ -294,7 +294,7 @@ def _one_of(column: Column, options: Mapping[str, pa.Scalar]) -> Predicate:
     return OneOf(column, given.drop_null(), with_null)
 
 
-def _prefix(column: Column, options: Mapping[str, pa.Scalar], *, is_like: bool) -> Predicate:
+def _prefix(column: ColumnRef, options: Mapping[str, pa.Scalar], *, is_like: bool) -> Predicate:
     pattern = options.get("pattern")
     if pattern is None or not pattern.is_valid or options["ignore_case"].as_py():
         return Unknown()

@@ -1,10 +1,11 @@
-"""What Arrow may be told of a filter when it chooses row groups.
+"""Choose the parts of a filter by which Arrow may skip row groups.
 
-Footers say nothing of NaN, and Arrow goes by them as if it were not there: of `not x < 5`, of
-`x != 1` where all others are 1, and of lists with NaN it passes over row groups that have such
-rows; of `a or x < NaN` it takes rows that it should not. Of a list with 0.0 it passes over row
-groups of nothing else, whose least value a footer calls -0.0. So it is told of parts of a filter
-for which NaN is never true; all of it is then asked of the rows that come.
+Footers contain nothing about NaN, and Arrow treats them as if no value were NaN. For `not x < 5`,
+for `x != 1` if all other values are 1, and for lists with NaN, it skips row groups with matching
+rows. For `a or x < NaN` it returns rows that do not match. For a list with 0.0 it skips row groups
+that have no other value, because their footers have -0.0 as the least value. Arrow therefore
+chooses row groups only by parts of a filter that are never true of NaN. The whole filter is then
+evaluated on the rows.
 
 Source: Arrow, compute/expression.cc (SimplifyWithGuarantee), seen up to version 26.
 """
@@ -52,32 +53,34 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
 
 
 def names_of(where: pc.Expression) -> set[str] | None:
-    """Return the columns that a filter names; None: nobody knows."""
+    """Return the columns that a filter names, or None if parts of it are not supported."""
     return _names(parse_expression(where))
 
 
 def columns_in(where: pc.Expression) -> set[str]:
-    """Return the columns that a filter names, as far as it is read."""
+    """Return the columns in the parts of a filter that are understood."""
     return _columns(parse_expression(where))
 
 
 def told_to_arrow(where: pc.Expression, columns: pa.Schema) -> pc.Expression | None:
-    """Return what may choose row groups: the filter itself, or parts of it; None: nothing.
+    """Return the part of a filter by which Arrow may choose row groups.
+
+    The result is the filter itself or a part of it. None: Arrow must read all row groups.
 
     Args:
-        where: the filter.
-        columns: all columns of the table.
+        where: Filter of the query.
+        columns: All columns of the table.
 
     >>> columns = pa.schema({"x": pa.float64(), "a": pa.int64()})
     >>> told_to_arrow((pc.field("x") != 1) & (pc.field("a") > 3), columns)
     <pyarrow.compute.Expression (a > 3)>
     """
     floats = {one.name for one in columns if pa.types.is_floating(one.type)}
-    # Numbers in a struct have NaN as well.
+    # Numbers inside of structs may also be NaN.
     nested = any(pa.types.is_nested(one.type) for one in columns)
     node = parse_expression(where)
     if _has_nan(node):
-        return None  # with which bounds compare in ways of their own
+        return None  # bounds compare differently with it
     names = _names(node)
     if names is not None and not names & floats:
         return where
@@ -113,15 +116,15 @@ def _names(node: Node) -> set[str] | None:
 
 
 def _has_nan(node: Node) -> bool:
-    """Return whether a value is NaN that a filter compares with."""
+    """Return whether a filter compares with NaN."""
     if isinstance(node, Literal):
-        # Python has no day after the year 9999, which a comparison may be with.
+        # Python has no day after the year 9999, but a filter may compare with such a day.
         return pa.types.is_floating(node.value.type) and pc.is_nan(node.value).as_py() is True
     return isinstance(node, Call) and any(map(_has_nan, node.arguments))
 
 
 def _is_safe(predicate: Predicate, floats: Collection[str], *, negated: bool) -> bool:
-    """Return whether bounds of footers tell Arrow of no row wrongly for its NaN or its zero."""
+    """Return whether Arrow skips no matching row by footers, despite NaN and zeros."""
     if isinstance(predicate, (And, Or)):
         both = (predicate.left, predicate.right)
         return all(_is_safe(one, floats, negated=negated) for one in both)
@@ -139,14 +142,14 @@ def _is_safe(predicate: Predicate, floats: Collection[str], *, negated: bool) ->
         values = predicate.values
         if not pa.types.is_floating(values.type):
             return not negated and len(values) == 0
-        # Lists tell 0.0 from -0.0, and footers do not.
+        # Lists distinguish 0.0 and -0.0, and footers do not.
         odd = pc.or_(pc.is_nan(values), pc.equal(values, 0))
         return not negated and not pc.any(odd).as_py()
     return isinstance(predicate, IsNull) and not predicate.nan_is_null
 
 
 def _expression(predicate: Predicate) -> pc.Expression | None:
-    """Return a predicate as an expression; None: it is not worth it."""
+    """Return a predicate as an expression, or None if Arrow gains little by it."""
     if isinstance(predicate, (And, Or)):
         left, right = _expression(predicate.left), _expression(predicate.right)
         if left is None or right is None:

@@ -35,9 +35,9 @@ def sql_value(text: str, aliases: Aliases) -> pc.Expression:
         aliases: Names of the columns of a row.
 
     Raises:
-        ValueError: if the text cannot be parsed, or has a part that is not supported; the error
+        ValueError: If the text cannot be parsed, or has a part that is not supported; the error
             names the part.
-        ImportError: if sqlglot is not installed.
+        ImportError: If sqlglot is not installed.
     """
     _check_parser()
     from lookupstore.hudi.layout.filters.sql_computed import computed_value

@@ -1,8 +1,9 @@
-"""Filters in SQL as expressions of Arrow, with the three-valued logic of SQL.
+"""Turn filters in SQL into expressions of Arrow.
 
-sqlglot parses the text, as DuckDB's dialect, and runs nothing. Each node of its tree is one that is
-known here, with nothing on it that is not, or the filter is refused and the part is named: so a
-text means what SQL says, or nothing. Columns are named as Arrow names them, case and all.
+Null has the three-valued logic of SQL. sqlglot parses the text in DuckDB's dialect, and runs
+nothing. Only known nodes of its tree, with known arguments, are accepted. Otherwise an error names
+the part. A text therefore has its meaning in SQL, or is refused. The names of columns are
+case-sensitive, as in Arrow.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from lookupstore.hudi.layout.filters.sql_values import (
     number_of,
 )
 
-# Characters of a filter, and those of a part that an error shows.
+# Maximum number of characters of a filter, and number of characters of a part shown in errors.
 _MOST_CHARACTERS, _SHOWN = 1 << 20, 80
-# Nodes of a part that an error shows.
+# Maximum number of nodes of a part shown in errors.
 _MOST_SHOWN = 200
 _DIALECT = Dialect.get_or_raise("duckdb")
-# Functions in one another, and brackets: the parser tries each in several ways, so that the time is
-# exponential in their number.
+# Maximum depth of nested functions and brackets: the parser tries each in several ways, so its time
+# is exponential in their number.
 _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
-# Words that are followed by a parenthesis, but are no functions.
+# Words before a parenthesis that are not functions.
 _BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
-# Digits of the size of a type.
+# Maximum number of digits of the size of a type.
 _MOST_DIGITS = 4
 _NOT_SQL = "is no condition in SQL: not understood"
 _WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
@@ -62,7 +63,7 @@ _FUNCTIONS: Mapping[type[exp.Expression], Callable[[pc.Expression], pc.Expressio
     exp.Upper: pc.utf8_upper,
     exp.Length: pc.utf8_length,
 }
-# What may be on a node; all else has to be absent, or false.
+# Arguments allowed for each type of node; all others must be absent or false.
 _PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
     exp.In: ("this", "expressions"),
     exp.Between: ("this", "low", "high"),
@@ -83,7 +84,7 @@ _PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
     exp.If: ("this", "true", "false"),
 }
 _USUAL = ("this", "expression")
-# Types by the names that sqlglot has for them.
+# Arrow types by their names in sqlglot.
 _TYPES: Mapping[str, pa.DataType] = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
     "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
@@ -97,11 +98,11 @@ _OTHER_TYPE = "cast to a number, decimal(p, s), varchar, boolean, date, time or 
 
 @dataclass(frozen=True)
 class Operand:
-    """What a value is compared with: a column, or what is made of it.
+    """A column, or a value that is computed from columns.
 
     Attributes:
-        expression: of Arrow.
-        kind: type of its values.
+        expression: Arrow expression of the values.
+        kind: Arrow type of the values.
     """
 
     expression: pc.Expression
@@ -109,14 +110,16 @@ class Operand:
 
 
 def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
-    """Return a condition in SQL, as behind `where`, as an expression of Arrow.
+    """Parse a condition in SQL, and return it as an expression of Arrow.
 
     Args:
-        text: such as `km > 5 and (day = '2026-03-07' or name like 'ab%')`.
-        columns: of the table; of their types are the values that the text names.
+        text: Condition as after `where`, such as
+            `km > 5 and (day = '2026-03-07' or name like 'ab%')`.
+        columns: Columns of the table; values in the text are converted to their types.
 
     Raises:
-        ValueError: it is no condition, or has a part that is not read; the error names the part.
+        ValueError: If the text is not a condition, or has a part that is not supported; the error
+            names the part.
 
     >>> columns = pa.schema({"km": pa.int64(), "day": pa.date32()})
     >>> sql_expression("km > 1.5 and day is not null", columns)
@@ -154,7 +157,7 @@ def parsed_sql(text: str) -> Any:
         ) from None
     except (RecursionError, ValueError):
         raise
-    except Exception as error:  # the parser fails at some texts by its own mistake
+    except Exception as error:  # some texts make the parser itself fail
         raise _error(text, _NOT_SQL, _WRITE) from error
     if not found or found[0] is None:
         raise _error(text, _NOT_SQL, _WRITE)
@@ -162,11 +165,11 @@ def parsed_sql(text: str) -> Any:
 
 
 def _check_levels(text: str, tokens: Sequence[Any]) -> None:
-    """Refuse several statements, and what takes the parser too much stack or time."""
+    """Refuse several statements, and texts that are too expensive to parse."""
     if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
         raise _error(text, "is no condition in SQL: several statements", "give one condition")
     brackets = run = opened = 0
-    # Of each parenthesis that is open, whether it is of a function, or of what looks like one.
+    # For each open parenthesis: whether it belongs to a function, or to what looks like one.
     functions: list[bool] = []
     before = ""
     for token in tokens:
@@ -185,7 +188,7 @@ def _check_levels(text: str, tokens: Sequence[Any]) -> None:
             (max(len(functions), run), MOST_NESTED, "levels"),
             (sum(functions), _MOST_FUNCTIONS, "functions in one another"),
             (brackets, _MOST_BRACKETS, "brackets in one another"),
-            (opened, MOST_NESTED, "brackets"),  # the parser's time is the square of their number
+            (opened, MOST_NESTED, "brackets"),  # the parser takes quadratic time
         ):
             if found > most:
                 raise _error(text, f"has more than {most} {name}", _REMEDY)
@@ -197,7 +200,7 @@ def _error(part: str, problem: str, remedy: str) -> ValueError:
 
 
 def _cut(text: str) -> str:
-    """Return a text as an error shows it."""
+    """Return a text as it is shown in an error."""
     shown = printable(text[: _SHOWN + 1])
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
@@ -214,14 +217,14 @@ def _sql(node: exp.Expression) -> str:
             return str(
                 node.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.IGNORE)
             )
-    except Exception:  # of the parser's, which only is to show something
+    except Exception:  # an error of the parser, which is only used for the text
         pass
     return type(node).__name__
 
 
 @contextmanager
 def _naming(node: exp.Expression) -> Iterator[None]:
-    """Say in which part of a filter something is wrong."""
+    """Add the part of the filter to errors of a block."""
     try:
         yield
     except ValueError as error:
@@ -232,14 +235,14 @@ def _naming(node: exp.Expression) -> Iterator[None]:
 
 
 def _check_parts(node: exp.Expression) -> None:
-    """Refuse what is on a node that this does not know."""
+    """Refuse a node with unknown arguments."""
     known = _PARTS.get(type(node), _USUAL)
     if any(value for name, value in node.args.items() if name not in known):
         raise refused_error(node, "is not read")
 
 
 def plain_node(node: Any) -> exp.Expression:
-    """Return what is in parentheses."""
+    """Return a node without the parentheses around it."""
     while isinstance(node, exp.Paren):
         _check_parts(node)
         node = node.this
@@ -259,7 +262,7 @@ class ConditionReader:
     """A reader of conditions on the columns of a table.
 
     Args:
-        columns: of the table.
+        columns: Columns of the table, with their types.
     """
 
     def __init__(self, columns: pa.Schema) -> None:
@@ -268,7 +271,7 @@ class ConditionReader:
 
     @contextmanager
     def level(self, node: exp.Expression) -> Iterator[None]:
-        """Count a part that is in others."""
+        """Count one level of nesting during a block, and refuse too many levels."""
         self._levels += 1
         if self._levels > MOST_NESTED:
             raise refused_error(node, f"is in more than {MOST_NESTED} levels")
@@ -276,11 +279,11 @@ class ConditionReader:
         self._levels -= 1
 
     def condition(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
-        """Return a condition.
+        """Return a condition as an expression of Arrow.
 
         Args:
-            node: that says it.
-            whole: whether null has to be told from false; where only true counts, it need not be.
+            node: Node of the condition.
+            whole: Whether the result must distinguish null from false. False: only true matters.
         """
         with self.level(node):
             return self._condition(plain_node(node), whole=whole)
@@ -362,7 +365,7 @@ class ConditionReader:
             signs = {"=": (0,), "!=": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
             one: Any = left.value
             other: Any = right.value
-            if isinstance(left, Text):  # as UTF-8 orders them
+            if isinstance(left, Text):  # in the order of their UTF-8 bytes
                 one, other = one.encode(), other.encode()
             answer = (one > other) - (one < other) in signs[word]
         else:
@@ -385,7 +388,7 @@ class ConditionReader:
         return ~found & operand.expression.is_valid()
 
     def _list(self, node: exp.Expression) -> tuple[Operand, pc.Expression, bool]:
-        """Return what is looked for, whether it is in a list, and whether a null is in that."""
+        """Return the operand, whether it is in the list, and whether the list has a null."""
         operand = self.operand(node.this)
         given = node.args.get("expressions") or []
         if not given or not all(map(is_value, given)):
@@ -430,10 +433,10 @@ class ConditionReader:
             return ~found if negated else found
         if isinstance(answer, exp.Boolean):
             wanted = bool(answer.this)
-            if not negated and not whole:  # where only true counts, this is the condition itself
+            if not negated and not whole:  # only true counts, so this is the condition itself
                 found = self.condition(asked, whole=not wanted)
                 return found if wanted else ~found
-            # Null is as false if it is asked for true, and as true if it is asked for false.
+            # Null counts as false if true is requested, and as true if false is requested.
             found = pc.coalesce(self.condition(asked, whole=True), pc.scalar(not wanted))
             return found if wanted != negated else ~found
         raise refused_error(node, "is not read", "ask `is null`, `is true` or `is false`")
@@ -444,7 +447,7 @@ class ConditionReader:
         return operand.expression
 
     def check_text(self, operand: Operand, whole: exp.Expression) -> None:
-        """Raise an error if something has no texts; `whole` is what asks it for one."""
+        """Raise an error if an operand of the part `whole` is not a text."""
         if not is_text(operand.kind):
             raise refused_error(whole, f"asks {operand.kind} for a text", "ask a column of texts")
 
@@ -455,12 +458,12 @@ class ConditionReader:
         return str(node.this)
 
     def operand(self, node: exp.Expression) -> Operand:
-        """Return what a value is compared with."""
+        """Return the operand of a comparison."""
         with self.level(node):
             return self.operand_of(plain_node(node))
 
     def operand_of(self, node: exp.Expression) -> Operand:
-        """Return what a node says, which is not in parentheses."""
+        """Return the operand of a node without parentheses."""
         if isinstance(node, exp.Column):
             name = plain_node(node.this)
             if not isinstance(name, exp.Identifier):
@@ -494,7 +497,7 @@ class ConditionReader:
         raise refused_error(node, "is no column, and not read")
 
     def value(self, node: exp.Expression) -> Value:
-        """Return a value that the text names."""
+        """Return the value of a literal, with its sign and casts."""
         with self.level(node):
             return self._value_of(plain_node(node))
 
@@ -514,7 +517,7 @@ class ConditionReader:
         raise refused_error(node, "is not a value of a kind that filters have")
 
     def type_of(self, node: exp.Expression) -> pa.DataType:
-        """Return the type that a cast names."""
+        """Return the type of a cast."""
         given = node.args.get("to")
         if not isinstance(given, exp.DataType):
             raise refused_error(node, "casts to a type that is not read", _OTHER_TYPE)
@@ -535,7 +538,7 @@ class ConditionReader:
 
 
 def _size(node: Any) -> int | None:
-    """Return a size of a type, such as the 9 of decimal(9, 2); None: it is none."""
+    """Return a size in a type, such as the 9 in decimal(9, 2), or None."""
     node = node.this if isinstance(node, exp.DataTypeParam) else node
     if not isinstance(node, exp.Literal) or node.args.get("is_string"):
         return None
@@ -545,7 +548,7 @@ def _size(node: Any) -> int | None:
 
 
 def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:
-    """Return a value of a type that the text names, such as `date '2026-03-07'`."""
+    """Return the value of a cast literal, such as `date '2026-03-07'`."""
     types = pa.types
     if isinstance(value, Null) or (isinstance(value, Text) and is_text(kind)):
         return value
@@ -578,7 +581,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _compare_as_they_are(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether columns of two types compare as SQL has it."""
+    """Return whether Arrow compares columns of two types as SQL does."""
     types = pa.types
     if one == other:
         return not types.is_nested(one)
@@ -591,7 +594,7 @@ def _compare_as_they_are(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _casts_safely(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether a cast loses nothing that SQL would keep, and fails of no value."""
+    """Return whether a cast has the result of SQL for every value, without errors."""
     types = pa.types
     if types.is_signed_integer(kind):
         if types.is_signed_integer(to):
@@ -612,10 +615,12 @@ def _casts_safely(kind: pa.DataType, to: pa.DataType) -> bool:
 
 
 def _pattern(text: str, escape: str | None) -> list[str | None]:
-    """Return the parts of a pattern: texts as they are, `None` for any text, "" for a character.
+    """Return the parts of a pattern.
+
+    A part is a character as it is, `None` for any text, or "" for any one character.
 
     Raises:
-        ValueError: it ends with the character that escapes the next one.
+        ValueError: If the pattern ends with the escape character.
     """
     parts: list[str | None] = []
     letters = iter(text)
@@ -631,7 +636,7 @@ def _pattern(text: str, escape: str | None) -> list[str | None]:
 
 
 def _matches(field: pc.Expression, parts: Sequence[str | None]) -> pc.Expression:
-    """Return whether a text is like a pattern, null where it is."""
+    """Return whether a text matches a pattern, and null where the text is null."""
     plain = [one for one in parts if one]
     prefix = "".join(plain[: next((at for at, one in enumerate(parts) if not one), len(parts))])
     if len(plain) == len(parts):
@@ -640,12 +645,12 @@ def _matches(field: pc.Expression, parts: Sequence[str | None]) -> pc.Expression
         return pc.starts_with(field, prefix)
     regex = "".join(".*" if one is None else _quoted(one) if one else "." for one in parts)
     found = pc.match_substring_regex(field, rf"(?s)\A{regex}\z")
-    # Bounds know beginnings.
+    # Bounds can be compared with prefixes.
     return pc.starts_with(field, prefix) & found if prefix else found
 
 
 def _quoted(letter: str) -> str:
-    """Return a character as a regular expression of RE2 that it alone matches."""
+    """Return the regular expression in RE2 that matches one character only."""
     if letter == "\0":
         return r"\x00"
     return re.sub(r"([^0-9A-Za-z_\x80-\U0010ffff])", r"\\\1", letter)

@@ -37,7 +37,7 @@ _CONDITIONS = (
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Is,
     exp.Between, exp.Like, exp.Escape, exp.StartsWith, exp.IsNan,
 )  # fmt: skip
-_MOST_DIGITS = 38  # of a decimal
+_MOST_DIGITS = 38  # maximum number of digits of a decimal
 _KNOWN = (
     "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, "
     "lower, upper, length, trim and cast"
@@ -52,7 +52,7 @@ def computed_value(text: str, aliases: Aliases) -> pc.Expression:
         aliases: Names of the columns of a row.
 
     Raises:
-        ValueError: if the text cannot be parsed, or has a part that is not supported; the error
+        ValueError: If the text cannot be parsed, or has a part that is not supported; the error
             names the part.
 
     >>> columns = pa.schema({"km": pa.int32(), "name": pa.string()})
@@ -72,7 +72,7 @@ def computed_condition(text: str, aliases: Aliases) -> pc.Expression:
 
 
 def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
-    """Return a column node with the column's name in the row, and other nodes unchanged."""
+    """Return a column node with the name in the row, and other nodes unchanged."""
     if not isinstance(node, exp.Column):
         return node
     *before, name = (one.name for one in node.parts)
@@ -98,7 +98,7 @@ class _ValueReader(ConditionReader):
     """A parser of values, and of conditions on computed values."""
 
     def computed(self, node: exp.Expression) -> Operand:
-        """Return a value, and its type."""
+        """Return the value of a node, and its type."""
         with self.level(node):
             return self._computed(plain_node(node))
 
@@ -253,7 +253,7 @@ class _ValueReader(ConditionReader):
         if types.is_integer(one.kind) and is_text(kind):
             return Operand(one.expression.cast(kind), kind)
         if types.is_integer(one.kind) and types.is_integer(kind):
-            return Operand(one.expression.cast(kind), kind)  # what does not fit is an error
+            return Operand(one.expression.cast(kind), kind)  # values that do not fit raise an error
         if types.is_floating(one.kind) and types.is_integer(kind):
             rounded = pc.round(one.expression, ndigits=0, round_mode="half_to_even")
             return Operand(rounded.cast(kind), kind)
@@ -367,6 +367,6 @@ def _converted(one: Operand, kind: pa.DataType) -> pc.Expression:
 def _approximated(one: Operand, kind: pa.DataType) -> pc.Expression:
     """Return numbers as the nearest floats."""
     if pa.types.is_decimal(one.kind):
-        # Arrow scales the digits as a float, and so misses the nearest one.
+        # Arrow scales the digits as a float, so the result may not be the nearest number.
         return one.expression.cast(pa.string()).cast(kind)
     return one.expression.cast(kind, safe=False)

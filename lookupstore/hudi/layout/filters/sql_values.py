@@ -1,8 +1,9 @@
-"""Values that a filter in SQL names, and how they compare with a column: exactly, in its type.
+"""Compare columns with the values of a filter in SQL, in the type of the column.
 
-A value becomes one of the column's type, or the next smaller or greater one of that type, whichever
-leaves the same rows: `km > 1.5` of an integer column is `km > 1`. So nothing is rounded, and bounds
-of columns answer it. Floats are the exception: with these SQL compares approximately.
+A value is converted to the type of the column. If the type does not have the value, the next
+smaller or greater one is used, whichever matches the same rows: for an integer column, `km > 1.5`
+is `km > 1`. Therefore nothing is rounded, and bounds of columns can answer the comparison. Floats
+are the exception, because SQL compares them approximately.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 _DAY = 86_400
 _UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6),
           "ns": Fraction(1, 10**9)}  # fmt: skip
-# Of a number: no type has as many.
+# Maximum number of digits and maximum exponent of a number: no type has as many.
 _MOST_DIGITS, _MOST_EXPONENT = 400, 400
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE](?P<exponent>[+-]?\d{1,9}))?\s*", re.ASCII)
 _DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
@@ -39,8 +40,8 @@ class Number:
     """A number.
 
     Attributes:
-        value: of it, exactly.
-        is_double: whether SQL takes it for a double, and not for a decimal.
+        value: Exact value of the number.
+        is_double: Whether the number is a double in SQL, and not a decimal.
     """
 
     value: Fraction
@@ -49,7 +50,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A text, which is also how dates and the like are written."""
+    """A text; dates, timestamps and times can be written as texts, too."""
 
     value: str
 
@@ -66,9 +67,9 @@ class Moment:
     """A date, a timestamp, or a time of day.
 
     Attributes:
-        kind: `date`, `timestamp` or `time`.
-        seconds: since 1970, or since midnight.
-        has_zone: whether it is a moment of the world, and not one of some clock.
+        kind: Kind of the moment: `date`, `timestamp` or `time`.
+        seconds: Seconds since 1970-01-01, or for a time since midnight; in UTC with a zone.
+        has_zone: Whether the moment has a time zone.
     """
 
     kind: str
@@ -78,7 +79,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Null:
-    """No value."""
+    """The value null."""
 
 
 Value: TypeAlias = Number | Text | Flag | Moment | Null
@@ -89,10 +90,10 @@ class _Steps:
     """A type whose values are whole numbers of a unit.
 
     Attributes:
-        unit: of a number, or in seconds.
-        least: that the type has.
-        greatest: that the type has.
-        array: makes values of whole numbers.
+        unit: Value of one unit: a number, or for dates and times a number of seconds.
+        least: Least value of the type, in units.
+        greatest: Greatest value of the type, in units.
+        array: Function that converts numbers of units to an array of the type.
     """
 
     unit: Fraction
@@ -105,16 +106,17 @@ class _Steps:
 
 
 def compared(field: pc.Expression, kind: pa.DataType, word: str, value: Value) -> pc.Expression:
-    """Return a comparison with a value, which is null where the field is.
+    """Return a comparison of a field with a value, which is null where the field is.
 
     Args:
-        field: that is compared.
-        kind: its type.
-        word: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        value: that it is compared with.
+        field: Field to compare.
+        kind: Arrow type of the field.
+        word: Operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
+        value: Value to compare with; a comparison with null is null.
 
     Raises:
-        ValueError: SQL does not compare these, or the text is no such value.
+        ValueError: If SQL does not compare the type with the value, or a text cannot be converted
+            to the type.
     """
     if isinstance(value, Null):
         return pc.scalar(pa.scalar(None, pa.bool_()))
@@ -125,9 +127,16 @@ def compared(field: pc.Expression, kind: pa.DataType, word: str, value: Value) -
 
 
 def is_one_of(field: pc.Expression, kind: pa.DataType, values: Sequence[Value]) -> pc.Expression:
-    """Return whether a field has one of some values, none of which is null: false of null.
+    """Return whether a field has one of some values, and false where it is null.
 
-    Raises: as `compared`.
+    Args:
+        field: Field to compare.
+        kind: Arrow type of the field.
+        values: Values to look for, without null.
+
+    Raises:
+        ValueError: If SQL does not compare the type with a value, or a text cannot be converted to
+            the type.
     """
     if pa.types.is_nested(kind):
         raise ValueError(f"nothing is in a list for {kind}; {_ONLY_NULL}")
@@ -142,7 +151,8 @@ def is_one_of(field: pc.Expression, kind: pa.DataType, values: Sequence[Value]) 
         return field.isin(steps.array(whole))
     plain = [_plain(kind, one) for one in values]
     if pa.types.is_floating(kind):
-        # A list tells 0.0 from -0.0, SQL does not; and a double may be none of the floats.
+        # A list distinguishes 0.0 and -0.0, SQL does not; and a double may not be equal to any
+        # float.
         numbers_of = [one.as_py() for one in plain]
         if pa.types.is_float32(kind):
             numbers_of = [one for one in numbers_of if float(np.float32(one)) == one]
@@ -152,10 +162,10 @@ def is_one_of(field: pc.Expression, kind: pa.DataType, values: Sequence[Value]) 
 
 
 def scalar_of(kind: pa.DataType, value: Value) -> pa.Scalar:
-    """Return a value of a type, of which it is one.
+    """Return a value as a scalar of a type.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If the type does not have the value.
     """
     if isinstance(value, Null):
         return pa.scalar(None, kind)
@@ -169,10 +179,10 @@ def scalar_of(kind: pa.DataType, value: Value) -> pa.Scalar:
 
 
 def number_of(text: str) -> Number:
-    """Return the number that a text is.
+    """Parse a number.
 
     Raises:
-        ValueError: it is none, or has too many digits.
+        ValueError: If the text is not a number, or has too many digits.
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
@@ -184,14 +194,14 @@ def number_of(text: str) -> Number:
 
 
 def moment_of(text: str, kind: str) -> Moment:
-    """Return the date, timestamp or time that a text is.
+    """Parse a date, a timestamp or a time.
 
     Args:
-        text: such as `2026-03-07 12:30:00.5+01:00`.
-        kind: `date`, `timestamp` or `time`.
+        text: Text to parse, such as `2026-03-07 12:30:00.5+01:00`.
+        kind: Kind of the moment: `date`, `timestamp` or `time`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If the text is not a moment of this kind.
     """
     pattern = {"date": _DATES, "timestamp": _TIMESTAMPS, "time": _TIMES}[kind]
     found = pattern.fullmatch(text)
@@ -215,7 +225,7 @@ _EXAMPLES = {
     "time": "'12:30:00.5'",
 }
 _ONLY_NULL = "only `is null` is read of such columns"
-#: Comparisons by the words of SQL.
+#: Comparisons by operators of SQL.
 OPERATORS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "=": lambda field, value: field == value,
     "!=": lambda field, value: field != value,
@@ -231,7 +241,7 @@ def _has_zone(parts: Mapping[str, str | None]) -> bool:
 
 
 def _of_day(parts: Mapping[str, str | None]) -> Fraction:
-    """Return the seconds since midnight in UTC."""
+    """Return the seconds since midnight, in UTC if there is a zone."""
     hour, minute, second = (int(parts.get(one) or 0) for one in ("hour", "minute", "second"))
     hours, minutes = (int(parts.get(one) or 0) for one in ("hours", "minutes"))
     if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59:
@@ -243,7 +253,7 @@ def _of_day(parts: Mapping[str, str | None]) -> Fraction:
 
 
 def _steps(kind: pa.DataType) -> _Steps | None:
-    """Return how values of a type are whole numbers; None: they are not."""
+    """Return the unit and range of a type whose values are whole numbers, or None."""
     types = pa.types
     if types.is_integer(kind):
         bits, is_signed = kind.bit_width, types.is_signed_integer(kind)
@@ -284,18 +294,18 @@ def _in_steps(field: pc.Expression, steps: _Steps, word: str, number: Fraction) 
             return OPERATORS[word](field, pc.scalar(steps.scalar(int(number))))
         holds: bool | None = word == "!="
     else:
-        # Of integers, those below 1.5 are those below 2, and those up to 1.5 those up to 1.
+        # For integers, `< 1.5` is equivalent to `< 2`, and `<= 1.5` to `<= 1`.
         near = math.ceil(number) if word in ("<", ">=") else math.floor(number)
         if least <= near <= greatest:
             return OPERATORS[word](field, pc.scalar(steps.scalar(near)))
         holds = (near > greatest) == (word in ("<", "<="))
-    # The same of all values, and null of null.
+    # The same result for all values, and null for null.
     nothing = pc.scalar(pa.scalar(None, pa.bool_()))
     return field.is_valid() | nothing if holds else field.is_null() & nothing
 
 
 def _measure(kind: pa.DataType, value: Value) -> Fraction:
-    """Return a value as a number, or in seconds, to compare with a column whose type has steps."""
+    """Return a value as a number or in seconds, for a type that has steps."""
     types = pa.types
     if types.is_integer(kind) or types.is_decimal(kind):
         if isinstance(value, Number):
@@ -318,7 +328,7 @@ def _measure(kind: pa.DataType, value: Value) -> Fraction:
 
 
 def _plain(kind: pa.DataType, value: Value) -> pa.Scalar:
-    """Return a value to compare with a column whose type has no steps."""
+    """Return a value as a scalar, for a type that has no steps."""
     types = pa.types
     if types.is_floating(kind):
         if isinstance(value, Text):

@@ -1,5 +1,6 @@
-"""What queries read, before anything is rewritten.
+"""Estimate the share of the current files of a table that queries read.
 
-`known_bounds` are statistics, or else footers, `spread` how rows lie between them, `layout_health`
-the shares of files read, `picture` files as boxes.
+`known_bounds` reads bounds from statistics or footers. `spread` estimates the distribution of rows
+between them. `layout_health` computes the shares of files that queries read. `picture` draws files
+as boxes.
 """

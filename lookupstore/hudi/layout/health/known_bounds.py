@@ -1,4 +1,4 @@
-"""What is known of columns of the files of a table: from its statistics, else from footers."""
+"""Find the bounds of columns in each file of a table."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from lookupstore.hudi.view import TableView
 def known_bounds(
     view: TableView, files: Sequence[FileSlice], names: Sequence[str] | None
 ) -> dict[str, ColumnBounds]:
-    """Return what is known of columns of files, in their order.
+    """Return the bounds of columns in files, by the name of the column.
 
-    No file is opened for a column that the table has statistics of; for others, footers are read.
+    Statistics of the table are used for columns that have them. For the others, the footers of the
+    files are read.
 
     Args:
-        view: of the table.
-        files: of the table.
-        names: of the columns; None: those that the table has statistics of, else the first ones
-            whose values have an order.
+        view: View of the table.
+        files: Base files of the table; bounds are in this order.
+        names: Names of the columns. Default: the first 32 columns that the table keeps statistics
+            of, or, if it keeps none, the first 32 columns with an order.
 
     Raises:
-        KeyError: the table does not have a column.
-        TypeError: the values of a column have no order.
-        CorruptionError: a base file is damaged.
-        StaleStoreError: a base file is gone.
-        OSError: a base file could not be read.
+        KeyError: If the table does not have a column.
+        TypeError: If the values of a column have no order.
+        CorruptionError: If the timeline or a base file is damaged.
+        FormatError: If a base file is encrypted, or has columns in other files.
+        StaleStoreError: If a base file was deleted.
+        OSError: If a base file cannot be read.
     """
     statistics, _ = usable_statistics(view.location, pending_writes(view), "footers are read")
     columns = _columns(view, names, statistics)

@@ -1,9 +1,9 @@
-"""What queries read of a table as its files lie, and what they would if rows were in order.
+"""Estimate the share of files that queries read, now and with rows in order.
 
-Queries are for one column: for a value, for a range that has 1 % of the rows, for one that has
-10 %. They come where rows are, so that the share of files that they read is what is to be expected
-of them; that ranges of files overlap says little: one file that has everything overlaps all others,
-and costs each query one file.
+Each query filters by one column: by one value, or by a range that has 1 % or 10 % of the rows. The
+queries are spread evenly over the rows, so that the share of files that they read is an expected
+value. Overlaps of file ranges are not counted, because they are a poor measure: one file with all
+values overlaps all others, but costs each query only one file.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ import pyarrow as pa
 from lookupstore.errors import printable
 from lookupstore.html_table import html_table
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.health.spread import Floats, Ints, Spread
+from lookupstore.hudi.layout.health.spread import ColumnSpread, Floats, Ints
 from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds
 
-#: Of each kind of query: what share of the rows it is for.
+#: Kinds of queries: name, and share of the rows that a query selects.
 _QUERIES = (("one value", 0.0), ("1 % of rows", 0.01), ("10 % of rows", 0.1))
-# Of each kind, evenly over the rows.
+# Number of queries of each kind, evenly distributed over the rows.
 _EACH = 1000
-# Rows of fewer shares than that are at one place.
+# Smallest range of shares of a file; rows in a smaller range are treated as one point.
 _NARROW = 1e-9
 _HEADS = ("column", "query", "files", "bytes", "sorted", "grid", "unknown")
 
 
 @dataclass(frozen=True)
 class ColumnHealth:
-    """What queries of one kind read, on average, in shares of 1.
+    """The average share of files that queries of one kind read.
 
     Attributes:
-        column: that they ask for.
-        query: what they ask.
-        files: that they read.
-        bytes: of the files that they read.
-        sorted: files that they would read if rows were sorted by this column alone.
-        grid: files that they would read if rows were an ideal grid by all columns asked for.
-        unknown: how many files there are of which no bounds are known: each query reads them.
-        partition: whose files these are; None: of all.
+        column: Name of the column that the queries filter by.
+        query: Kind of query: `one value`, `1 % of rows` or `10 % of rows`.
+        files: Share of the files that a query reads, from 0 to 1.
+        bytes: Share of the bytes of the files that a query reads, from 0 to 1.
+        sorted: Share of the files that a query would read if rows were sorted by this column only.
+        grid: Share of the files that a query would read if rows were in an ideal grid by all
+            columns that were asked for.
+        unknown: Number of files with values but without known bounds; every query reads them.
+        partition: Path of the partition with the files. None: all partitions.
     """
 
     column: str
@@ -57,12 +58,13 @@ class ColumnHealth:
 
 @dataclass(frozen=True)
 class LayoutHealth:
-    """What queries read of a table as its files lie. No row was read to know that.
+    """The share of files of a table that queries read, estimated without reading rows.
 
     Attributes:
-        files: of the table.
-        bytes: of these.
-        queries: each kind of query of each column.
+        files: Number of files of the table.
+        bytes: Size of these files, in bytes.
+        queries: Average shares for each kind of query, for each column; if they were asked for by
+            partition, also for each partition.
     """
 
     files: int
@@ -70,7 +72,7 @@ class LayoutHealth:
     queries: tuple[ColumnHealth, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the shares as plain JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -121,13 +123,13 @@ class LayoutHealth:
 def layout_health(
     files: Sequence[FileSlice], known: Mapping[str, ColumnBounds], *, by_partition: bool
 ) -> LayoutHealth:
-    """Find what queries read of files, by what is known of these.
+    """Estimate the share of files that queries read, from the bounds of the files.
 
     Args:
-        files: of the table.
-        known: bounds of each column that is asked for, of the files in their order.
-        by_partition: whether each partition is a table of its own; else queries are for rows of
-            all, though each is put in order alone.
+        files: Base files of the table.
+        known: Bounds in each file, in the order of `files`, by the name of the column.
+        by_partition: Whether to treat each partition as a table of its own. Otherwise queries are
+            for rows of all partitions, though each partition is sorted by itself.
     """
     sizes = np.array([one.bytes for one in files], np.float64)
     paths = [one.group.partition for one in files]
@@ -137,19 +139,19 @@ def layout_health(
     if by_partition:
         for name, own in zip(names, members, strict=True):
             for column, bounds in known.items():
-                spread = Spread.of(bounds.take(pa.array(own)))
+                spread = ColumnSpread.of(bounds.take(pa.array(own)))
                 everything = [np.arange(len(own))]
                 shares = _shares(spread, sizes[own], everything, len(known))
                 queries += _lines(column, spread, shares, str(name))
     else:
         for column, bounds in known.items():
-            spread = Spread.of(bounds)
+            spread = ColumnSpread.of(bounds)
             queries += _lines(column, spread, _shares(spread, sizes, members, len(known)), None)
     return LayoutHealth(len(files), int(sizes.sum()), tuple(queries))
 
 
 def _lines(
-    column: str, spread: Spread, shares: Sequence[Floats], partition: str | None
+    column: str, spread: ColumnSpread, shares: Sequence[Floats], partition: str | None
 ) -> Iterator[ColumnHealth]:
     unknown = int(np.count_nonzero(spread.may_have_values & ~spread.known))
     for at, (query, _) in enumerate(_QUERIES):
@@ -158,15 +160,19 @@ def _lines(
 
 
 def _shares(
-    spread: Spread, sizes: Floats, members: Sequence[Ints], columns: int
+    spread: ColumnSpread, sizes: Floats, members: Sequence[Ints], columns: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return for each kind of query the shares of files, bytes, ideal files and those of a grid.
+    """Return the average shares that each kind of query reads.
 
     Args:
-        spread: of the files.
-        sizes: of the files, in bytes.
-        members: files of each partition.
-        columns: of the grid.
+        spread: Distribution of the rows of the files.
+        sizes: Size of each file, in bytes.
+        members: Numbers of the files of each partition.
+        columns: Number of columns of the grid.
+
+    Returns:
+        Shares of files, of bytes, of files sorted by the column, and of files in a grid; one value
+        for each kind of query.
     """
     count = len(sizes)
     if not count:
@@ -178,7 +184,7 @@ def _shares(
     first, last = spread.cells(lows), spread.cells(highs)
     files = spread.read(first, last, np.ones(count)) / count
     nbytes = spread.read(first, last, sizes) / max(sizes.sum(), 1.0)
-    # A value that many rows have is asked for with all of them.
+    # If many rows have the same value, a query for it selects all of them.
     lows = np.where(spread.is_value(first), spread.edges[first], lows)
     highs = np.where(spread.is_value(last), spread.edges[last + 1], highs)
     alone, grid = np.zeros(len(lows)), np.zeros(len(lows))
@@ -191,15 +197,19 @@ def _shares(
 
 
 def _in_partition(
-    spread: Spread, own: Ints, lows: Floats, highs: Floats
+    spread: ColumnSpread, own: Ints, lows: Floats, highs: Floats
 ) -> tuple[Answers, Floats, float]:
-    """Return which ranges of rows a partition may have, how much of its rows, and files of these.
+    """Return the part of each range of rows that is in a partition.
 
     Args:
-        spread: of all files.
-        own: files of the partition.
-        lows: shares of all rows at which ranges begin.
-        highs: shares of all rows at which they end.
+        spread: Distribution of the rows of all files.
+        own: Numbers of the files of the partition.
+        lows: Share of all rows before the beginning of each range, from 0 to 1.
+        highs: Share of all rows before the end of each range, from 0 to 1.
+
+    Returns:
+        Whether the partition may have rows of each range, the share of the partition's rows in
+        each range, and the number of its files that may have values.
     """
     known = own[spread.known[own]]
     without = int(np.count_nonzero(~spread.may_have_values[own]))
@@ -207,7 +217,7 @@ def _in_partition(
     rows = spread.rows[known]
     if not len(known):
         return np.ones(len(lows), bool), highs - lows, slices
-    # Rows of a file are even over the shares from its first to its last cell.
+    # Rows of a file are evenly distributed over the shares from its first to its last cell.
     begin = spread.lows[known]
     width = np.maximum(spread.highs[known] - begin, _NARROW)
     knots, at = np.unique(np.concatenate((begin, begin + width)), return_inverse=True)
@@ -215,7 +225,7 @@ def _in_partition(
     upto = np.concatenate(([0.0], np.cumsum(np.cumsum(slopes)[:-1] * np.diff(knots))))
     upto /= upto[-1]
     within = np.interp(highs, knots, upto) - np.interp(lows, knots, upto)
-    # Between files there may be nothing: the same files leave it out in any order.
+    # There may be no rows between files: every order skips the same files there.
     begun = np.searchsorted(np.sort(begin), highs)
     over = np.searchsorted(np.sort(begin + width), lows, side="right")
     return begun > over, within, slices

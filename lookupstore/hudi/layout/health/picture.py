@@ -1,7 +1,7 @@
-"""Files of a table as boxes in two columns: a picture as SVG text.
+"""Draw the files of a table as boxes in two columns, in SVG.
 
-A box is as wide as the share of the rows that are between the file's bounds, so that skewed columns
-and texts are drawn like others. In a good layout boxes are small and side by side.
+The width of a box is the share of the rows between the bounds of its file. Skewed columns and texts
+are therefore drawn like others. In a good layout boxes are small and next to each other.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import numpy as np
 
 from lookupstore.errors import printable
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.health.spread import Spread
+from lookupstore.hudi.layout.health.spread import ColumnSpread
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 
-# Of the square, the margin around it, and what each box has at least, in pixels.
+# Sizes in pixels: side of the square, margin around it, smallest side of a box.
 _SIDE, _MARGIN, _LEAST = 480, 48, 2.0
-# Boxes of more files are a blot.
+# Maximum number of files: more boxes would cover each other.
 _MOST_FILES = 5000
-# Characters of a value at an axis, and of one in a title.
+# Maximum number of characters of a value at an axis, and of a value in a title.
 _SHORT, _LONG = 24, 60
 
 
 @dataclass(frozen=True)
 class LayoutPicture:
-    """Files of a table as boxes in two columns.
+    """A picture of the files of a table as boxes in two columns.
 
     Attributes:
-        svg: the picture.
-        files: that the table has.
-        drawn: how many of them are boxes: not those without bounds, and of very many, some.
+        svg: Picture as SVG text.
+        files: Number of files of the table.
+        drawn: Number of files that are drawn: at most 5,000, without files whose bounds are
+            unknown in one of the columns.
     """
 
     svg: str = field(repr=False)
@@ -45,7 +46,7 @@ class LayoutPicture:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file on this machine, in the place of one that is there."""
+        """Write the picture to a local file, and replace a file of that name."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.svg)
 
@@ -53,15 +54,15 @@ class LayoutPicture:
 def layout_picture(
     files: Sequence[FileSlice], known: Mapping[str, ColumnBounds], x: str, y: str
 ) -> LayoutPicture:
-    """Draw files.
+    """Draw files as boxes in two columns.
 
     Args:
-        files: of the table.
-        known: bounds of the columns, of the files in their order.
-        x: column from left to right.
-        y: column from bottom to top.
+        files: Base files of the table.
+        known: Bounds in each file, in the order of `files`, by the name of the column.
+        x: Name of the column from left to right.
+        y: Name of the column from bottom to top.
     """
-    across, up = Spread.of(known[x]), Spread.of(known[y])
+    across, up = ColumnSpread.of(known[x]), ColumnSpread.of(known[y])
     both = np.flatnonzero(across.known & up.known)
     evenly = np.linspace(0, len(both) - 1, min(len(both), _MOST_FILES)).astype(np.int64)
     chosen = both[evenly]
@@ -105,7 +106,7 @@ def _box(title: str, left: float, right: float, low: float, high: float) -> str:
 
 
 def _title(file: FileSlice, known: Mapping[str, ColumnBounds], x: str, y: str, at: int) -> str:
-    """Return what is shown of a file under the pointer."""
+    """Return the tooltip of a file."""
     lines = [f"{file.path}, {known[x].rows[at].as_py():,} rows"]
     for name in (x, y):
         ends = (known[name].least[at], known[name].greatest[at])
@@ -136,6 +137,6 @@ def _text(x: float, y: float, anchor: str, text: str) -> str:
 
 
 def _shown(value: Any, most: int) -> str:
-    """Return a value in few characters."""
+    """Return the text of a value, cut to some number of characters."""
     text = "" if value is None else str(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"

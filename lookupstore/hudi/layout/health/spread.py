@@ -1,10 +1,10 @@
-"""How the rows of files are spread over the values of a column, as far as bounds tell.
+"""Estimate the distribution of rows over the values of a column from bounds.
 
-The bounds of all files cut the values of a column into cells: each bound, and what is between two
-of them. A file has its rows somewhere in the cells from its least to its greatest value. In which
-of them is estimated from all files together: narrow files say where rows are, and wide ones are
-taken to have theirs in the same proportions. So skewed columns need no width of values, and texts
-no distance.
+The bounds of all files cut the values of a column into cells: one cell for each bound, and one
+between two bounds. The rows of a file are in the cells from its minimum to its maximum. The share
+of each cell is estimated from all files together. Narrow files show where rows are, and wide files
+are assumed to have their rows in the same proportions. Skewed columns therefore need no width of
+values, and texts need no distance.
 
 Source: B. W. Turnbull, "The Empirical Distribution Function with Arbitrarily Grouped, Censored and
 Truncated Data" (1976): rows known only to be in a range.
@@ -26,24 +26,26 @@ from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBoun
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# After fewer, files that all overlap are said to be read too seldom; after more, rows gather where
-# most files overlap, and the others are said to be read too often.
+# Number of iterations. With fewer, files that all overlap seem to be read too rarely; with more,
+# rows concentrate where most files overlap, and other files seem to be read too often.
 _ROUNDS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """Files in the order of a column.
+class ColumnSpread:
+    """The distribution of the rows of files over the values of a column.
 
     Attributes:
-        known: for each file, whether it has values, and bounds of them.
-        may_have_values: for each file, whether it may have any.
-        starts: for each file, the first of its cells; of one without bounds, the first of all.
-        ends: for each file, the last of its cells; of one without bounds, the last of all.
-        rows: with a value, of each file; 0 if nobody knows.
-        edges: share of all rows that come before each cell, and 1. Each second cell is one value,
-            beginning with the first; the others are what is between two.
-        ends_of_values: the least and the greatest bound of all, None if there is none.
+        known: Whether each file has values with known bounds.
+        may_have_values: Whether each file may have a value that is not null.
+        starts: Number of the first cell of each file; 0 for a file without known bounds.
+        ends: Number of the last cell of each file; that of the last of all cells for a file without
+            known bounds.
+        rows: Number of rows of each file with a value that is not null or NaN, at least 1; 0 for a
+            file without known bounds.
+        edges: Share of all rows before each cell, from 0 to 1, and 1 as the last element. The first
+            cell and every second one after it are one value each; the others are between two.
+        ends_of_values: Least and greatest bound of all files. None: no file has known bounds.
     """
 
     known: Answers
@@ -55,8 +57,8 @@ class Spread:
     ends_of_values: tuple[Any, Any]
 
     @classmethod
-    def of(cls, bounds: ColumnBounds) -> Spread:
-        """Estimate it from what is known of files."""
+    def of(cls, bounds: ColumnBounds) -> ColumnSpread:
+        """Estimate the distribution from the bounds of files."""
         values = bounds.may_have_values
         known = values & _valid(bounds.least) & _valid(bounds.greatest)
         both = pa.concat_arrays([bounds.least.filter(known), bounds.greatest.filter(known)])
@@ -66,7 +68,7 @@ class Spread:
         starts = np.zeros(len(known), np.int64)
         ends = np.full(len(known), cells - 1, np.int64)
         starts[known], ends[known] = 2 * order[:count], 2 * order[count:]
-        # Bounds that nobody writes; such a file is one that may have anything.
+        # Such bounds are not valid; the file is treated like one without bounds.
         known &= starts <= ends
         starts[~known], ends[~known] = 0, cells - 1
         least = both[int(order.argmin())].as_py() if count else None
@@ -78,16 +80,16 @@ class Spread:
 
     @cached_property
     def lows(self) -> Floats:
-        """Return the share of all rows that come before the first cell of each file."""
+        """Return the share of all rows before the first cell of each file."""
         return self.edges[self.starts]
 
     @cached_property
     def highs(self) -> Floats:
-        """Return the share of all rows that come before the end of the last cell of each file."""
+        """Return the share of all rows before the end of the last cell of each file."""
         return self.edges[self.ends + 1]
 
     def cells(self, shares: Floats) -> Ints:
-        """Return the cells in which rows are before which come shares of all rows."""
+        """Return the cell of the row that has each share of all rows before it."""
         found = np.searchsorted(self.edges, shares, side="right") - 1
         return np.clip(found, 0, len(self.edges) - 2).astype(np.int64)
 
@@ -97,12 +99,12 @@ class Spread:
         return found
 
     def read(self, lows: Ints, highs: Ints, weights: Floats) -> Floats:
-        """Return for each range of cells the weight of the files that have to be read for it.
+        """Return the weight of the files that a query of each range of cells reads.
 
         Args:
-            lows: first cells of the ranges.
-            highs: last cells of the ranges.
-            weights: of the files.
+            lows: Number of the first cell of each range.
+            highs: Number of the last cell of each range.
+            weights: Weight of each file.
         """
         asked = np.where(self.may_have_values, weights, 0.0)
         cells = len(self.edges) - 1
@@ -112,8 +114,9 @@ class Spread:
 
 
 def _edges(starts: Ints, ends: Ints, rows: Floats, cells: int) -> Floats:
-    """Return the share of all rows that come before each cell, and 1."""
-    # A row is at each of the bounds, the others between; at a bound only if a file has no others.
+    """Return the share of all rows before each cell, and 1."""
+    # A file has a row at each of its bounds and the others in between; only a file with equal
+    # bounds has all rows at a bound.
     one_value = starts == ends
     at_bounds = np.bincount(starts, minlength=cells) + np.bincount(ends, ~one_value, cells)
     between = np.maximum(rows - 2 + one_value, 0)

@@ -1,5 +1,5 @@
-"""What a table keeps of the layouts of its partitions, so that clustering can go on with them.
+"""Keep the layouts of partitions, so that a later clustering can continue them.
 
-`kept_layout` is what is kept of a partition, and its file; `overlap` says which files cost queries
-so much that they are to be put in order anew.
+`kept_layout` has the layout of a partition and its file. `overlap` chooses the files that cost
+queries so much that they are rewritten.
 """

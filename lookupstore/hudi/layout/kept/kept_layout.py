@@ -1,11 +1,11 @@
-"""The layout of a partition as it is kept beside the table, and which files lie as it says.
+"""Keep the layout of each partition next to the table, with its files.
 
-There is a file for each partition, in a folder of ours which no other program lists. It is replaced
-in one step before a clustering completes, and names base files, which never change: so what it says
-of files of a clustering that never completes is about nothing, and what it says of those that this
-one was about to replace is still there, and true.
+There is one file for each partition, in a folder that only lookupstore lists. The file is replaced
+in one step before a clustering completes. It names base files, which never change. If the
+clustering never completes, the names of its new files therefore refer to no file, and the entries
+of the files that it was about to replace are still there and true.
 
-What it has is JSON, sealed (`layout.sealed`).
+The content is JSON, sealed by `layout.sealed`.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from lookupstore.sorting._sort import argsort, upper_bound
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 
-#: Of all kept layouts of a table.
+#: Path of the folder of all kept layouts of a table.
 LAYOUTS_FOLDER = f"{META_FOLDER}/.lookupstore/layouts"
-#: Files end where halves of halves do: they have between two thirds of the rows that a file is to
-#: have and this many times these.
+#: Largest size of a file as a multiple of the intended number of rows. Files end at halves of
+#: halves, so they have between two thirds and this multiple of it.
 MOST_ROWS = 4 / 3
-#: What a file of new rows is to have at least, in times of these, to be in one region alone.
+#: Smallest size of a file of new rows in a single region, as a multiple of the intended size.
 LEAST_ROWS = 1 / 2
 _MAGIC = b"LSLAYOT1"
-# What JSON may be beside the layout, of which a line for each file is most.
+# Maximum size of the JSON text: the layout, and mostly a line for each file.
 _MOST_BYTES = MOST_BYTES + (512 << 20)
 _MOST_RATIO = 1000
-# Of the file, as it is compressed.
+# Maximum size of the compressed file.
 _MOST_FILE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class PlacedFile:
-    """A base file that lies as the layout says.
+    """A base file with its rows at the positions that the layout gave it.
 
     Attributes:
-        name: of the file, without its folder.
-        run: of its region: a request time, by which runs are ordered.
-        after: the position after which its rows come; empty: from the beginning.
-        last: the greatest position that a row of it may have.
-        rows: that it has.
+        name: Name of the file, without its folder.
+        run: Name of the run that the file is part of: a request time, by which runs are ordered.
+        after: Position that all rows of the file are after. Empty: no lower limit.
+        last: Greatest position that a row of the file may have.
+        rows: Number of rows of the file.
     """
 
     name: str
@@ -68,14 +68,15 @@ class PlacedFile:
 
 @dataclass(frozen=True, eq=False)
 class KeptLayout:
-    """The layout of a partition.
+    """The kept layout of a partition.
 
     Attributes:
-        choice: by which it was made, as JSON.
-        layout: the order of rows.
-        ends: of regions; what comes after all is one more.
-        rows_per_file: that a file is to have.
-        files: by the id of their group; groups that are gone may be among them.
+        choice: Choice of the caller from which the layout was made, as JSON.
+        layout: Layout that gives each row its position.
+        ends: Last position of each region but the last region, ascending.
+        rows_per_file: Target number of rows of a file.
+        files: Files that follow the layout, by the id of their file group. Deleted file groups may
+            be among them.
     """
 
     choice: str
@@ -85,7 +86,7 @@ class KeptLayout:
     files: Mapping[str, PlacedFile]
 
     def is_of(self, columns: pa.Schema) -> bool:
-        """Return whether it is still of these columns, none of which has another type."""
+        """Return whether the table still has all columns of the layout, in the same types."""
         for one in self.layout.schema:
             at = columns.get_field_index(one.name)
             kind = None if at < 0 else columns.field(at).type
@@ -96,19 +97,26 @@ class KeptLayout:
         return True
 
     def ends_of_files(self, positions: pa.Array, rows: int) -> list[bytes]:
-        """Return the last position of each file but the last one, no file being in two regions.
+        """Return the last position of each file but the last one.
+
+        No file is in two regions.
 
         Args:
-            positions: of a sample of the rows.
-            rows: that there are.
+            positions: Positions of a sample of the rows.
+            rows: Number of all rows.
         """
         most = MOST_ROWS * self.rows_per_file * len(positions) / rows
         return cell_ends(positions, most, is_curve=self.layout.is_curve, within=self.ends)
 
     def ends_of_new_files(self, positions: pa.Array, rows: int) -> list[bytes]:
-        """Return ends as `ends_of_files` does, but of files that have enough rows.
+        """Return the last position of each new file but the last one.
 
-        Few rows make few files, though these may be in several regions.
+        Each file has at least half of `rows_per_file` rows if there are as many. A file may
+        therefore be in several regions.
+
+        Args:
+            positions: Positions of a sample of the rows.
+            rows: Number of all rows.
         """
         ends = self.ends_of_files(positions, rows)
         ascending = positions.take(pa.array(argsort(positions)))
@@ -131,13 +139,13 @@ class KeptLayout:
         stats: Sequence[Sequence[WriteStat]],
         runs: Sequence[str],
     ) -> KeptLayout:
-        """Return the layout with these files alone, but for those that are in two regions.
+        """Return the layout with these files only, without those that are in two regions.
 
         Args:
-            ends: of files, but the last one.
-            width: of positions, in bytes.
-            stats: what is said of the files up to each end, and after the last one.
-            runs: for each region, the one that they are part of.
+            ends: Last position of each range of files but the last range.
+            width: Width of a position, in bytes.
+            stats: Commit entries of the files up to each end, and of those after the last end.
+            runs: Name of the run that the files of each region are part of.
         """
         files = {}
         for (after, last), some in zip(pairwise([b"", *ends, b"\xff" * width]), stats, strict=True):
@@ -151,11 +159,11 @@ class KeptLayout:
         return replace(self, files=files)
 
     def region(self, position: bytes) -> int:
-        """Return the number of the region that a position is in."""
+        """Return the number of the region of a position."""
         return bisect_left(self.ends, position)
 
     def encode(self) -> bytes:
-        """Return the file."""
+        """Return the content of the file that keeps the layout."""
         said = {
             "choice": self.choice,
             "layout": self.layout.to_json(),
@@ -170,14 +178,14 @@ class KeptLayout:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> KeptLayout:
-        """Return what a file says.
+        """Return the layout that a file keeps.
 
         Args:
-            data: of the file.
-            path: of it, for errors.
+            data: Content of the file.
+            path: Path of the file, for errors.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: If the file is damaged.
         """
         what = "the layout of a partition"
         most = min(_MOST_BYTES, _MOST_RATIO * len(data))
@@ -205,17 +213,17 @@ class KeptLayout:
 
 
 def read_layout(location: Location, partition: str, choice: str | None = None) -> KeptLayout | None:
-    """Return the layout that is kept of a partition; None: there is none by this choice.
+    """Return the kept layout of a partition.
 
-    One that is damaged is none: a warning says so.
+    None: no layout is kept for this choice, or it is damaged, which a warning reports.
 
     Args:
-        location: of the table.
-        partition: its path.
-        choice: by which it is to be made, as JSON; None: by any.
+        location: Location of the table.
+        partition: Path of the partition.
+        choice: Choice that the layout must be made from, as JSON. Default: any choice.
 
     Raises:
-        OSError: it could not be read.
+        OSError: If the file cannot be read.
     """
     name = _name(partition)
     try:
@@ -234,18 +242,19 @@ def read_layout(location: Location, partition: str, choice: str | None = None) -
 def keep_layout(
     location: Location, partition: str, kept: KeptLayout, groups: Sequence[GroupId]
 ) -> None:
-    """Keep the layout of a partition, and what is known of groups that are there.
+    """Keep the layout of a partition, with new files and those of current groups.
 
     The caller holds the lock of the table.
 
     Args:
-        location: of the table.
-        partition: its path.
-        kept: the layout, with the files that are new.
-        groups: that the partition has now; of others, nothing is kept.
+        location: Location of the table.
+        partition: Path of the partition.
+        kept: Layout to keep, with the new files.
+        groups: Current file groups of the partition; files of other groups that were kept before
+            are dropped.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be read or written.
     """
     before = read_layout(location, partition, kept.choice)
     known: dict[str, PlacedFile] = {}
@@ -260,17 +269,17 @@ def keep_layout(
 
 
 def place_files(location: Location, partition: str, kept: KeptLayout) -> None:
-    """Add new files to the layout of a partition, if it still is the one that they follow.
+    """Add new files to the kept layout of a partition, if they follow that layout.
 
     The caller holds the lock of the table.
 
     Args:
-        location: of the table.
-        partition: its path.
-        kept: the layout, with the files that are new.
+        location: Location of the table.
+        partition: Path of the partition.
+        kept: Layout that the new files follow, with these files.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be read or written.
     """
     before = read_layout(location, partition, kept.choice)
     if before is None or before.layout.to_json() != kept.layout.to_json():

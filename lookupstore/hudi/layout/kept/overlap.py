@@ -1,15 +1,18 @@
-"""Which files are to be put in order anew, by what queries read for them, and what that costs.
+"""Choose the files to rewrite, by the cost of queries and of rewriting.
 
-The rows of a partition are cut into regions, once. In each of them files lie in runs: of one run no
-two overlap, of two runs all do. New files wait, and overlap what they reach over. What a query by
-one column reads of a run follows from how many files it has: of k files that are boxes in d columns
-and share a region, k ** (1 - 1 / d). All of that together is compared with what an ideal grid would
-read. As long as it is not too much more, and few files wait, nothing is done. Then new files are
-put in order, as one more run of each region; then runs are merged, those first that gain most for
-each row that has to be written once more, until it is little enough.
+The rows of a partition are cut into regions once. The files of a region form runs. Files of one run
+do not overlap each other, but they overlap the files of other runs. New files wait outside all
+runs, and overlap the files of each region that they have rows in.
 
-Files count by their rows, in files of the wanted size: a large one is not one file, and a small
-one is not less than one.
+The number of files that a query by one column reads follows from the number of files in each run.
+If k files are boxes in d columns and share a region, a query reads k ** (1 - 1 / d) of them. The
+sum over all runs is compared with that of an ideal grid. If it is not much larger, and few files
+wait, nothing is rewritten. Otherwise the waiting files become one more run of each region. Then
+runs are merged until the sum is small enough. The merge that gains most for each row to rewrite
+comes first.
+
+Files are counted by their rows, in files of the target size. A large file counts more than one, and
+a small run or waiting file counts at least one.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Of its rows, what a query asks for.
+# Share of the rows that a query selects.
 _SHARE = 0.01
-#: What may be read: so many times what an ideal grid would, and one file. By less, far more would
-#: be written: see the decision 0031.
+#: Amount that queries may read: a multiple of that of an ideal grid, plus one file. With smaller
+#: numbers, far more would be written; see decision 0031.
 MOST, MORE = 1.4, 1.0
-#: Of that, for files that wait: a query by all columns reads these, and few others.
+#: The same multiple for files that wait: a query by all columns reads these, and few other files.
 MOST_WAITING = 2.0
 
 
@@ -31,8 +34,8 @@ class Waiting:
     """A file outside all runs.
 
     Attributes:
-        files: that its rows would be.
-        reach: for each region, how many files its rows there would be.
+        files: Number of rows of the file, in files of the target size.
+        reach: Number of rows of the file in each region, in files of the target size.
     """
 
     files: float
@@ -40,38 +43,40 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What is to be put in order.
+class MergeChoice:
+    """The files to put in order.
 
     Attributes:
-        waiting: whether all waiting files are.
-        runs: for each region, how many of its last runs become one with what comes.
+        waiting: Whether to put all waiting files in order; otherwise none of them.
+        runs: Number of the last runs of each region to merge, together with any waiting files.
     """
 
     waiting: bool
     runs: tuple[int, ...]
 
 
-def choose(regions: Sequence[Sequence[float]], waiting: Sequence[Waiting], columns: int) -> Chosen:
-    """Choose what to put in order.
+def choose(
+    regions: Sequence[Sequence[float]], waiting: Sequence[Waiting], columns: int
+) -> MergeChoice:
+    """Choose the files to put in order.
 
     Args:
-        regions: the runs of each region, those first that are there for longest: how many files the
-            rows of each would be.
-        waiting: files that are no part of a run.
-        columns: of the layout.
+        regions: Size of each run of each region, in files of the target size; the oldest run of a
+            region comes first.
+        waiting: Files that are not part of a run.
+        columns: Number of columns of the layout.
 
     >>> choose([[10.0], [10.0]], [], 2)
-    Chosen(waiting=False, runs=(0, 0))
+    MergeChoice(waiting=False, runs=(0, 0))
     >>> choose([[10.0], [10.0]], [Waiting(1.0, [0.5, 0.5])] * 8, 2)
-    Chosen(waiting=True, runs=(0, 0))
+    MergeChoice(waiting=True, runs=(0, 0))
     """
     runs = [list(one) for one in regions]
     come = [sum(one.reach[at] for one in waiting) for at in range(len(runs))]
     rows = [sum(one) + more for one, more in zip(runs, come, strict=True)]
     total = sum(rows)
     if not total:
-        return Chosen(False, (0,) * len(runs))
+        return MergeChoice(False, (0,) * len(runs))
     shares = [one / total for one in rows]
     power = 1 / columns
     most = MOST * _read(max(total, 1.0), 1.0, power) + MORE
@@ -86,7 +91,7 @@ def choose(regions: Sequence[Sequence[float]], waiting: Sequence[Waiting], colum
         for one in waiting
     )
     if costs <= MOST_WAITING and read + costs <= most:
-        return Chosen(False, (0,) * len(runs))
+        return MergeChoice(False, (0,) * len(runs))
     for own, more in zip(runs, come, strict=True):
         if more:
             own.append(more)
@@ -99,29 +104,33 @@ def choose(regions: Sequence[Sequence[float]], waiting: Sequence[Waiting], colum
         if not count:
             break
         own = runs[region]
-        # What came is the last run, which is none of those that were there.
+        # New files are the last run, which is not one of the existing runs.
         is_new = bool(come[region]) or merged[region] > 0
         merged[region] += count - (1 if is_new else 0)
         own[-count:] = [sum(own[-count:])]
         read -= gain
         gains[region] = _best(own, shares[region], power)
-    return Chosen(bool(waiting), tuple(merged))
+    return MergeChoice(bool(waiting), tuple(merged))
 
 
 def _read(files: float, share: float, power: float) -> float:
-    """Return how many files queries read of a run of a region.
+    """Return how many files of a run of a region a query reads.
 
     Args:
-        files: that its rows are.
-        share: of all rows that are in the region.
-        power: 1 by the number of columns.
+        files: Size of the run, in files of the target size.
+        share: Share of all rows that are in the region, from 0 to 1.
+        power: 1 divided by the number of columns.
     """
     count = max(files, 1.0)
     return _SHARE * count + float(count ** (1 - power) * share**power)
 
 
 def _best(runs: Sequence[float], share: float, power: float) -> tuple[float, int, float]:
-    """Return which merge of the last runs gains most: by written row; of how many; in all."""
+    """Return the best merge of the last runs.
+
+    Returns:
+        Gain per row to rewrite, number of runs to merge, and total gain.
+    """
     best = (0.0, 0, 0.0)
     for count in range(2, len(runs) + 1):
         last = runs[-count:]

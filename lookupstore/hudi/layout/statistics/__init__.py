@@ -1,8 +1,13 @@
-"""What is known of the columns of each file, and the files that it leaves out.
+"""Keep statistics of the columns of each file, and skip files by them.
 
-`file_statistics` is what one file has (`verification`: and its rows), `table_statistics` a version
-of all, `versions` where these are, `keeping` how writes keep them current, `usable` what readers
-get of them. `column_bounds` answers
-for many files at once, `skipping` has the files that a filter leaves, and `guarantees` the same for
-Arrow's datasets.
+- `file_statistics` computes the statistics of one file.
+- `verification` compares them with the rows of the file.
+- `table_statistics` has the statistics of all files of a table.
+- `versions` stores versions of them.
+- `keeping` updates them with each write.
+- `usable` reads them for scans, and warns of failures.
+- `column_bounds` evaluates filters on the bounds of many files at once.
+- `skipping` finds the files that a filter rules out.
+- `guarantees` passes the bounds to Arrow's datasets.
+- `proof` checks statistics of other programs by footers.
 """

@@ -1,9 +1,10 @@
-"""What is known of a column of each of many files: bounds, nulls, NaNs; and what follows from it.
+"""Evaluate predicates on the bounds of a column in many files at once.
 
-Two answers for each file: may a predicate be true of a row, may it be false. Both may, where
-nothing is known. Null is neither: so `not` swaps the answers, and nothing has to be said of it.
+There are two answers for each file: whether a predicate may be true of a row, and whether it may be
+false. Without bounds, both answers are yes. Null is neither true nor false. Therefore `not` swaps
+the answers, and null needs no third one.
 
-No Python goes over files here: columns of bounds are compared as Arrow compares columns of rows.
+Arrow compares the bounds of all files in one call, without a Python loop over files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.hudi.layout.filters.predicates import (
     And,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
     IsNan,
@@ -31,22 +32,23 @@ from lookupstore.hudi.layout.filters.predicates import (
     Unknown,
 )
 
-#: For each file: yes or no.
+#: Yes or no for each file.
 Answers = npt.NDArray[np.bool_]
-# Values of a list that are compared one by one; of more, the least and the greatest.
+# Maximum number of values of a list that are compared one by one; of a longer list, only the least
+# and the greatest value are used.
 _MOST_VALUES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnBounds:
-    """What is known of one column of each file.
+    """The bounds and counts of one column in each file.
 
     Attributes:
-        least: no value of the file is below it, but NaN; null: nobody knows.
-        greatest: no value of the file is above it, but NaN; null: nobody knows.
-        nulls: how many there are; null: nobody knows.
-        nans: how many there are; null: nobody knows.
-        rows: of each file.
+        least: Lower bound of all values of each file but NaN. Null: unknown, or no values.
+        greatest: Upper bound of all values of each file but NaN. Null: unknown, or no values.
+        nulls: Number of nulls in each file: int64. Null: unknown.
+        nans: Number of NaN in each file: int64. Null: unknown.
+        rows: Number of rows of each file: int64.
     """
 
     least: pa.Array
@@ -62,28 +64,31 @@ class ColumnBounds:
 
     @property
     def may_have_values(self) -> Answers:
-        """Return where there may be a row that is not null."""
+        """Return which files may have a row that is not null."""
         return _or(pc.less(self.nulls, self.rows), unknown=True)
 
     @property
     def may_have_nulls(self) -> Answers:
-        """Return where there may be a null."""
+        """Return which files may have a null."""
         return _or(pc.greater(self.nulls, 0), unknown=True)
 
     @property
     def may_have_nans(self) -> Answers:
-        """Return where there may be a NaN."""
+        """Return which files may have a NaN."""
         if not pa.types.is_floating(self.type):
             return np.zeros(len(self.rows), bool)
         return _or(pc.greater(self.nans, 0), unknown=True)
 
     def take(self, files: pa.Array) -> ColumnBounds:
-        """Return what is known of some files, by their numbers; of null, nothing is."""
+        """Return the bounds of some files, by their numbers; null numbers have none."""
         known = (self.least, self.greatest, self.nulls, self.nans, self.rows)
         return ColumnBounds(*(one.take(files) for one in known))
 
     def in_type(self, kind: pa.DataType) -> ColumnBounds | None:
-        """Return the bounds when the column is cast; None: that does not keep their order."""
+        """Return the bounds of the column after a cast.
+
+        None: the cast does not keep the order of values.
+        """
         if kind == self.type:
             return self
         if not _keeps_order(self.type, kind):
@@ -98,12 +103,12 @@ class ColumnBounds:
 def may_be(
     predicate: Predicate, known: Mapping[str, ColumnBounds], files: int
 ) -> tuple[Answers, Answers]:
-    """Return for each file whether a predicate may be true of a row, and whether false.
+    """Return for each file whether a predicate may be true, and may be false.
 
     Args:
-        predicate: that is asked.
-        known: bounds by the names of their columns; of others nothing is known.
-        files: how many there are.
+        predicate: Predicate to evaluate.
+        known: Bounds in each file, by the name of the column; other columns may have any values.
+        files: Number of files.
     """
     if isinstance(predicate, (And, Or)):
         (yes, no), (also_yes, also_no) = (
@@ -122,7 +127,7 @@ def may_be(
         try:
             found = _of_column(predicate, known)
         except pa.ArrowException:
-            found = None  # who reads the rows is told why they cannot be compared
+            found = None  # reading the rows raises the error
         if found is not None:
             return found
     return everything, everything
@@ -149,7 +154,7 @@ def _of_column(
     return _starts_with(bounds, predicate)
 
 
-def _bounds(column: Column, known: Mapping[str, ColumnBounds]) -> ColumnBounds | None:
+def _bounds(column: ColumnRef, known: Mapping[str, ColumnBounds]) -> ColumnBounds | None:
     bounds = known.get(column.name)
     for kind in column.casts:
         bounds = None if bounds is None else bounds.in_type(kind)
@@ -166,7 +171,7 @@ def _compared(bounds: ColumnBounds, name: str, value: pa.Scalar) -> tuple[Answer
     if name == "==":
         some = _or(pc.less_equal(least, high), unknown=True)
         some &= _or(pc.greater_equal(greatest, low), unknown=True)
-        # What is compared as another number may be equal to several.
+        # A number that is converted for a comparison may be equal to several numbers.
         every = np.zeros(len(values), bool)
         if low is high:
             every = _or(pc.equal(least, low), unknown=False)
@@ -179,7 +184,7 @@ def _compared(bounds: ColumnBounds, name: str, value: pa.Scalar) -> tuple[Answer
         compare = pc.greater if name == ">" else pc.greater_equal
         some = _or(compare(greatest, low), unknown=True)
         every = _or(compare(least, high), unknown=False)
-    # Bounds do not speak of NaN, of which every comparison is false.
+    # Bounds do not include NaN, for which every comparison is false.
     return values & some, values & ~(every & ~bounds.may_have_nans)
 
 
@@ -196,7 +201,7 @@ def _one_of(bounds: ColumnBounds, predicate: OneOf) -> tuple[Answers, Answers] |
     is_float = pa.types.is_floating(bounds.type)
     if is_float:
         if pc.any(pc.is_nan(values)).as_py():
-            some |= bounds.may_have_nans  # in a list, unlike everywhere else, NaN is found
+            some |= bounds.may_have_nans  # a list, unlike all other predicates, may contain NaN
         values = values.filter(pc.invert(pc.is_nan(values)))
     if len(values) > _MOST_VALUES:
         ends = pc.min_max(values)
@@ -205,7 +210,7 @@ def _one_of(bounds: ColumnBounds, predicate: OneOf) -> tuple[Answers, Answers] |
         for value in values:
             inside = _between(bounds, value, value)
             some |= inside
-            if not is_float:  # a list tells 0.0 from -0.0
+            if not is_float:  # a list distinguishes 0.0 and -0.0
                 every |= inside & _is_only(bounds, value)
     there = bounds.may_have_values
     nulls = bounds.may_have_nulls
@@ -228,7 +233,7 @@ def _starts_with(bounds: ColumnBounds, predicate: StartsWith) -> tuple[Answers, 
         return None
     prefix = predicate.prefix.as_py()
     values = bounds.may_have_values
-    # Texts are ordered by their bytes: those that begin alike are next to each other.
+    # Texts are ordered by their bytes: those with a common prefix are adjacent.
     begins = [
         _or(pc.starts_with(one, pattern=prefix), unknown=False)
         for one in (bounds.least, bounds.greatest)
@@ -240,11 +245,11 @@ def _starts_with(bounds: ColumnBounds, predicate: StartsWith) -> tuple[Answers, 
 
 
 def _comparable(kind: pa.DataType, value: pa.Scalar) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """Return bounds of what a value may be when Arrow compares it with a column.
+    """Return the least and greatest value that Arrow may compare with a column.
 
-    Arrow casts the value, the column, or both. Where that keeps each of them as it is, both bounds
-    are the value itself; where it rounds, they are the next smaller and greater number of the
-    smallest type that it may round to. None: nobody knows.
+    Arrow casts the value, the column, or both. If the cast is exact, both results are the value
+    itself. If it rounds, they are the next smaller and the next greater number of the smallest type
+    that it may round to. None: the result of the cast is unknown.
     """
     types = pa.types
     other = value.type
@@ -275,7 +280,7 @@ def _comparable(kind: pa.DataType, value: pa.Scalar) -> tuple[pa.Scalar, pa.Scal
 
 
 def _keeps_order(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether of two values the smaller one is not the greater one when both are cast."""
+    """Return whether a cast keeps the order of all values."""
     types = pa.types
     if types.is_signed_integer(kind) and types.is_signed_integer(to):
         return bool(kind.bit_width <= to.bit_width)
@@ -307,6 +312,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _or(answers: pa.Array, *, unknown: bool) -> Answers:
-    """Return answers of Arrow, with one for those that are null."""
+    """Return answers of Arrow, with nulls replaced by `unknown`."""
     found: Answers = answers.fill_null(unknown).to_numpy(zero_copy_only=False)
     return found.astype(bool, copy=False)

@@ -1,9 +1,8 @@
-"""What is known of the columns of one base file: from its footer, else from its rows.
+"""Compute statistics of the columns of one base file, from its footer or its rows.
 
-A footer is believed if it was written by somebody who is known to write what the format says, and
-said in the fields that have a defined order: never the old ones, whose order each writer chose.
-What Parquet says of floating numbers leaves NaN out only if Arrow wrote it; how many there are it
-never says.
+A footer is used only if its writer is known to follow the format, and only its statistics with a
+defined order. The older statistics have an order that each writer chose. Bounds of floats leave out
+NaN only if Arrow wrote the file. Parquet never contains the number of NaN.
 
 Source: parquet-format, parquet.thrift (Statistics, ColumnOrder); PARQUET-251, PARQUET-686,
 PARQUET-1222, PARQUET-1246.
@@ -25,32 +24,33 @@ import pyarrow.parquet as pq
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.parquet.footer import Footer, read_footer
+from lookupstore.parquet.footer import ParquetFooter, read_footer
 from lookupstore.storage.location import Location
 
-#: Of a bound, in UTF-8; what is longer is truncated.
+#: Maximum size of a bound in UTF-8; longer bounds are truncated.
 MOST_TEXT_BYTES = 64
 
 _ARROW = "parquet-cpp-arrow version "
 _PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)\.")
-# Before, statistics of text were those of signed bytes, in other fields.
+# First version of parquet-mr with valid statistics of text; before, they were in the order of
+# signed bytes, in other fields.
 _SINCE_MR = (1, 10)
-# Digits of a decimal at most, with those of its exponent.
+# Context with more digits than any decimal with its exponent.
 _EXACTLY = Context(prec=100)
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What is known of a column of a file.
+    """Statistics of a column of a file.
 
     Attributes:
-        least: no value is below it, but NaN; None: nobody knows, or there is no value.
-        greatest: no value is above it, but NaN; None as of `least`.
-        nulls: how many there are; None: nobody knows.
-        nans: how many there are; None: nobody knows.
-        least_is_exact: whether a value is equal to `least`.
-        greatest_is_exact: whether a value is equal to `greatest`.
+        least: Lower bound of all values but NaN. None: unknown, or no values.
+        greatest: Upper bound of all values but NaN. None: unknown, or no values.
+        nulls: Number of nulls. None: unknown.
+        nans: Number of NaN. None: unknown.
+        least_is_exact: Whether a value is known to equal `least`.
+        greatest_is_exact: Whether a value is known to equal `greatest`.
     """
 
     least: pa.Scalar | None = None
@@ -63,13 +63,13 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What is known of a base file.
+    """Statistics of a base file.
 
     Attributes:
-        path: of the file, relative to the table.
-        bytes: its size.
-        rows: how many it has.
-        columns: what is known of its columns, by name.
+        path: Path of the file, relative to the table.
+        bytes: Size of the file, in bytes.
+        rows: Number of rows of the file.
+        columns: Statistics of the columns of the file, by name.
     """
 
     path: str
@@ -79,7 +79,7 @@ class FileStatistics:
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Return whether the values of a type have an order that bounds are kept of."""
+    """Return whether bounds are kept of columns of a type."""
     types = pa.types
     return bool(
         types.is_boolean(kind)
@@ -96,21 +96,22 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def file_statistics(location: Location, file: FileSlice, columns: pa.Schema) -> FileStatistics:
-    """Return what is known of some columns of a base file.
+    """Return the statistics of some columns of a base file.
 
-    Rows are read for what the footer does not say; how many values are NaN only where reading is
-    cheap.
+    Columns whose statistics the footer lacks are read. To count NaN, float columns are also read
+    if reading from the location is cheap.
 
     Args:
-        location: of the table.
-        file: the base file.
-        columns: that are wanted, in the types of the table; those that the file lacks are null.
+        location: Location of the table.
+        file: Base file to describe.
+        columns: Columns to compute statistics of, in their types in the table; a column that the
+            file lacks counts as null in all rows.
 
     Raises:
-        CorruptionError: it is damaged.
-        FormatError: a column has a type that cannot be widened to the table's.
-        StaleStoreError: it is gone.
-        OSError: it could not be read.
+        CorruptionError: If the file is damaged.
+        FormatError: If a column of the file cannot be widened to the type in the table.
+        StaleStoreError: If the file was deleted.
+        OSError: If the file cannot be read.
     """
     rows, said = _of_file(location, file, columns)
     known: dict[str, ColumnStatistics] = {}
@@ -130,9 +131,21 @@ def file_statistics(location: Location, file: FileSlice, columns: pa.Schema) -> 
 
 
 def footer_statistics(location: Location, file: FileSlice, columns: pa.Schema) -> FileStatistics:
-    """Return what the footer of a base file says of some columns; no row is read.
+    """Return the statistics of some columns in the footer of a base file.
 
-    Args, raises: as of `file_statistics`.
+    No rows are read.
+
+    Args:
+        location: Location of the table.
+        file: Base file to describe.
+        columns: Columns to find statistics of, in their types in the table; the result lacks those
+            that the footer has no usable statistics of.
+
+    Raises:
+        CorruptionError: If the footer is damaged.
+        FormatError: If the file is encrypted, or has columns in other files.
+        StaleStoreError: If the file was deleted.
+        OSError: If the file cannot be read.
     """
     rows, said = _of_file(location, file, columns)
     known = {name: _shortened(one) for name, one in said.items() if one is not None}
@@ -142,9 +155,15 @@ def footer_statistics(location: Location, file: FileSlice, columns: pa.Schema) -
 def data_statistics(
     location: Location, file: FileSlice, columns: pa.Schema
 ) -> tuple[int, dict[str, ColumnStatistics]]:
-    """Return how many rows a base file has, and what they say of columns; texts are not cut.
+    """Return the number of rows of a base file, and statistics from its rows.
 
-    Raises: as of `file_statistics`.
+    Bounds of texts are not cut.
+
+    Raises:
+        CorruptionError: If the file is damaged.
+        FormatError: If a column of the file cannot be widened to the type in the table.
+        StaleStoreError: If the file was deleted.
+        OSError: If the file cannot be read.
     """
     reader = BaseFiles(location, [file.path], columns)
     gathered = {one.name: _Gathered(one.type) for one in columns}
@@ -164,7 +183,7 @@ class _Gathered:
         self._nulls = self._nans = 0
 
     def add(self, values: pa.Array) -> None:
-        """Add some."""
+        """Add some values."""
         self._nulls += values.null_count
         values = values.drop_null()
         if pa.types.is_floating(values.type):
@@ -177,7 +196,7 @@ class _Gathered:
             self._bounds = pa.concat_arrays([self._bounds, both])
 
     def result(self) -> ColumnStatistics:
-        """Return what it comes to."""
+        """Return the statistics of all values that were added."""
         if not len(self._bounds):
             return ColumnStatistics(nulls=self._nulls, nans=self._nans)
         ends = pc.min_max(self._bounds)
@@ -187,7 +206,7 @@ class _Gathered:
 def _of_file(
     location: Location, file: FileSlice, columns: pa.Schema
 ) -> tuple[int, dict[str, ColumnStatistics | None]]:
-    """Return how many rows a base file has, and what its footer says of columns."""
+    """Return the number of rows of a base file, and the statistics in its footer."""
     address = location.address(file.path)
     gone = "deleted since; read the table again"
     with address.reading("a Parquet file", gone=gone), address.open() as stream:
@@ -198,15 +217,18 @@ def _of_file(
 
 
 def _of_footer(
-    footer: Footer, schema: pq.ParquetSchema, column: pa.Field, rows: int
+    footer: ParquetFooter, schema: pq.ParquetSchema, column: pa.Field, rows: int
 ) -> ColumnStatistics | None:
-    """Return what a footer says of a column; None: not all, or not to be believed."""
+    """Return the statistics of a column in a footer.
+
+    None: the footer lacks some of them, or they are not reliable.
+    """
     paths = [one.path for one in footer.groups[0].columns] if footer.groups else []
     if not any(path[0] == column.name for path in paths):
         return ColumnStatistics(nulls=rows, nans=0)
     at = paths.index((column.name,)) if (column.name,) in paths else None
     if at is None or footer.leaves[at].repetition:
-        return None  # several values in a row
+        return None  # a row may have several values
     convert = _conversion(schema.column(at), column.type)
     if convert is None or not footer.has_order(at) or not _is_believed(footer, column.type):
         return None
@@ -230,10 +252,10 @@ def _of_footer(
             if read is None:
                 return None
             values.append(read)
-        # Of a dictionary, Arrow takes a null for a use of one more value: then bounds are those of
-        # all values that are in it, and Arrow says that they are exact.
+        # In a dictionary column, Arrow counts a null as a use of another value: the bounds are then
+        # those of all values in the dictionary, and Arrow marks them as exact.
         may_be_unused = chunk.has_dictionary and said.nulls > 0
-        # Only texts are truncated, by those who say so.
+        # Only texts are truncated, by writers that record it.
         may_be_cut = _is_text(column.type)
         exact[0] &= not may_be_unused and (said.least_is_exact or not may_be_cut)
         exact[1] &= not may_be_unused and (said.greatest_is_exact or not may_be_cut)
@@ -245,30 +267,30 @@ def _of_footer(
     except (pa.ArrowException, ValueError, OverflowError):
         return None
     if pc.greater(low, high).as_py():
-        return None  # what nobody writes
+        return None  # no writer writes this
     return ColumnStatistics(low, high, nulls, nans, *exact)
 
 
-def _is_believed(footer: Footer, kind: pa.DataType) -> bool:
-    """Return whether bounds of a type are right in a footer, by who wrote it."""
+def _is_believed(footer: ParquetFooter, kind: pa.DataType) -> bool:
+    """Return whether the writer of a footer writes correct bounds of a type."""
     writer = footer.created_by
     if writer.startswith(_ARROW):
         return True
     known = _PARQUET_MR.match(writer)
     since = known is not None and (int(known[1]), int(known[2])) >= _SINCE_MR
-    # Others than Arrow may count NaN among the values.
+    # Writers other than Arrow may count NaN among the values.
     return since and not pa.types.is_floating(kind)
 
 
 @dataclass(frozen=True)
 class _Conversion:
-    """How bounds of a Parquet column become values of a type.
+    """A conversion of the bounds of a Parquet column to values of a type.
 
     Attributes:
-        format: of a number, as of `struct`; empty: of bytes.
-        stored: type of the values as they are stored.
-        kind: type of the column.
-        scale: of a decimal.
+        format: Format of a stored number, as in `struct`. Empty: bytes.
+        stored: Arrow type of the stored values.
+        kind: Arrow type of the column in the table.
+        scale: Number of digits after the decimal point. None: not a decimal.
     """
 
     format: str
@@ -277,12 +299,15 @@ class _Conversion:
     scale: int | None = None
 
     def value(self, data: bytes) -> Any:
-        """Return what some bytes are, in the order of the type; None: nothing that is known."""
+        """Return the value of some bytes, in the order of the type.
+
+        None: the bytes have no usable value.
+        """
         if self.format:
             if len(data) != struct.calcsize(self.format):
                 return None
             (value,) = struct.unpack(self.format, data)
-            return None if value != value else value  # no order with NaN
+            return None if value != value else value  # NaN has no order
         if self.scale is not None:
             return int.from_bytes(data, "big", signed=True)
         if pa.types.is_string(self.kind):
@@ -305,7 +330,10 @@ class _Conversion:
 
 
 def _conversion(column: Any, kind: pa.DataType) -> _Conversion | None:
-    """Return how bounds of a Parquet column are read; None: they are not."""
+    """Return the conversion of the bounds of a Parquet column.
+
+    None: the bounds are not used.
+    """
     logical = json.loads(column.logical_type.to_json())
     name = logical.get("Type")
     physical = column.physical_type
@@ -341,7 +369,7 @@ def _conversion(column: Any, kind: pa.DataType) -> _Conversion | None:
 
 
 def _shortened(known: ColumnStatistics) -> ColumnStatistics:
-    """Return statistics whose bounds are no long texts."""
+    """Return statistics in which bounds of texts have at most 64 bytes."""
     least, greatest = known.least, known.greatest
     if least is None or greatest is None or not _is_text(least.type):
         return known
@@ -362,7 +390,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _start(text: pa.Scalar) -> pa.Scalar:
-    """Return a text of few bytes that is not after another one."""
+    """Return a text of at most 64 bytes that is not after another text."""
     data: bytes = text.as_buffer().to_pybytes()
     if len(data) <= MOST_TEXT_BYTES:
         return text
@@ -373,7 +401,9 @@ def _start(text: pa.Scalar) -> pa.Scalar:
 
 
 def _end(text: pa.Scalar) -> pa.Scalar | None:
-    """Return a text of few bytes that is not before another one; None: there is none.
+    """Return a text of at most 64 bytes that is not before another text.
+
+    None: there is no such text.
 
     >>> _end(pa.scalar("é" * 40)).as_py() == "é" * 31 + "ê"
     True
@@ -389,18 +419,19 @@ def _end(text: pa.Scalar) -> pa.Scalar | None:
     if not characters:
         return None
     code = ord(characters[-1]) + 1
-    # Those between are no characters.
+    # The code points in between are surrogates, not characters.
     after = chr(0xE000 if 0xD800 <= code < 0xE000 else code)
     return pa.scalar(characters[:-1] + after, text.type)
 
 
 def most_columns(columns: pa.Schema, names: Sequence[str] | None, most: int) -> pa.Schema:
-    """Return the columns that statistics are kept of.
+    """Return the columns to keep statistics of.
 
     Args:
-        columns: of the table.
-        names: that are wanted, as far as the table has them; None: the first ones.
-        most: how many these are.
+        columns: Columns of the table.
+        names: Names of the columns to choose; columns that are missing or have no order are left
+            out. Default: the first columns with an order.
+        most: Maximum number of columns if `names` is None.
     """
     wanted = columns.names if names is None else names
     found = [

@@ -1,9 +1,10 @@
-"""What is known of files as expressions that Arrow's datasets leave files out by.
+"""Turn statistics into expressions by which Arrow's datasets skip files.
 
-Engines that are given a dataset filter it themselves: Arrow asks what is known of each fragment,
-and does not open those in which no row can be wanted.
+Engines filter a dataset of Arrow themselves. Arrow compares the filter with the expression of each
+file, and does not open files that cannot have a matching row.
 
-Source: Arrow, dataset/file_parquet.cc (EvaluateStatisticsAsExpression), whose form this is.
+Source: Arrow, dataset/file_parquet.cc (EvaluateStatisticsAsExpression), for the form of
+expressions.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import pyarrow.compute as pc
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 
-# Bounds that are worth it: each takes about ten microseconds.
+# Maximum number of bounds: each takes about ten microseconds.
 _MOST = 100_000
 
 
 def guarantees(
     statistics: TableStatistics, columns: pa.Schema, files: Sequence[FileSlice]
 ) -> dict[str, pc.Expression]:
-    """Return what is true of every row of files, by their paths, of as many columns as is quick.
+    """Return for each file an expression that is true of all its rows, by its path.
 
-    Nothing is said of floating numbers if one may be NaN, which engines order in their own ways.
+    The number of columns is limited, so that there are at most 100,000 bounds in all. Float columns
+    that may have NaN are left out, because engines order NaN in different ways.
 
     Args:
-        statistics: of files of the table.
-        columns: all columns of the table.
-        files: that are asked about.
+        statistics: Statistics of files of the table.
+        columns: All columns of the table.
+        files: Base files to return expressions for; files without statistics have none.
     """
     table = statistics.table
     sizes = dict(zip(table["path"].to_pylist(), table["bytes"].to_pylist(), strict=True))

@@ -1,8 +1,8 @@
-"""Statistics that every write keeps current, once a table has them.
+"""Keep the statistics of a table up to date with every write.
 
-What a write knows of its new files is worked out before it takes the lock of the table, and merged
-with what is known of the others under it, just before the write completes. Without statistics of a
-file nothing is wrong, but that the file is read: so nothing of this fails a write.
+A write computes the statistics of its new files before it takes the lock of the table. Under the
+lock, just before it completes, it merges them with those of the other files. A file without
+statistics is only read more often. Failures of statistics therefore never fail a write.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
-#: Columns that statistics are kept of, if nobody names them: the first ones of the table.
+#: Number of columns with statistics if none are named: the first columns of the table.
 MOST_COLUMNS = 32
-# Footers that are read at one time.
+# Number of footers that are read at a time.
 _THREADS = 16
 
 _log = logging.getLogger(__name__)
@@ -51,15 +51,20 @@ def statistics_of(
     columns: pa.Schema,
     of_file: Callable[[Location, FileSlice, pa.Schema], FileStatistics] = file_statistics,
 ) -> TableStatistics:
-    """Return what is known of columns of files.
+    """Return the statistics of columns of files.
 
     Args:
-        location: of the table.
-        files: of it.
-        columns: that are wanted.
-        of_file: what says it of one file.
+        location: Location of the table.
+        files: Base files of the table.
+        columns: Columns to compute statistics of, in their types in the table.
+        of_file: Function that returns the statistics of one file. Default: read the footer, and
+            also the rows if the footer is not enough.
 
-    Raises: as of `file_statistics`.
+    Raises:
+        CorruptionError: If a file is damaged.
+        FormatError: If a column of a file cannot be widened to the type in the table.
+        StaleStoreError: If a file was deleted.
+        OSError: If a file cannot be read.
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lookupstore-statistics") as pool:
         found = list(pool.map(lambda file: of_file(location, file, columns), files))
@@ -69,17 +74,22 @@ def statistics_of(
 def new_statistics(
     location: Location, stats: Sequence[WriteStat], schema: str, shown: str
 ) -> TableStatistics | None:
-    """Return what is known of the files of a write; None: the table keeps no statistics.
+    """Return the statistics of the files of a write.
+
+    None: the table keeps no statistics.
 
     Args:
-        location: of the table.
-        stats: of the files that were written.
-        schema: Avro schema of the table's data columns with them.
-        shown: path of the instant, for errors.
+        location: Location of the table.
+        stats: Commit entries of the files that were written.
+        schema: Avro schema of the table's data columns after the write.
+        shown: Path of the instant, for errors.
 
     Raises:
-        CorruptionError: what says of which columns they are kept is damaged, or a file is.
-        OSError: a file cannot be read.
+        CorruptionError: If the file with the names of the kept columns is damaged, or a base file
+            is.
+        FormatError: If a column of a file cannot be widened to the type in the table.
+        StaleStoreError: If a file was deleted.
+        OSError: If a file cannot be read.
     """
     kept = kept_columns(location)
     if kept is None:
@@ -94,18 +104,19 @@ def new_statistics(
 def keep_statistics(
     now: TableView, time: str, new: TableStatistics, replaced: Collection[GroupId]
 ) -> None:
-    """Write the version of an instant that is about to be completed.
+    """Write the statistics of an instant that is about to be completed.
 
-    The caller holds the lock of the table.
+    The caller holds the lock of the table. If the previous statistics are damaged, a warning is
+    shown, and only the statistics of the new files are kept.
 
     Args:
-        now: the table as it is.
-        time: of the instant.
-        new: what is known of its files.
-        replaced: file groups that are gone with it.
+        now: Current view of the table.
+        time: Request time of the instant.
+        new: Statistics of the new files of the instant.
+        replaced: File groups that the instant replaces.
 
     Raises:
-        OSError: a file cannot be read or written.
+        OSError: If a file cannot be read or written.
     """
     pending = pending_writes(now)
     try:
@@ -121,21 +132,25 @@ def keep_statistics(
 
 
 def pending_writes(view: TableView) -> tuple[str, ...]:
-    """Return the request times of the writes that are not completed."""
+    """Return the request times of all pending writes."""
     return tuple(one.time for one in view.timeline.pending() if one.is_write)
 
 
 def collect(view: TableView, names: Sequence[str] | None) -> TableStatistics:
-    """Return what is known of columns of all current files of a table, from the files.
+    """Compute the statistics of columns of all current files of a table.
 
     Args:
-        view: of the table.
-        names: of the columns; None: the first ones.
+        view: View of the table.
+        names: Names of the columns; columns without an order are left out. Default: the first 32
+            data columns with an order.
 
     Raises:
-        ValueError: a column is named twice.
-        KeyError: a column that the table does not have.
-        CorruptionError, StaleStoreError, FormatError, OSError: as of `file_statistics`.
+        ValueError: If a column is named twice.
+        KeyError: If the table does not have a column.
+        CorruptionError: If the timeline or a file is damaged.
+        FormatError: If a column of a file cannot be widened to the type in the table.
+        StaleStoreError: If a file was deleted.
+        OSError: If a file cannot be read.
     """
     if names is not None:
         names = list(view.names(names))
@@ -147,18 +162,19 @@ def collect(view: TableView, names: Sequence[str] | None) -> TableStatistics:
 
 
 def names_with(view: TableView, by: Sequence[str]) -> list[str] | None:
-    """Return the columns to keep statistics of, so that some are among them.
+    """Return the columns to keep statistics of, with some new columns added.
 
     Args:
-        view: of the table.
-        by: names of the columns that have to be among them, as far as their values have an order.
+        view: View of the table.
+        by: Names of the columns to add; columns without an order are left out.
 
     Returns:
-        None: the table keeps statistics of all of these.
+        Names of the columns that the table keeps statistics of, and of the new ones. None: the
+        table already keeps statistics of all columns in `by` that have an order.
 
     Raises:
-        CorruptionError: what says of which columns they are kept is damaged.
-        OSError: it cannot be read.
+        CorruptionError: If the file with the names of the kept columns is damaged.
+        OSError: If that file cannot be read.
     """
     columns = view.table_schema.columns
     kept = kept_columns(view.location)
@@ -168,17 +184,18 @@ def names_with(view: TableView, by: Sequence[str]) -> list[str] | None:
 
 
 def start(now: TableView, collected: TableStatistics, names: Sequence[str] | None) -> None:
-    """Let a table keep statistics from now on, beginning with those that were collected.
+    """Start to keep statistics of a table, beginning with those that were collected.
 
     The caller holds the lock of the table.
 
     Args:
-        now: the table as it is.
-        collected: what is known of files of it, of which some may be gone.
-        names: of the columns; None: the first ones.
+        now: Current view of the table.
+        collected: Statistics of files of the table; some of the files may have been deleted.
+        names: Names of the columns to keep statistics of. Default: the first 32 data columns with
+            an order.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: If a file cannot be read or written.
     """
     location = now.location
     set_kept_columns(location, names)
@@ -193,7 +210,7 @@ def start(now: TableView, collected: TableStatistics, names: Sequence[str] | Non
     except OSError:
         raise
     except Exception as error:
-        # They are made anew here, and those of files that were committed meanwhile next time.
+        # They are made again now; those of files that were committed meanwhile are made next time.
         _log.info("%s: statistics are not continued: %s", location.uri, said(error))
     paths = set(collected.table["path"].to_pylist())
     write_version(location, writes[-1].time, collected.without(paths - there), pending)
@@ -202,7 +219,7 @@ def start(now: TableView, collected: TableStatistics, names: Sequence[str] | Non
 def _with_newer(
     before: TableStatistics | None, collected: TableStatistics, there: Collection[str]
 ) -> TableStatistics:
-    """Return statistics with those of files that were committed since they were collected."""
+    """Add the statistics of files that were committed after the collection."""
     if before is None:
         return collected
     newer = before.without(set(collected.table["path"].to_pylist()))
@@ -211,6 +228,6 @@ def _with_newer(
 
 
 def _wanted(columns: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
-    # Meta columns only if they are named.
+    # Meta columns have statistics only if they are named.
     everything = columns if names is None else pa.schema([*META_FIELDS, *columns])
     return most_columns(everything, names, MOST_COLUMNS)

@@ -1,4 +1,4 @@
-"""Check that footers, too, rule out the files that another program's statistics rule out."""
+"""Check the statistics of another program against the footers of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lookupstore.hudi.layout.statistics.keeping import statistics_of
 from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
 from lookupstore.storage.location import Location
 
-# Files whose footers are read, all at one time.
+# Number of files whose footers are read, all at the same time.
 _MOST_FOOTERS = 8
 
 
@@ -27,20 +27,20 @@ def check_footers(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> None:
-    """Check that the footers of some files that are left out rule these out as well.
+    """Check that the footers of some skipped files rule them out as well.
 
     Args:
-        location: the table's location.
-        skipping: the result of `skip`.
-        where: the filter.
-        columns: all columns of the table.
-        files: the files that `skip` was given.
+        location: Location of the table.
+        skipping: Result of `skip`, with the files that are left out.
+        where: Filter that rules out files.
+        columns: All columns of the table.
+        files: Files that were passed to `skip`, in the same order.
 
     Raises:
-        CorruptionError: a footer does not rule out its file, or is damaged.
-        FormatError: a column has a type that cannot be widened to the table's.
-        StaleStoreError: a file is gone.
-        OSError: one could not be read.
+        CorruptionError: If a footer does not rule out its file, or is damaged.
+        FormatError: If a file is encrypted, or has columns in other files.
+        StaleStoreError: If a file was deleted.
+        OSError: If a file cannot be read.
     """
     left_out = np.flatnonzero(~skipping.kept)
     places = np.linspace(0, len(left_out) - 1, min(_MOST_FOOTERS, len(left_out)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which files have no row that a filter leaves, by what is known of their columns."""
+"""Find the files that a filter rules out, by statistics of their columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 
 @dataclass(frozen=True, eq=False)
 class Skipping:
-    """What statistics say of some files.
+    """The files that a filter rules out by statistics.
 
     Attributes:
-        kept: for each file, whether it may have a row that the filter leaves.
-        known: for each file, whether there are statistics of it.
-        parts: parts of the filter all of which must be true, each with how many files have no row
-            for it.
+        kept: Whether each file may have a row that matches the filter.
+        known: Whether each file has statistics.
+        parts: Text of each part of the filter that must be true, and the number of files that it
+            rules out by itself.
     """
 
     kept: Answers
@@ -37,13 +37,13 @@ def skip(
     columns: pa.Schema,
     files: Sequence[FileSlice],
 ) -> Skipping:
-    """Find the files without a row that a filter leaves; those of which nothing is known may.
+    """Find the files that a filter rules out; files without statistics are kept.
 
     Args:
-        statistics: of files of the table.
-        where: the filter, which fits the columns.
-        columns: all columns of the table.
-        files: that are looked at.
+        statistics: Statistics of files of the table.
+        where: Filter, with columns and types of the table.
+        columns: All columns of the table.
+        files: Base files to look at.
     """
     rows = statistics.rows_of(files)
     known = rows.is_valid().to_numpy(zero_copy_only=False)

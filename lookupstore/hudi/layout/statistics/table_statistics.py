@@ -1,10 +1,10 @@
-"""What is known of the columns of all base files of a table, a row for each file.
+"""Keep the statistics of all base files of a table, one row per file.
 
-A version of it is one file with a checksum over every byte: what is damaged is not used. It names
-base files, which never change, by path and size, so that it says nothing wrong of others.
+A version of the statistics is one file with a checksum, so that damaged statistics are not used. It
+names base files by path and size. Base files never change, so that their statistics stay true.
 
-What it has is an Arrow stream, sealed (`layout.sealed`). Each column of the table that statistics
-are kept of is a struct in it.
+The content is an Arrow stream, sealed by `layout.sealed`, with a struct for each column of the
+table that statistics are kept of.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBoun
 from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
 
 _MAGIC = b"LSSTATS1"
-# What a file may claim to be when it is decompressed.
+# Maximum size and compression ratio of a file that is decompressed.
 _MOST_BYTES, _MOST_RATIO = 256 << 20, 64
 
 _FILE = [
@@ -37,25 +37,26 @@ _COUNTS = [
     pa.field("least_is_exact", pa.bool_()),
     pa.field("greatest_is_exact", pa.bool_()),
 ]
-# Before the names of columns, which may be any.
+# Prefix of the names of columns, which may be any names.
 _PREFIX = "."
-# Of a base file: what comes after the id of its group.
+# Pattern of the name of a base file after the id of its group.
 _AFTER_GROUP = r"_[^_/]*_[^_/]*$"
 
 
 @dataclass(frozen=True, eq=False)
 class TableStatistics:
-    """What is known of base files.
+    """Statistics of base files.
 
     Attributes:
-        table: a row for each file: path, size, rows, and a struct for each column.
+        table: Arrow table with one row per file: its path, size in bytes, number of rows, and a
+            struct of the statistics of each column.
     """
 
     table: pa.Table
 
     @classmethod
     def of(cls, files: Sequence[FileStatistics], columns: pa.Schema) -> TableStatistics:
-        """Return what is known of some files, in the types of the table's columns."""
+        """Combine the statistics of some files, in the types of the table's columns."""
         arrays = [
             pa.array([one.path for one in files], pa.string()),
             pa.array([one.bytes for one in files], pa.int64()),
@@ -77,20 +78,22 @@ class TableStatistics:
 
     @property
     def columns(self) -> pa.Schema:
-        """Return the columns of the table that something is known of."""
+        """Return the columns that statistics are kept of, with their types."""
         return pa.schema([pa.field(one.name[1:], one.type.field(0).type) for one in self._structs])
 
     def bounds(self, name: str) -> ColumnBounds:
-        """Return what is known of one of the columns."""
+        """Return the bounds and counts of one column."""
         struct = self.table[_name(name)].combine_chunks()
         least, greatest, nulls, nans = (struct.field(at) for at in range(4))
         return ColumnBounds(least, greatest, nulls, nans, self.table["rows"].combine_chunks())
 
     def in_types(self, columns: pa.Schema) -> dict[str, ColumnBounds]:
-        """Return what is known of columns as it is when they have wider types.
+        """Return the bounds of columns in the current types of the table, by name.
+
+        Columns whose cast does not keep the order of values are left out.
 
         Args:
-            columns: of the table now; of those that it has no more, nothing is known.
+            columns: Current columns of the table; other columns are left out.
         """
         found = {}
         for name in self.columns.names:
@@ -104,18 +107,18 @@ class TableStatistics:
         return found
 
     def may_match(self, predicate: Predicate, columns: pa.Schema) -> Answers:
-        """Return for each file whether a row of it may be one for which a predicate is true.
+        """Return for each file whether a predicate may be true of one of its rows.
 
         Args:
-            predicate: that is asked.
-            columns: of the table, in whose types it compares.
+            predicate: Predicate to evaluate.
+            columns: Columns of the table, with the types that the predicate compares in.
         """
         asked = set(columns_of(predicate))
         known = self.in_types(pa.schema([one for one in columns if one.name in asked]))
         return may_be(predicate, known, self.table.num_rows)[0]
 
     def rows_of(self, files: Sequence[FileSlice]) -> pa.Array:
-        """Return the row of each of some files; null: nothing is known of it."""
+        """Return the number of the row of each file, null without statistics."""
         paths = self.table["path"].combine_chunks()
         rows = pc.index_in(pa.array([one.path for one in files], pa.string()), value_set=paths)
         sizes = self.table["bytes"].take(rows).combine_chunks()
@@ -123,11 +126,13 @@ class TableStatistics:
         return pc.if_else(same, rows, None)
 
     def of_file(self, path: str, nbytes: int) -> FileStatistics | None:
-        """Return what is known of one file; None: nothing.
+        """Return the statistics of one file.
+
+        None: no file of this path and size has statistics.
 
         Args:
-            path: of the file.
-            nbytes: its size.
+            path: Path of the file, relative to the table.
+            nbytes: Size of the file, in bytes.
         """
         at = pc.index(self.table["path"], path).as_py()
         if at < 0 or self.table["bytes"][at].as_py() != nbytes:
@@ -146,11 +151,12 @@ class TableStatistics:
         return FileStatistics(path, nbytes, self.table["rows"][at].as_py(), columns)
 
     def without(self, paths: Collection[str], groups: Collection[str] = ()) -> TableStatistics:
-        """Return what is known of other files.
+        """Return the statistics without those of some files.
 
         Args:
-            paths: of files that are left out.
-            groups: of which all files are left out: partition path and id, joined by `/`.
+            paths: Paths of the files to leave out.
+            groups: File groups to leave out with all their files: partition path and id, joined by
+                `/`. Default: none.
         """
         gone = pc.is_in(self.table["path"], pa.array(sorted(paths), pa.string()))
         if groups:
@@ -159,7 +165,7 @@ class TableStatistics:
         return TableStatistics(self.table.filter(pc.invert(gone)))
 
     def groups(self) -> list[str]:
-        """Return the file groups of the files, as `without` takes them."""
+        """Return the partition path and group id of each file, joined by `/`."""
         found: list[str] = self._groups.to_pylist()
         return found
 
@@ -168,7 +174,7 @@ class TableStatistics:
         return pc.replace_substring_regex(self.table["path"], _AFTER_GROUP, "")
 
     def with_files(self, other: TableStatistics) -> TableStatistics:
-        """Return what is known of other files, too, in their columns."""
+        """Add the statistics of other files, and keep only their columns."""
         fitted = self.in_types(other.columns)
         arrays = [self.table[one.name] for one in _FILE]
         for column in other.columns:
@@ -183,7 +189,7 @@ class TableStatistics:
         return TableStatistics(pa.concat_tables([mine, other.table]).combine_chunks())
 
     def encode(self) -> bytes:
-        """Return the file of a version."""
+        """Return the content of the file of a version."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as writer:
             writer.write_table(self.table.combine_chunks())
@@ -191,14 +197,14 @@ class TableStatistics:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> TableStatistics:
-        """Return what the file of a version says.
+        """Return the statistics in the file of a version.
 
         Args:
-            data: of the file.
-            path: of it, for errors.
+            data: Content of the file.
+            path: Path of the file, for errors.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: If the file is damaged.
         """
         most = max(_MOST_BYTES, _MOST_RATIO * len(data))
         plain = unseal(_MAGIC, data, path, "statistics of columns", most)
@@ -218,7 +224,7 @@ class TableStatistics:
 
     @property
     def _is_whole(self) -> bool:
-        """Return whether the columns are those that `of` makes."""
+        """Return whether the table has exactly the columns that `of` makes."""
         schema = self.table.schema
         if list(schema)[: len(_FILE)] != _FILE or len(set(schema.names)) != len(schema.names):
             return False

@@ -1,4 +1,4 @@
-"""Statistics of columns for readers: what cannot be read is told and counted, and is not used."""
+"""Read statistics for scans, and warn of those that cannot be read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _unreadable, _lock = _Unreadable(), threading.Lock()
 
 
 def unreadable_statistics() -> int:
-    """Return how often this process could not read statistics of columns, and used none.
+    """Return the number of times that this process could not read statistics of columns.
 
-    Each time a warning says so, once per place in the program. This counts all of them, so that a
-    metric of yours can show that scans read more than they must.
+    Each failure is also a warning, which Python shows once per place in the program. This number
+    counts all failures. Use it as a metric: after a failure, scans read more than they must.
 
     >>> before = unreadable_statistics()
     >>> unreadable_statistics() - before
@@ -42,12 +42,15 @@ def unreadable_statistics() -> int:
 def usable_statistics(
     location: Location, pending: Collection[str], instead: str
 ) -> tuple[TableStatistics | None, str | None]:
-    """Return what is known of columns of base files, and why that cannot be read, if so.
+    """Return the statistics of a table, or the reason why they cannot be read.
 
     Args:
-        location: of the table.
-        pending: request times of writes that are not completed.
-        instead: what is done without, for the warning.
+        location: Location of the table.
+        pending: Request times of pending writes.
+        instead: Consequence of a failure, for the warning.
+
+    Returns:
+        Statistics, and the text of the error. Both are None if the table keeps no statistics.
     """
     try:
         return read_statistics(location, pending), None
@@ -63,17 +66,22 @@ def usable_skipping(
     files: Sequence[FileSlice],
     others: Callable[[], TableStatistics | None],
 ) -> tuple[Skipping | None, str | None]:
-    """Return what statistics say of some files, and why they say nothing, if so; see `skip`.
+    """Find the files that a filter rules out, or the reason why that is unknown.
 
-    Those of another program are used if the table keeps none of ours, and footers say the same.
+    If the table has no statistics of lookupstore, those of another program are used, after a check
+    of some footers.
 
     Args:
-        location: of the table.
-        pending: as of `usable_statistics`.
-        where: the filter, which fits the columns.
-        columns: all columns of the table.
-        files: that are looked at.
-        others: reads those of another program; None: it has none.
+        location: Location of the table.
+        pending: Request times of pending writes.
+        where: Filter, with columns and types of the table.
+        columns: All columns of the table.
+        files: Base files to look at.
+        others: Function that reads the statistics of another program, or returns None if there are
+            none.
+
+    Returns:
+        Result of `skip`, and the text of the error. Both are None if there are no statistics.
     """
     instead = "filters skip no files"
     statistics, unreadable = usable_statistics(location, pending, instead)
@@ -93,7 +101,7 @@ def usable_skipping(
 
 
 def _unusable(location: Location, instead: str, error: Exception) -> str:
-    """Count a failure and warn of it; return what it says."""
+    """Count a failure and warn of it; return its text."""
     with _lock:
         _unreadable.count += 1
     without = f"statistics of columns cannot be read, so that {instead}"

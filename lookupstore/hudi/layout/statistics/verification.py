@@ -1,4 +1,4 @@
-"""Statistics of a base file against its rows."""
+"""Verify the statistics of a base file against its rows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from lookupstore.storage.location import Location
 def wrong_statistics(
     location: Location, statistics: TableStatistics, file: FileSlice
 ) -> Iterator[str]:
-    """Yield what statistics say wrong of a base file, all of which is read.
+    """Yield a text for each error in the statistics of a base file.
+
+    All rows of the columns with statistics are read.
 
     Args:
-        location: of the table.
-        statistics: of files of the table; the file need not be one of them.
-        file: the base file.
+        location: Location of the table.
+        statistics: Statistics of files of the table. Without statistics of `file`, nothing is
+            yielded.
+        file: Base file to read.
 
     Raises:
-        CorruptionError: it is damaged.
-        FormatError: a column has another type.
-        StaleStoreError: it is gone.
-        OSError: it could not be read.
+        CorruptionError: If the file is damaged.
+        FormatError: If a column of the file cannot be widened to its type in the statistics.
+        StaleStoreError: If the file was deleted.
+        OSError: If the file cannot be read.
     """
     said = statistics.of_file(file.path, file.bytes)
     if said is None:
@@ -62,4 +65,4 @@ def _problems(said: ColumnStatistics, found: ColumnStatistics) -> Iterator[str]:
 
 
 def _differ(one: pa.Scalar, other: pa.Scalar) -> bool:
-    return bool(pc.not_equal(one, other).as_py())  # of 0.0 and -0.0, false
+    return bool(pc.not_equal(one, other).as_py())  # 0.0 and -0.0 are equal

@@ -1,11 +1,16 @@
-"""Where a table keeps statistics of its columns: a version per completed write, and the last two.
+"""Store versions of a table's statistics, one per completed write.
 
-They are in a folder of ours, which no other program lists. `columns.json` says that statistics are
-kept, and of which columns; a version has a number, above those before it, and the request time of
-the write that it came with, since writes complete in another order than that in which they began.
-It is there before the write completes: that of a pending one does not count, and the next writer
-deletes it. A file whose statistics were found wrong has a mark in the folder `wrong`, for good: a
-file that is called by what its path comes to, so that it says enough whatever became of its bytes.
+The files are in a folder that only lookupstore lists. `columns.json` has the names of the columns
+that statistics are kept of; without that file, none are kept. The last two versions are kept.
+
+The name of a version has a number, above those of all versions before it, and the request time of
+its write. Both are needed, because writes may complete in another order than they began. A version
+is written before its write completes. Readers ignore the version of a pending write, and the next
+writer deletes it.
+
+A base file with wrong statistics is marked by a file in the folder `wrong`. The name of the mark is
+a hash of the path of the base file, so that the mark is valid even if its content is damaged. A
+mark is deleted only by a collection of statistics after the base file was deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.timeline import is_time
 from lookupstore.storage.location import Location
 
-#: Of all statistics of a table.
+#: Path of the folder of all statistics of a table.
 STATISTICS_FOLDER = f"{META_FOLDER}/.lookupstore/statistics"
 _COLUMNS = f"{STATISTICS_FOLDER}/columns.json"
 _WRONG = f"{STATISTICS_FOLDER}/wrong"
@@ -32,9 +37,10 @@ _VERSION = re.compile(
     rf"{re.escape(STATISTICS_FOLDER)}/(?P<number>[0-9]{{12}})_(?P<time>[0-9]+)\.stats"
 )
 _MARK = re.compile(rf"{re.escape(_WRONG)}/[0-9a-f]{{32}}\.json")
-# Of a version, as it is compressed: that of some million files; and of what is a few names.
+# Maximum size of a version, compressed, which suffices for some million files; and of a list of
+# names.
 _MOST_VERSION_BYTES, _MOST_TEXT_BYTES = 256 << 20, 1 << 20
-# How often versions are listed while writers replace them.
+# Number of attempts to read a version while writers replace them.
 _TRIES = 3
 
 
@@ -43,19 +49,21 @@ class KeptColumns:
     """The columns that statistics are kept of.
 
     Attributes:
-        names: of them; None: the first ones of the table.
+        names: Names of the columns. None: the first 32 data columns with an order.
     """
 
     names: tuple[str, ...] | None
 
 
 def kept_columns(location: Location) -> KeptColumns | None:
-    """Return the columns that a table keeps statistics of; None: it keeps none.
+    """Return the columns that a table keeps statistics of.
 
-    A column that is named several times counts once, with a warning.
+    None: the table keeps no statistics. A name that is in the file twice counts once, with a
+    warning.
 
     Raises:
-        CorruptionError: the file that says it is damaged.
+        CorruptionError: If the file with the names is damaged.
+        OSError: If the file cannot be read.
     """
     try:
         content = location.read(_COLUMNS, _MOST_TEXT_BYTES)
@@ -80,7 +88,12 @@ def kept_columns(location: Location) -> KeptColumns | None:
 
 
 def set_kept_columns(location: Location, names: Sequence[str] | None) -> None:
-    """Let each write keep statistics of columns; None: of the first ones of the table."""
+    """Let each write keep statistics of columns.
+
+    Args:
+        location: Location of the table.
+        names: Names of the columns. Default: the first 32 data columns with an order.
+    """
     text = json.dumps({"columns": None if names is None else list(names)})
     location.make_folder(STATISTICS_FOLDER)
     location.replace(_COLUMNS, text.encode())
@@ -90,15 +103,16 @@ def read_statistics(location: Location, pending: Collection[str]) -> TableStatis
     """Return the newest statistics of a table, without those that were found wrong.
 
     Args:
-        location: of the table.
-        pending: request times of writes that are not completed.
+        location: Location of the table.
+        pending: Request times of pending writes; their versions are ignored.
 
     Returns:
-        None if there are none.
+        Statistics of base files. None: the table has none, or writers replaced each of several
+        versions before it could be read.
 
     Raises:
-        CorruptionError: they are damaged.
-        OSError: they could not be read.
+        CorruptionError: If the statistics are damaged.
+        OSError: If the statistics cannot be read.
     """
     for _ in range(_TRIES):
         names = [one.name for one in location.files(STATISTICS_FOLDER, recursive=True)]
@@ -118,15 +132,16 @@ def read_statistics(location: Location, pending: Collection[str]) -> TableStatis
 def write_version(
     location: Location, time: str, statistics: TableStatistics, pending: Collection[str]
 ) -> None:
-    """Write the version of an instant, and delete all but the one before.
+    """Write the version of an instant, and delete all but the version before it.
 
-    The caller holds the lock of the table: who is pending and has a version is dead.
+    The caller holds the lock of the table. A version of another pending write is therefore from a
+    writer that was killed.
 
     Args:
-        location: of the table.
-        time: of the instant.
-        statistics: what is known of files.
-        pending: request times of writes that are not completed, this one included.
+        location: Location of the table.
+        time: Request time of the instant.
+        statistics: Statistics of base files.
+        pending: Request times of pending writes, including this one if it is pending.
     """
     names = [one.name for one in location.files(STATISTICS_FOLDER)]
     before = _newest(names, pending)
@@ -138,30 +153,30 @@ def write_version(
 
 
 def version_time(name: str) -> str | None:
-    """Return the request time of the write that a file is the version of; None: it is none."""
+    """Return the request time in the name of a version, or None for other names."""
     found = _VERSION.fullmatch(name)
     return found["time"] if found is not None and is_time(found["time"]) else None
 
 
 def delete_version(location: Location, time: str) -> None:
-    """Delete the version of an instant that is taken back."""
+    """Delete the version of an instant that is rolled back."""
     for one in location.files(STATISTICS_FOLDER):
         if version_time(one.name) == time:
             location.delete(one.name)
 
 
 def quarantine(location: Location, path: str, problem: str) -> None:
-    """Let nobody use statistics of a file any more, which are wrong."""
+    """Mark the statistics of a file as wrong, so that they are not used any more."""
     text = json.dumps({"path": path, "problem": problem})
     location.make_folder(_WRONG)
     location.replace(_mark(path), text.encode())
 
 
 def quarantined(location: Location) -> dict[str, str]:
-    """Return the files whose statistics were found wrong, by path, with what was wrong.
+    """Return the problem of each file with wrong statistics, by the path of the file.
 
     Raises:
-        CorruptionError: a mark is damaged; the statistics are not used all the same.
+        CorruptionError: If a mark is damaged; the statistics of its file are still not used.
     """
     found = {}
     for file in location.files(_WRONG):
@@ -172,11 +187,11 @@ def quarantined(location: Location) -> dict[str, str]:
 
 
 def release(location: Location, paths: Collection[str]) -> None:
-    """Forget that statistics of files were wrong that are gone.
+    """Delete the marks of files that no longer exist.
 
     Args:
-        location: of the table.
-        paths: of the files that are there.
+        location: Location of the table.
+        paths: Paths of the files that exist.
     """
     there = set(map(_mark, paths))
     for file in location.files(_WRONG):
@@ -190,13 +205,13 @@ def _newest(names: Collection[str], pending: Collection[str]) -> str | None:
 
 
 def _number(name: str) -> int:
-    """Return which version a file is, in the order in which they were written; 0: none."""
+    """Return the number in the name of a version, or 0 for other names."""
     found = _VERSION.fullmatch(name)
     return 0 if found is None else int(found["number"])
 
 
 def _mark(path: str) -> str:
-    """Return the name of what says that statistics of a file are wrong."""
+    """Return the name of the mark that the statistics of a file are wrong."""
     name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     return f"{_WRONG}/{name}.json"
 

@@ -1,4 +1,4 @@
-"""Options under Hudi's names beside arguments in our words: of a command, or of ``df.write``."""
+"""Combine options under Hudi's names with flags of a command or of ``df.write``."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.hoodie.given import Said, said_in
 from lookupstore.hudi.write.hoodie.meaning import LAYOUT_FIELDS, RETAINED, given_options
-from lookupstore.hudi.write.hoodie.option import HudiOption, Part
+from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
 from lookupstore.hudi.write.options import WriteOptions
 
 _SERVICE_FIELDS = frozenset(one.name for one in fields(TableServices))
-# Fields of `TableServices` that are said as soon as one option of a part is given.
+# Fields of `TableServices` that are all set as soon as one option of a group is given.
 _TOGETHER = {
-    Part.CLEAN: tuple(RETAINED),
-    Part.ARCHIVE: ("archive", "min_commits", "max_commits"),
-    Part.SERVICES: (*RETAINED, "archive", "cluster_by"),
+    OptionPart.CLEAN: tuple(RETAINED),
+    OptionPart.ARCHIVE: ("archive", "min_commits", "max_commits"),
+    OptionPart.SERVICES: (*RETAINED, "archive", "cluster_by"),
 }
 
 
 def combined_options(
     given: Mapping[str, Any], arguments: Mapping[str, Any], table: TableOptions, operation: str
 ) -> WriteOptions:
-    """Return how a write is done, by options under Hudi's names and by arguments beside these.
+    """Return the options of a write, from options under Hudi's names and arguments.
 
     Args:
         given: Values by Hudi's names.
         arguments: Fields of `WriteOptions` and `TableServices` that the caller gave.
         table: Options of the table.
-        operation: Hudi's name of the write.
+        operation: Hudi's name of the write, such as `UPSERT`.
 
     Raises:
-        ValueError: what `given_options` raises, or if an argument contradicts an option.
+        ValueError: If a name or a value is not known, or an option contradicts the table, the
+            operation, another option or an argument.
 
     >>> from lookupstore.hudi.options import new_options
     >>> table = new_options(name="t", record_key=["id"])
@@ -56,39 +57,39 @@ def combined_options(
 
 
 def fields_said_by(option: HudiOption) -> tuple[str, ...]:
-    """Return the fields of `WriteOptions` and `TableServices` that an option may say.
+    """Return the fields of `WriteOptions` and `TableServices` that an option may set.
 
     >>> from lookupstore.hudi.write.hoodie.known import option_of
     >>> fields_said_by(option_of("hoodie.clustering.inline"))
     ('cluster_by',)
     """
     match option.part:
-        case Part.CLEAN | Part.ARCHIVE | Part.SERVICES:
+        case OptionPart.CLEAN | OptionPart.ARCHIVE | OptionPart.SERVICES:
             return _TOGETHER[option.part]
-        case Part.INLINE:
+        case OptionPart.INLINE:
             return ("cluster_by" if option.field == "inline" else option.field,)
-        case Part.LAYOUT:
+        case OptionPart.LAYOUT:
             return (LAYOUT_FIELDS[option.field],)
-        case Part.COMBINE:
+        case OptionPart.COMBINE:
             return ("combine",)
-        case Part.MOVES:
+        case OptionPart.MOVES:
             return ("update_partition_path",)
-        case Part.WRITE:
+        case OptionPart.WRITE:
             return (option.field,)
         case _:
             return ()
 
 
 def _said_fields(said: Sequence[Said], operation: str, options: WriteOptions) -> dict[str, str]:
-    """Return the fields that options say, each with the name of the option."""
+    """Return the fields that options set, each with the name of the option."""
     found: dict[str, str] = {}
     for one in said:
         part, field = one.option.part, one.option.field
         if (
-            (part is Part.SERVICES and one.value)
-            or (part is Part.COMBINE and operation not in field.split())
-            or (part is Part.MOVES and options.index != field)
-            or (part is Part.LAYOUT and not options.services.cluster_by)
+            (part is OptionPart.SERVICES and one.value)
+            or (part is OptionPart.COMBINE and operation not in field.split())
+            or (part is OptionPart.MOVES and options.index != field)
+            or (part is OptionPart.LAYOUT and not options.services.cluster_by)
         ):
             continue
         for name in fields_said_by(one.option):

@@ -5,7 +5,7 @@ Source: HoodieStorageConfig and HoodieCompactionConfig of Apache Hudi.
 
 from __future__ import annotations
 
-from lookupstore.hudi.write.hoodie.option import HudiOption, Part, choice, done, nothing, only
+from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart, choice, done, nothing, only
 from lookupstore.hudi.write.kinds import FLAG, NUMBER, RATE
 
 _CODECS = choice(
@@ -17,25 +17,26 @@ _OTHER_FORMAT = "Base files are Parquet."
 
 OPTIONS: tuple[HudiOption, ...] = (
     done("hoodie.parquet.max.file.size", NUMBER, "125829120", "Bytes that a file should not pass.",
-         Part.SIZING, "max_file_size"),
+         OptionPart.SIZING, "max_file_size"),
     done("hoodie.parquet.small.file.limit", NUMBER, "104857600",
-         "Bytes below which a file is filled up; 0: none is.", Part.SIZING, "small_file_limit"),
+         "Bytes below which a file is filled up; 0: none is.",
+         OptionPart.SIZING, "small_file_limit"),
     done("hoodie.copyonwrite.record.size.estimate", NUMBER, "1024",
-         "Bytes of a row, where no commit tells.", Part.SIZING, "record_size"),
+         "Bytes of a row, where no commit tells.", OptionPart.SIZING, "record_size"),
     done("hoodie.copyonwrite.insert.split.size", NUMBER, "500000",
-         "Rows of a new file, without the next option.", Part.SIZING, "split_size"),
+         "Rows of a new file, without the next option.", OptionPart.SIZING, "split_size"),
     done("hoodie.copyonwrite.insert.auto.split", FLAG, "true",
          "Whether the average size of a row says how many fit into a new file.",
-         Part.SIZING, "auto_split"),
+         OptionPart.SIZING, "auto_split"),
     done("hoodie.record.size.estimation.threshold", RATE, "1.0",
-         "Which commits tell the average size of a row.", Part.SIZING, "threshold"),
+         "Which commits tell the average size of a row.", OptionPart.SIZING, "threshold"),
     done("hoodie.parquet.compression.codec", _CODECS, "gzip",
-         "Compression of pages; snappy if not given.", Part.FORMAT, "compression"),
+         "Compression of pages; snappy if not given.", OptionPart.FORMAT, "compression"),
     done("hoodie.parquet.block.size", NUMBER, "125829120",
          "Bytes of rows in memory that make a row group; 32 MiB if not given.",
-         Part.FORMAT, "row_group_bytes"),
+         OptionPart.FORMAT, "row_group_bytes"),
     done("hoodie.index.bloom.fpp", RATE, "0.000000001", "Error rate of the filter of keys.",
-         Part.FORMAT, "error_rate"),
+         OptionPart.FORMAT, "error_rate"),
     only("true", "hoodie.parquet.dictionary.enabled", "true",
          "Columns whose values repeat get a dictionary.", "leave it out"),
     only("true", "hoodie.parquet.bloom.filter.enabled", "true", "Files have a filter of keys.",

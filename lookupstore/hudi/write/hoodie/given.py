@@ -1,4 +1,4 @@
-"""Options as a caller gave them: known names, values that are understood, no contradictions."""
+"""Parse and check the options under Hudi's names that a caller gave."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookupstore.hudi.write.hoodie.known import PLACES, nearest, option_of
-from lookupstore.hudi.write.hoodie.option import HudiOption, Part
+from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
 from lookupstore.quantities import bytes_of
 
 _log = logging.getLogger(__name__)
-# Sets of names for which there was nothing to do, of which the log has a line.
+# Sets of names without effect that were logged already.
 _logged: set[frozenset[str]] = set()
 
 
@@ -22,9 +22,9 @@ class Said:
 
     Attributes:
         name: Name as it was given.
-        text: Value as it was given.
-        option: What is known of it.
-        value: What the value means.
+        text: Value as it was given, as text.
+        option: Description of the option.
+        value: Parsed value.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Said:
 
 
 def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return those of some options that have Hudi's names, and the others.
+    """Split options into those under Hudi's names, and the others.
 
     >>> told_apart({"hoodie.index.type": "BLOOM", "path": "visits"})
     ({'hoodie.index.type': 'BLOOM'}, {'path': 'visits'})
@@ -44,24 +44,24 @@ def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
 
 
 def operation_in(given: Mapping[str, Any]) -> str | None:
-    """Return the operation that options under Hudi's names ask for."""
+    """Return the operation in options under Hudi's names; None: there is none."""
     for name, text in given.items():
         option = option_of(str(name))
-        if option is not None and option.part is Part.OPERATION:
+        if option is not None and option.part is OptionPart.OPERATION:
             return str(text)
     return None
 
 
 def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
-    """Return the options that count for writes, or for reads; those of the other are known only.
+    """Return the options that affect writes, or reads, without the others.
 
     Args:
         given: Values by Hudi's names.
-        reads: Whether they are given to a read.
+        reads: Whether the options are given to a read.
 
     Raises:
-        TypeError: if `given` has no names.
-        ValueError: if a name is not known, or a value is refused.
+        TypeError: If `given` is not a dict of values by name.
+        ValueError: If a name is not known, or a value is refused.
     """
     if not isinstance(given, Mapping):
         raise TypeError(
@@ -87,11 +87,11 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
     return sorted(said, key=lambda one: PLACES[one.option.names])
 
 
-def fields_of(said: Iterable[Said], *parts: Part) -> dict[str, Any]:
-    """Return what options say of some parts, by the names that it has here.
+def fields_of(said: Iterable[Said], *parts: OptionPart) -> dict[str, Any]:
+    """Return the values of the options of some parts, by lookupstore's field names.
 
     Raises:
-        ValueError: if two options contradict each other.
+        ValueError: If two options contradict each other.
     """
     found: dict[str, Said] = {}
     for one in said:
@@ -106,16 +106,18 @@ def fields_of(said: Iterable[Said], *parts: Part) -> dict[str, Any]:
     return {field: one.value for field, one in found.items()}
 
 
-def with_said(said: Iterable[Said], arguments: Mapping[str, Any], *parts: Part) -> dict[str, Any]:
-    """Return the arguments that a caller gave, and those that options say.
+def with_said(
+    said: Iterable[Said], arguments: Mapping[str, Any], *parts: OptionPart
+) -> dict[str, Any]:
+    """Return the arguments that a caller gave, with those from options.
 
     Args:
-        said: Options.
-        arguments: Arguments that were given.
-        parts: Parts of the options that are such arguments.
+        said: Options that the caller gave.
+        arguments: Arguments that the caller gave.
+        parts: Parts of the options that correspond to arguments.
 
     Raises:
-        ValueError: if an option contradicts an argument, or another option.
+        ValueError: If an option contradicts an argument, or another option.
     """
     said = list(said)
     fields = fields_of(said, *parts)

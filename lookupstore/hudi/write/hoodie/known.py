@@ -1,4 +1,4 @@
-"""All options of Apache Hudi that are known here, and how a name finds its own."""
+"""All known options of Apache Hudi, and functions that find them by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lookupstore.hudi.write.hoodie import (
     table_options,
     write_options,
 )
-from lookupstore.hudi.write.hoodie.option import HudiOption, Part
+from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
 
-#: Options by what they are about, in the order of the page that lists them.
+#: Options by topic, in the order of the page that lists them.
 AREAS: dict[str, tuple[HudiOption, ...]] = {
     "Tables": table_options.OPTIONS,
     "Writes and indexes": write_options.OPTIONS,
@@ -26,7 +26,7 @@ AREAS: dict[str, tuple[HudiOption, ...]] = {
     "Metadata table, catalogs, engines": other_options.OPTIONS,
     "Reads": read_options.OPTIONS,
 }
-# How alike two names are, behind what all have, if one may be meant by the other.
+# Prefix of all names, and minimum similarity of the rest of two names for a suggestion.
 _ALL, _ALIKE = "hoodie.", 0.8
 
 
@@ -36,20 +36,20 @@ def all_options() -> Iterator[HudiOption]:
         yield from options
 
 
-def options_of(part: Part) -> Iterator[HudiOption]:
+def options_of(part: OptionPart) -> Iterator[HudiOption]:
     """Yield the options that are fields of one part."""
     return (one for one in all_options() if one.part is part)
 
 
-#: Places of options in the table, by their names.
+#: Positions of options in the table, by their names.
 PLACES = {one.names: place for place, one in enumerate(all_options())}
 _BY_NAME = {name.lower(): one for one in all_options() for name in one.names}
-# The longest first, so that what is known more exactly counts.
+# The longest prefix is first, so that the most specific one is used.
 _PREFIXES = sorted((name for name in _BY_NAME if name.endswith(".")), key=len, reverse=True)
 
 
 def option_of(name: str) -> HudiOption | None:
-    """Return the option of a name in any case, as Spark has names; None: there is none.
+    """Return the option of a name, which may be in any case; None: there is none.
 
     >>> option_of("hoodie.metrics.on").verdict
     'nothing to do'
@@ -63,7 +63,7 @@ def option_of(name: str) -> HudiOption | None:
 
 
 def nearest(name: str) -> str | None:
-    """Return the known name that may be meant by another; None: none is near.
+    """Return the known name that is most similar to an unknown one; None: none is.
 
     >>> nearest("hoodie.parquet.max.filesize"), nearest("hoodie.do.what.I.mean")
     ('hoodie.parquet.max.file.size', None)

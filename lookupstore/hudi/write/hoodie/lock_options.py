@@ -1,4 +1,4 @@
-"""Options of writers at the same time: locks, heartbeats, markers, what dead writers left.
+"""Options of concurrent writers: locks, heartbeats, markers and rollbacks.
 
 Source: HoodieLockConfig, LockConfiguration, StorageBasedLockConfig, HoodieWriteConfig and
 HoodieCleanConfig of Apache Hudi.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from lookupstore.hudi.options.names import AUXILIARY, LOCK, LOCK_FOLDER, LOCK_PROVIDER, META_FOLDER
 from lookupstore.hudi.write.hoodie.option import (
     HudiOption,
-    Part,
+    OptionPart,
     done,
     nothing,
     of_classes,
     only,
     refused,
 )
-from lookupstore.hudi.write.kinds import Kind
+from lookupstore.hudi.write.kinds import ValueKind
 
 _LOCKS = "org.apache.hudi.client.transaction.lock."
 _HOLD_IT = (
@@ -36,13 +36,13 @@ def _folder(text: str) -> str:
     raise ValueError
 
 
-def _at_most(most: int) -> Kind:
+def _at_most(most: int) -> ValueKind:
     def parse(text: str) -> int:
         if (number := int(text)) > most:
             raise ValueError
         return number
 
-    return Kind(f"a whole number, at most {most}", parse)
+    return ValueKind(f"a whole number, at most {most}", parse)
 
 
 OPTIONS: tuple[HudiOption, ...] = (
@@ -55,10 +55,10 @@ OPTIONS: tuple[HudiOption, ...] = (
          "The locks of the first two are held, each where it can be; the others hold none in the "
          "table.", _HOLD_IT),
     refused(f"{LOCK}zookeeper. {LOCK}dynamodb. {LOCK}hivemetastore.", _NO_OTHER, _HOLD_IT),
-    done(LOCK_FOLDER, Kind("the folder .hoodie or .hoodie/.aux of the table", _folder), "",
-         "Both folders have the lock.", Part.CHECK, ""),
+    done(LOCK_FOLDER, ValueKind("the folder .hoodie or .hoodie/.aux of the table", _folder), "",
+         "Both folders have the lock.", OptionPart.CHECK, ""),
     done(f"{LOCK}storage.renew.interval.secs", _at_most(30), "30",
-         "Writers that are silent for longer count as dead.", Part.CHECK, ""),
+         "Writers that are silent for longer count as dead.", OptionPart.CHECK, ""),
     only("", "hoodie.fs.atomic_creation.support", "", "Locks on S3 are objects of their own.",
          "leave it out"),
     only(of_classes(_CONFLICTS), f"{LOCK}conflict.resolution.strategy", _CONFLICTS,

@@ -1,4 +1,4 @@
-"""What options under Hudi's names mean: arguments of a new table, of a write, of a clustering.
+"""Convert options under Hudi's names to arguments of tables, writes, clustering.
 
 Source: HoodieSparkSqlWriter, HoodieWriteConfig and HoodieClusteringConfig of Apache Hudi.
 """
@@ -13,28 +13,28 @@ from lookupstore.hudi.layout.choice import LayoutChoice
 from lookupstore.hudi.options import SORT_COLUMNS, TIMES, TableOptions
 from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.hoodie.given import Said, fields_of, said_in, with_said
-from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.hoodie.option import OptionPart
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
 
-#: How a write is done: `WriteOptions`, or a dict of options under Hudi's names.
+#: Options of a write: `WriteOptions`, or a dict of options under Hudi's names.
 GivenOptions = WriteOptions | Mapping[str, Any]
 
 _UTC = "UTC"
 _GENERATORS = {
     "simple": "SIMPLE", "complex": "COMPLEX", "nonpartitioned": "NON_PARTITION",
     "timestampbased": "TIMESTAMP", "custom": "CUSTOM",
-    # The same as types.
+    # The same names as those of types.
     "non_partition": "NON_PARTITION", "timestamp": "TIMESTAMP",
 }  # fmt: skip
-#: How much a clean retains, by its policy, unless that is said.
+#: Default numbers of what a clean retains, by policy.
 RETAINED = {"retain_commits": 10, "retain_hours": 24, "retain_versions": 3}
-# What Hudi does after writes, unless it is told otherwise.
+# Defaults of Hudi after writes.
 _INLINE_LAYOUT: Mapping[str, Any] = {
     "curve": "linear", "mapping": "value", "target_file_size": 1 << 30,
     "small_file_limit": 300 << 20,
 }  # fmt: skip
-#: What `TableServices` calls the arguments of `HudiTable.cluster`.
+#: Names in `TableServices` of the arguments of `HudiTable.cluster`.
 LAYOUT_FIELDS = {
     "by": "cluster_by", "curve": "cluster_curve", "mapping": "cluster_mapping",
     "target_file_size": "cluster_file_size", "small_file_limit": "cluster_small_file_limit",
@@ -42,17 +42,17 @@ LAYOUT_FIELDS = {
 
 
 def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a new table, those among them that options under Hudi's names say.
+    """Return the arguments of a new table, with those from options under Hudi's names.
 
-    Options of writes are checked, and are for the writes.
+    Options of writes are checked, and otherwise ignored.
 
     Args:
         given: Values by Hudi's names.
         arguments: Arguments of `HudiTable.create` that its caller gave.
 
     Raises:
-        TypeError: if `given` has no names.
-        ValueError: if a name or a value is not known, or contradicts another, or an argument.
+        TypeError: If `given` is not a dict of values by name.
+        ValueError: If a name or a value is not known, or contradicts another one or an argument.
 
     >>> named = {"hoodie.table.name": "visits", "hoodie.upsert.shuffle.parallelism": 2}
     >>> table_arguments(named, {"version": 8})
@@ -60,7 +60,7 @@ def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
     """
     said = said_in(given)
     for one in said:
-        if one.option.part is Part.TIMES:
+        if one.option.part is OptionPart.TIMES:
             raise ValueError(
                 f"options: {one.name}: new tables have no folders of times; leave it out"
             )
@@ -70,7 +70,7 @@ def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
             )
         if one.option.field == "ordering" and len(one.value) > 1:
             raise ValueError(f"options: {one.value!r} are ordering columns; give one")
-    made = with_said(said, arguments, Part.TABLE)
+    made = with_said(said, arguments, OptionPart.TABLE)
     made.pop("timezone", None)
     if isinstance(made.get("ordering"), tuple):
         made["ordering"] = made["ordering"][0] if made["ordering"] else None
@@ -79,26 +79,27 @@ def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
 
 
 def check_generator(given: Mapping[str, Any], table: TableOptions) -> None:
-    """Check that a key generator which options under Hudi's names say is that of the table.
+    """Check that a key generator in options under Hudi's names is that of the table.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If the table has another key generator.
     """
     _check_generator(said_in(given), table)
 
 
 def given_options(given: GivenOptions | None, table: TableOptions, operation: str) -> WriteOptions:
-    """Return how a write is done.
+    """Return the options of a write.
 
     Args:
-        given: as of `WriteOptions`, or options under Hudi's names; None: as it is by default.
-        table: options of the table. Those that say something else of it are an error.
-        operation: name of the write, as Hudi has it.
+        given: Options as `WriteOptions`, or as a dict of values by Hudi's names. None: the default
+            options.
+        table: Options of the table, which given options must not contradict.
+        operation: Hudi's name of the write, such as `UPSERT`.
 
     Raises:
-        TypeError: `given` is something else.
-        ValueError: a name or a value is not known, contradicts the table or the operation, or two
-            contradict each other.
+        TypeError: If `given` is neither.
+        ValueError: If a name or a value is not known, contradicts the table, the operation or
+            another option.
     """
     if given is None:
         return WriteOptions()
@@ -111,33 +112,33 @@ def given_options(given: GivenOptions | None, table: TableOptions, operation: st
 
 
 def cluster_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a clustering, those among them that options under Hudi's names say.
+    """Return the arguments of a clustering, with options under Hudi's names.
 
     Args:
         given: Values by Hudi's names.
         arguments: Arguments of `HudiTable.cluster` that its caller gave.
 
     Raises:
-        ValueError: if an option contradicts an argument.
+        ValueError: If an option contradicts an argument.
 
     >>> cluster_arguments({"hoodie.layout.optimize.strategy": "z-order"}, {"by": "a"})
     {'by': 'a', 'curve': 'zorder'}
     """
-    return with_said(said_in(given), arguments, Part.LAYOUT)
+    return with_said(said_in(given), arguments, OptionPart.LAYOUT)
 
 
 def layout_choice(
     arguments: Mapping[str, Any], options: GivenOptions | None, *, incremental: bool
 ) -> LayoutChoice:
-    """Return how a clustering puts rows in order.
+    """Return the layout of a clustering.
 
     Args:
         arguments: Arguments of `HudiTable.cluster` that its caller gave.
-        options: Options that it was given, those under Hudi's names among them.
-        incremental: Whether it goes on with an order.
+        options: Options of the clustering. A dict has values by Hudi's names.
+        incremental: Whether the clustering continues the order of an earlier one.
 
     Raises:
-        ValueError: if an option contradicts an argument, or there is no such order.
+        ValueError: If an option contradicts an argument, or the order is not supported.
 
     >>> named = {"hoodie.layout.optimize.strategy": "z-order"}
     >>> layout_choice({"by": "a"}, named, incremental=False).curve
@@ -153,16 +154,16 @@ def layout_choice(
 
 
 def _check_table(said: Sequence[Said], table: TableOptions) -> None:
-    """Check that options say of a table what it says itself."""
+    """Check that options about the table agree with the table's own options."""
     _check_generator(said, table)
     for one in said:
-        if one.option.part is Part.TABLE:
+        if one.option.part is OptionPart.TABLE:
             there = getattr(table, one.option.field)
             if one.option.field == "timezone":
                 there = there or "LOCAL"
             if one.value != there:
                 raise ValueError(f"options: {one.name} is {one.text!r}; the table has {there!r}")
-        if one.option.part is Part.TIMES:
+        if one.option.part is OptionPart.TIMES:
             start = next(start for start in TIMES if one.name.lower().startswith(start))
             there = table.time_format.get(one.name[len(start) :], (one.name, None))[1]
             if one.text != there:
@@ -171,7 +172,7 @@ def _check_table(said: Sequence[Said], table: TableOptions) -> None:
 
 def _check_generator(said: Sequence[Said], table: TableOptions) -> None:
     for one in said:
-        if one.option.part is not Part.GENERATOR:
+        if one.option.part is not OptionPart.GENERATOR:
             continue
         kind = one.text.rpartition(".")[2].lower().removesuffix("keygenerator")
         if _GENERATORS.get(kind.removesuffix("avro")) != table.key_generator:
@@ -183,7 +184,7 @@ def _check_generator(said: Sequence[Said], table: TableOptions) -> None:
 
 def _check_operation(said: Sequence[Said], operation: str) -> None:
     for one in said:
-        if one.option.part is Part.OPERATION and one.text.upper() != operation:
+        if one.option.part is OptionPart.OPERATION and one.text.upper() != operation:
             raise ValueError(
                 f"options: {one.name} is {one.text!r}, but this is {operation.lower()}; "
                 "call what is wanted, or leave the option out"
@@ -191,44 +192,46 @@ def _check_operation(said: Sequence[Said], operation: str) -> None:
 
 
 def _options(said: Sequence[Said], operation: str) -> WriteOptions:
-    own = fields_of(said, Part.WRITE)
+    own = fields_of(said, OptionPart.WRITE)
     if "sort_by" in own:
-        # As in Hudi, columns are sorted by when they are named.
+        # As in Hudi, rows are sorted by columns if columns are named.
         own.setdefault("sort_mode", "global_sort")
     for one in said:
-        if one.option.part is Part.COMBINE and operation in one.option.field.split():
+        if one.option.part is OptionPart.COMBINE and operation in one.option.field.split():
             own["combine"] = one.value
-        if one.option.part is Part.MOVES and own.get("index") == one.option.field:
+        if one.option.part is OptionPart.MOVES and own.get("index") == one.option.field:
             own["update_partition_path"] = one.value
     return WriteOptions(
         **own,
         services=_services(said),
-        sizing=FileSizing(**fields_of(said, Part.SIZING)),
-        format=FileFormat(**fields_of(said, Part.FORMAT)),
+        sizing=FileSizing(**fields_of(said, OptionPart.SIZING)),
+        format=FileFormat(**fields_of(said, OptionPart.FORMAT)),
     )
 
 
 def _services(said: Sequence[Said]) -> TableServices:
-    """Return what follows a write: what is named is wanted, unless it is said that it is not.
+    """Return the services after a write: those with options, unless one is off.
 
-    Only a clustering is not, unless that is said.
+    A clustering follows only if `hoodie.clustering.inline` is true.
     """
     found: dict[str, Any] = {}
-    clean = fields_of(said, Part.CLEAN)
+    clean = fields_of(said, OptionPart.CLEAN)
     if clean.pop("automatic", bool(clean)):
         named = [one for one in RETAINED if one in clean]
-        # As in Hudi, one number says the policy, and of several that of commits counts.
+        # As in Hudi, a single number determines the policy; with several, that of commits is used.
         policy = clean.get("policy", named[0] if len(named) == 1 else "retain_commits")
         found[policy] = clean.get(policy, RETAINED[policy])
-    archive = fields_of(said, Part.ARCHIVE)
+    archive = fields_of(said, OptionPart.ARCHIVE)
     if archive.pop("automatic", bool(archive)):
         found |= {"archive": True, **archive}
-    clustering = fields_of(said, Part.INLINE)
+    clustering = fields_of(said, OptionPart.INLINE)
     if clustering.pop("inline", False):
-        layout = {**_INLINE_LAYOUT, **fields_of(said, Part.LAYOUT)}
+        layout = {**_INLINE_LAYOUT, **fields_of(said, OptionPart.LAYOUT)}
         if not layout.get("by"):
             by = next(one.name for one in said if one.option.field == "inline")
             raise ValueError(f"options: {by} is true; name the columns in {SORT_COLUMNS}")
         found |= clustering | {LAYOUT_FIELDS[name]: value for name, value in layout.items()}
     services = TableServices(**found)
-    return services if fields_of(said, Part.SERVICES).get("enabled", True) else TableServices()
+    return (
+        services if fields_of(said, OptionPart.SERVICES).get("enabled", True) else TableServices()
+    )

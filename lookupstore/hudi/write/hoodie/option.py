@@ -1,4 +1,4 @@
-"""``HudiOption``: one option of Apache Hudi, and what it does here."""
+"""``HudiOption``: one option of Apache Hudi, and its effect in lookupstore."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookupstore.hudi.options.names import TIMES
-from lookupstore.hudi.write.kinds import FLAG, NUMBER, RATE, TEXT, Kind
+from lookupstore.hudi.write.kinds import FLAG, NUMBER, RATE, TEXT, ValueKind
 
-#: How most names of a write begin.
+#: Prefix of most names of options of a write.
 WRITE = "hoodie.datasource.write."
 
 
-class Part(enum.Enum):
-    """What an option is a field of."""
+class OptionPart(enum.Enum):
+    """The part of lookupstore's options that an option belongs to."""
 
     #: A property of the table, and an argument of `HudiTable.create`.
     TABLE = "table"
-    #: The key generator, which follows from the columns of key and partition.
+    #: The key generator, which is derived from the columns of key and partition.
     GENERATOR = "generator"
-    #: What says how times become folders.
+    #: The conversion of times to folders.
     TIMES = "times"
-    #: A field of `WriteOptions`, and then those of its parts.
+    #: A field of `WriteOptions`, followed by fields of its parts.
     WRITE = "write"
     SIZING = "sizing"
     FORMAT = "format"
-    #: The verb that is called.
+    #: The operation.
     OPERATION = "operation"
-    #: `combine`, for some verbs.
+    #: The option `combine` of some operations.
     COMBINE = "combine"
-    #: `update_partition_path`, for one index.
+    #: The option `update_partition_path` of one index.
     MOVES = "moves"
-    #: What follows a write, and then its parts.
+    #: The services after a write, followed by their parts.
     SERVICES = "services"
     CLEAN = "clean"
     ARCHIVE = "archive"
     INLINE = "inline"
-    #: An argument of `HudiTable.cluster`, which a clustering after a write takes, too.
+    #: An argument of `HudiTable.cluster`, also for a clustering after a write.
     LAYOUT = "layout"
     #: An argument of a read in Spark.
     READ = "read"
-    #: Nothing: what it says has to be as it is here.
+    #: No effect: the value must agree with what lookupstore does.
     CHECK = "check"
 
 
-# Names of classes as they are written, by their names in lower case.
+# Names of classes in their usual case, by their names in lower case.
 _CLASSES: dict[str, str] = {}
 
 
@@ -56,17 +56,17 @@ def shown(value: str) -> str:
 
 
 def of_classes(*names: str) -> tuple[str, ...]:
-    """Return names of classes in lower case, which errors show as they are written."""
+    """Return names of classes in lower case; errors show them in their own case."""
     _CLASSES.update({name.lower(): name for name in names})
     return tuple(name.lower() for name in names)
 
 
-def choice(known: Mapping[str, Any], refused: Mapping[str, str] | None = None) -> Kind:
-    """Return a kind of a few words, in any case.
+def choice(known: Mapping[str, Any], refused: Mapping[str, str] | None = None) -> ValueKind:
+    """Return a kind with a few words as values, in any case.
 
     Args:
-        known: Meanings by word, in lower case.
-        refused: Reasons and remedies by other words that Hudi has.
+        known: Values by word, in lower case.
+        refused: Reasons and remedies for other words that Hudi accepts, by word.
     """
 
     def parse(text: str) -> Any:
@@ -75,7 +75,7 @@ def choice(known: Mapping[str, Any], refused: Mapping[str, str] | None = None) -
         return known[text.lower()]
 
     words = " or ".join(shown(one) for one in known)
-    return Kind(words, parse, refused or {}, choices=tuple(known))
+    return ValueKind(words, parse, refused or {}, choices=tuple(known))
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,23 @@ class HudiOption:
     """One option of Apache Hudi.
 
     Attributes:
-        names: Hudi's names; those that end with `.` stand for all names that begin so.
-        kind: Kind of its values.
-        default: Value that Hudi takes if it is not given; "": none, or none in general.
-        here: What it does here, or why it does nothing or is refused.
-        part: What it is a field of. None: there is nothing to do.
-        field: Name of that field here. Of `COMBINE`, the operations it is for; of `MOVES`, the
+        names: Hudi's names. A name that ends with `.` stands for all names with that prefix.
+        kind: Kind of the values.
+        default: Hudi's default value. Empty: no default, or no general one.
+        here: Effect in lookupstore, or the reason why the option has none or is refused.
+        part: Part of lookupstore's options that the option belongs to. None: it sets no field.
+        field: Name of the field in that part. For `COMBINE`, the operations; for `MOVES`, the
             index.
-        only: Values that are accepted, in lower case. None: all; empty: none is.
-        instead: What to do instead of giving another value.
-        reads: Whether it is for reads, and not for writes.
+        only: Accepted values, in lower case. None: all values. Empty: no value.
+        instead: Remedy, instead of another value.
+        reads: Whether the option is for reads, and not for writes.
     """
 
     names: tuple[str, ...]
-    kind: Kind
+    kind: ValueKind
     default: str
     here: str
-    part: Part | None = None
+    part: OptionPart | None = None
     field: str = ""
     only: tuple[str, ...] | None = None
     instead: str = ""
@@ -107,20 +107,20 @@ class HudiOption:
 
     @property
     def verdict(self) -> str:
-        """Return `done`, `nothing to do` or `refused`: what becomes of the option."""
+        """Return `done`, `nothing to do` or `refused`, the treatment of the option."""
         if self.only == ():
             return "refused"
         return "nothing to do" if self.part is None and self.only is None else "done"
 
     def parsed(self, name: str, text: str) -> Any:
-        """Return what a value means.
+        """Return the parsed value of a text.
 
         Args:
-            name: Name under which it was given.
+            name: Name of the option as it was given.
             text: Value as it was given.
 
         Raises:
-            ValueError: if it is not a value of this kind, or asks for what is not done.
+            ValueError: If the text is not a value of this kind, or the value is not supported.
         """
         if self.only == ():
             raise ValueError(f"options: {name} is not supported: {self.here}; {self.instead}")
@@ -138,19 +138,26 @@ class HudiOption:
 
 
 def done(
-    names: str, kind: Kind, default: str, here: str, part: Part, field: str, *, reads: bool = False
+    names: str,
+    kind: ValueKind,
+    default: str,
+    here: str,
+    part: OptionPart,
+    field: str,
+    *,
+    reads: bool = False,
 ) -> HudiOption:
-    """Return an option that is a field here; several names have spaces between."""
+    """Return an option that sets a field. Several names are separated by spaces."""
     return HudiOption(tuple(names.split()), kind, default, here, part, field, reads=reads)
 
 
 def nothing(why: str, names: Mapping[str, str], *, reads: bool = False) -> tuple[HudiOption, ...]:
-    """Return options for which there is nothing to do.
+    """Return options that have no effect in lookupstore.
 
     Args:
-        why: Reason.
-        names: Hudi's defaults by name; several names of one option have spaces between.
-        reads: Whether they are for reads.
+        why: Reason why the options have no effect.
+        names: Hudi's defaults by name. Several names of one option are separated by spaces.
+        reads: Whether the options are for reads, and not for writes.
     """
     return tuple(
         HudiOption(tuple(given.split()), _kind_of(default), default, why, reads=reads)
@@ -167,7 +174,7 @@ def only(
     *,
     reads: bool = False,
 ) -> HudiOption:
-    """Return an option of which some values ask for what is done, and the others are refused."""
+    """Return an option that accepts only the values that lookupstore always follows."""
     accepted = (values,) if isinstance(values, str) else values
     kind = FLAG if set(accepted) <= {"true", "false"} else TEXT
     return HudiOption(
@@ -176,11 +183,11 @@ def only(
 
 
 def refused(names: str, why: str, instead: str, *, reads: bool = False) -> HudiOption:
-    """Return an option of which every value is refused."""
+    """Return an option that refuses every value."""
     return HudiOption(tuple(names.split()), TEXT, "", why, only=(), instead=instead, reads=reads)
 
 
-def _kind_of(default: str) -> Kind:
+def _kind_of(default: str) -> ValueKind:
     if default in ("true", "false"):
         return FLAG
     if default.lstrip("-").isdecimal():
@@ -188,12 +195,12 @@ def _kind_of(default: str) -> Kind:
     return RATE if default.replace(".", "", 1).isdecimal() else TEXT
 
 
-#: What says how times become folders: each has to say what the table says.
+#: Options of the conversion of times to folders: each must agree with the table.
 TIME_FORMAT = HudiOption(
     TIMES,
     TEXT,
     "",
     "How times become folders. For a write it has to say what the table says; new tables have no "
     "such folders.",
-    Part.TIMES,
+    OptionPart.TIMES,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from lookupstore.hudi.options import MAINTAIN, REFUSE
 from lookupstore.hudi.write.hoodie.option import (
     HudiOption,
-    Part,
+    OptionPart,
     choice,
     done,
     nothing,
@@ -31,7 +31,7 @@ _BY_JVM = "For a JVM: there is nothing here that it could change."
 OPTIONS: tuple[HudiOption, ...] = (
     done(f"{_METADATA}enable", choice({"true": MAINTAIN, "false": REFUSE}), "true",
          "`true`: the list of files of a metadata table is maintained, and none is made. `false`, "
-         "the default here: tables that have one are refused.", Part.WRITE, "metadata"),
+         "the default here: tables that have one are refused.", OptionPart.WRITE, "metadata"),
     only("false", f"{_METADATA}index.column.stats.enable {_METADATA}index.partition.stats.enable",
          "true", f"Not kept: {_FILES_ONLY}.", _SKIPPING),
     only("false",

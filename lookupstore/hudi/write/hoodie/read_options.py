@@ -1,4 +1,4 @@
-"""Options of reads: in Spark they say what is read; a write ignores them.
+"""Options of reads in Spark, which writes ignore.
 
 Source: DataSourceReadOptions, HoodieReaderConfig and HoodieCommonConfig of Apache Hudi.
 """
@@ -9,10 +9,10 @@ from functools import partial
 
 from lookupstore.hudi.options import READ_OPTIMIZED, SNAPSHOT
 from lookupstore.hudi.write.hoodie import option
-from lookupstore.hudi.write.hoodie.option import HudiOption, Part, choice
+from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart, choice
 from lookupstore.hudi.write.kinds import FLAG, TEXT
 
-#: What reads changes: the rows of commits between two instants.
+#: Query type of reads of changes: the rows of commits between two instants.
 INCREMENTAL = "incremental"
 _READ = "hoodie.datasource.read."
 _FILTER = "filter the DataFrame: files in which nothing can be found are skipped"
@@ -26,16 +26,16 @@ OPTIONS: tuple[HudiOption, ...] = (
          choice({SNAPSHOT: SNAPSHOT, READ_OPTIMIZED: READ_OPTIMIZED, INCREMENTAL: INCREMENTAL,
                  "realtime": SNAPSHOT}), "snapshot",
          "What is read: rows as of now, those of base files, or those that changed.",
-         Part.READ, "query_type"),
+         OptionPart.READ, "query_type"),
     done(f"{_READ}begin.instanttime", TEXT, "",
          "Position after which rows changed, with query type `incremental`: `since`. `0`, `000` "
-         "and `earliest`: from the beginning.", Part.READ, "since"),
+         "and `earliest`: from the beginning.", OptionPart.READ, "since"),
     done(f"{_READ}end.instanttime", TEXT, "",
          "Position of the last commit that counts, with query type `incremental`: `until`.",
-         Part.READ, "until"),
+         OptionPart.READ, "until"),
     done("hoodie.enable.data.skipping", FLAG, "true",
          "Whether statistics of columns may leave out files: `skipping`.",
-         Part.READ, "skipping"),
+         OptionPart.READ, "skipping"),
     only("latest_state", "hoodie.datasource.query.incremental.format", "latest_state",
          "Rows in their newest state.",
          "read what became of rows with read_table(changes=True), or a stream with "

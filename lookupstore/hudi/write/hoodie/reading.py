@@ -1,4 +1,4 @@
-"""What options under Hudi's names mean to a read in Spark."""
+"""Convert options under Hudi's names to arguments of a read in Spark."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 
 from lookupstore.hudi.write.hoodie.given import Said, fields_of, said_in
 from lookupstore.hudi.write.hoodie.known import options_of
-from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.hoodie.option import OptionPart
 from lookupstore.hudi.write.hoodie.read_options import INCREMENTAL
 
-# What guides give as the position before the first commit.
+# Values that guides use for the position before the first commit.
 _BEGINNING = ("0", "000", "earliest")
 
 
 def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of a read that options under Hudi's names say.
+    """Return the arguments of a read from options under Hudi's names.
 
     Args:
         given: Values by Hudi's names, in any case.
 
     Returns:
-        Some of `query_type`, `since`, `until` and `skipping`.
+        Arguments by name: any of `query_type`, `since`, `until` and `skipping`.
 
     Raises:
-        ValueError: if a name is not known, a value is refused, or two contradict each other.
+        ValueError: If a name is not known, a value is refused, or two options disagree.
 
     >>> kind = {"hoodie.datasource.query.type": "incremental"}
     >>> read_arguments({**kind, "hoodie.datasource.read.begin.instanttime": "20260307135657661"})
     {'since': '20260307135657661'}
     """
     said = said_in(given, reads=True)
-    found = fields_of(said, Part.READ)
+    found = fields_of(said, OptionPart.READ)
     names = {one.option.field: one.name for one in said}
     if found.get("query_type") != INCREMENTAL:
         for field in ("since", "until"):
@@ -53,10 +53,10 @@ def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check_stream(given: Mapping[str, str]) -> None:
-    """Check options under Hudi's names of a stream, of which none says where it begins.
+    """Check that options under Hudi's names do not set the start or end of a stream.
 
     Raises:
-        ValueError: if one does, a name is not known, or a value is refused.
+        ValueError: If an option does, a name is not known, or a value is refused.
     """
     said: list[Said] = said_in(given, reads=True)
     for one in said:
@@ -67,4 +67,4 @@ def check_stream(given: Mapping[str, str]) -> None:
 
 
 def _name_of(field: str) -> str:
-    return next(one.names[0] for one in options_of(Part.READ) if one.field == field)
+    return next(one.names[0] for one in options_of(OptionPart.READ) if one.field == field)

@@ -1,7 +1,7 @@
-"""Rows on their way into files, where they are and in which order.
+"""The rows of a write, until they are written to files.
 
-`in_memory` are those of this process; `spilled` those for which it has no memory: `parts` is how
-they come, one of each key stays as `combined` says, and `packing` makes bytes of them. `sorted`
-orders those of a bulk insert; `staged` are those that other processes have for the one that writes,
-and `stored` those of the table that a write deletes where they are.
+`in_memory` has rows in memory, and `spilled` those that do not fit: `parts` reads them in parts,
+`combined` keeps one row of each key, and `packing` converts rows to bytes. `sorted` and `in_layout`
+sort the rows of a bulk insert, and `key_texts` checks keys. `staged` has rows from other processes,
+and `stored` has stored rows whose places are known.
 """

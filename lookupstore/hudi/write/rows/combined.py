@@ -1,4 +1,4 @@
-"""Of the rows of a write that share partition and key the one that stays, in bounded memory.
+"""Keep one of the rows with the same partition and key, in bounded memory.
 
 The rules are those of `lookupstore.hudi.keys.dedupe`, for rows that do not fit into memory.
 """
@@ -23,7 +23,7 @@ from lookupstore.hudi.write.rows.packing import (
 )
 from lookupstore.sorting.runs import Keep, RunSorter
 
-# The order of arrival, backwards if of equal rows the earlier one stays.
+# Column of the order of arrival, reversed if the earlier of equal rows is kept.
 _TURN = pa.field("#turn", pa.int64())
 
 
@@ -37,20 +37,20 @@ def combined(
     memory: int,
     folder: str,
 ) -> Generator[Incoming, None, None]:
-    """Yield the rows that stay, in the order of what they share.
+    """Yield the rows that are kept, sorted by partition and key, or by key alone.
 
     Args:
-        parts: the rows, numbered.
-        columns: of these; none of keys alone, of which it makes no difference which one stays.
-        table: options of the table.
-        everywhere: whether rows of several partitions count as those of one key, too.
-        flagged: whether rows say if they delete one.
-        memory: bytes for the sort.
-        folder: where to spill what does not fit.
+        parts: Numbered rows.
+        columns: Columns of the rows. Empty: the rows consist of keys only.
+        table: Options of the table.
+        everywhere: Whether rows with the same key in several partitions are also combined.
+        flagged: Whether rows have a flag for their deletion.
+        memory: Memory for the sort, in bytes.
+        folder: Folder to spill rows to that do not fit into memory.
 
     Raises:
-        ValueError: a row has no ordering value.
-        OSError: the folder is full, or cannot be written to.
+        ValueError: If a row has no ordering value.
+        OSError: If the folder is full, or cannot be written to.
     """
     ordering = precombine_of(table)
     if ordering not in columns.names:

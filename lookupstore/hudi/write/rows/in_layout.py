@@ -1,7 +1,7 @@
-"""The rows of a bulk insert in the order that incremental clustering keeps of their partitions.
+"""Sort the rows of a bulk insert by the layouts that incremental clustering keeps.
 
-So new files do not have to be put in order before queries can skip most of them. Where a partition
-keeps no layout, rows stay as they come.
+Queries can then skip most of the new files before the next clustering. In a partition without a
+layout, rows keep their order.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from lookupstore.hudi.write.rows.parts import numbered
 from lookupstore.sorting._sort import upper_bound
 from lookupstore.sorting.runs import RunSorter
 
-# Where a row is in the layout of its partition.
+# Column of the position of a row in the layout of its partition.
 _PLACE = pa.field("#place", pa.binary())
 _SAMPLE = pa.schema([_PLACE])
-# A file has no more rows than so many times what the sample let expect.
+# Maximum number of rows of a file as a multiple of the number expected from the sample.
 _MOST = 1.5
 
 
@@ -43,9 +43,9 @@ class LayoutOrder:
     """The order of the rows of a bulk insert in the layouts of their partitions.
 
     Args:
-        view: of the table.
-        columns: of it, after the rows are written.
-        memory: that sorting may take, in bytes.
+        view: View of the table.
+        columns: Columns of the table after the write.
+        memory: Memory for sorting, in bytes.
     """
 
     def __init__(self, view: TableView, columns: pa.Schema, memory: int) -> None:
@@ -59,23 +59,23 @@ class LayoutOrder:
         )
         self._layouts: dict[str, KeptLayout | None] = {}
         self._samples: dict[str, Sample] = {}
-        #: How many rows came, and the type of their positions.
+        #: Number of rows by partition, and the type of their positions.
         self._rows: dict[str, int] = {}
         self._types: dict[str, pa.FixedSizeBinaryType] = {}
-        #: By partition, where files are to end.
+        #: Positions at which files end, by partition.
         self._ends: dict[str, list[bytes]] = {}
-        #: Of each stretch the partition, and the number of its file in that.
+        #: Partition of each stretch, and number of its file in the partition.
         self._stretches: list[tuple[str, int]] = []
 
     def sorted(self, batches: Iterable[Incoming], folder: str) -> Generator[Stretch, None, None]:
-        """Yield the rows of a file each, and all rows of a partition without a layout.
+        """Yield the rows of each file, or of each partition without a layout.
 
         Args:
-            batches: rows that do not delete, in any order.
-            folder: where to spill what does not fit into memory.
+            batches: Rows to insert, in any order.
+            folder: Folder to spill rows to that do not fit into memory.
 
         Raises:
-            OSError: the folder is full, or cannot be written to; or a layout cannot be read.
+            OSError: If the folder is full, or cannot be written to.
         """
         with RunSorter("error", memory=self._memory, folder=folder) as sorter:
             for batch in map(batch_of, numbered(batches)):
@@ -96,11 +96,11 @@ class LayoutOrder:
                 )
 
     def files(self, stats: Sequence[Sequence[WriteStat]], time: str) -> dict[str, KeptLayout]:
-        """Return by partition the layout with the new files.
+        """Return the layouts with the new files, by partition path.
 
         Args:
-            stats: what is said of the files of each stretch.
-            time: of the instant.
+            stats: Commit entries of the files of each stretch.
+            time: Time of the instant.
         """
         found = {}
         for path, ends in self._ends.items():
@@ -114,7 +114,7 @@ class LayoutOrder:
         return found
 
     def _placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with where they are in the layouts of their partitions."""
+        """Return rows with a column of their positions in the layouts of their partitions."""
         paths = batch.column(PARTITION_PATH).dictionary_encode()
         codes = paths.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -131,7 +131,7 @@ class LayoutOrder:
         return batch.append_column(_PLACE, found if len(places) < 2 else found.take(pa.array(back)))
 
     def _places(self, path: str, rows: pa.RecordBatch) -> pa.Array:
-        """Return where rows are in the layout of a partition; without one all are in one place."""
+        """Return the positions of rows in a layout, or equal positions without a layout."""
         with optional_layout(self._view.location):
             places = self._places_in_layout(path, rows)
             if places is not None:
@@ -140,7 +140,7 @@ class LayoutOrder:
         return pa.repeat(pa.scalar(b"", _PLACE.type), rows.num_rows)
 
     def _forget(self, path: str) -> None:
-        """Let a partition have no layout, be it that it keeps none or that it cannot be used."""
+        """Ignore the layout of a partition, because it has none or cannot use it."""
         self._layouts[path] = None
         for known in (self._samples, self._types, self._rows, self._ends):
             known.pop(path, None)
@@ -168,7 +168,7 @@ class LayoutOrder:
     def _parts(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-        """Yield rows in their order with their partition and the number of their file in it."""
+        """Yield sorted rows, with their partition and the number of their file in it."""
         for batch in batches:
             paths = batch.column(PARTITION_PATH).dictionary_encode()
             cuts = np.flatnonzero(np.diff(paths.indices.to_numpy())) + 1

@@ -1,4 +1,4 @@
-"""The rows of a write in the memory of this process."""
+"""``MemoryRows``: the rows of a write in the memory of this process."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where rows are in a table, as a tag finds them.
+class RowPlaces:
+    """The places of rows in a table.
 
     Attributes:
-        slices: current base files.
-        numbers: the slice that each row is in, int32; -1: none, it is new.
-        positions: of the row in that.
+        slices: Base files that contain rows.
+        numbers: Index of the slice that contains each row, int32. -1: the row is new.
+        positions: Position of each row in its slice, int64. -1: the row is new.
     """
 
     slices: Sequence[FileSlice]
@@ -46,12 +46,12 @@ class Places:
     positions: Rows
 
     @classmethod
-    def nowhere(cls, rows: int) -> Places:
-        """Return those of rows of which each is new."""
+    def nowhere(cls, rows: int) -> RowPlaces:
+        """Return the places of new rows."""
         return cls((), np.full(rows, -1, np.int32), np.full(rows, -1, np.int64))
 
     def file_ids(self) -> pa.DictionaryArray:
-        """Return the id of each row's file group; null for a new row."""
+        """Return the file group id of each row; null for a new row."""
         return pa.DictionaryArray.from_arrays(
             pa.array(self.numbers, mask=self.numbers < 0),
             pa.array([one.group.file_id for one in self.slices], pa.string()),
@@ -62,15 +62,15 @@ class MemoryRows(FoundRows):
     """Rows in memory, and their places.
 
     Args:
-        view: of the table.
-        options: of the write.
-        schema: of the table, after they are written.
-        incoming: the rows, each of the partition of its place.
-        places: of each.
-        slices: current base files, which they change, or may fill up.
-        explicit: whether rows that are found are deleted, whatever comes with them.
-        kept: columns that rows keep as they are stored.
-        ordered: whether a stored row stays that has a greater ordering value.
+        view: Table as the write found it.
+        options: Options of the write.
+        schema: Schema of the table after the write.
+        incoming: Rows to write, each with the partition of its place.
+        places: Place of each row.
+        slices: Current base files, which the rows change or may be inserted into.
+        explicit: Whether to delete all rows that are found, regardless of the columns given.
+        kept: Columns that keep their stored values.
+        ordered: Whether a stored row with a greater ordering value is kept.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MemoryRows(FoundRows):
         options: WriteOptions,
         schema: TableSchema,
         incoming: Incoming,
-        places: Places,
+        places: RowPlaces,
         slices: Sequence[FileSlice],
         *,
         explicit: bool = False,
@@ -101,14 +101,14 @@ class MemoryRows(FoundRows):
 
     @property
     def deleted(self) -> int:
-        """Return how many rows of the table are to go, as far as that is known before the merge."""
+        """Return the number of stored rows to delete, as known before the merge."""
         if self._explicit:
             return int(np.count_nonzero(self._places.numbers >= 0))
         flags = self._incoming.deleted
         return 0 if flags is None else int(np.count_nonzero(flags))
 
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys that the table has."""
+        """Return a few keys of the rows that are in the table."""
         there = np.flatnonzero(self._places.numbers >= 0)
         return self._keys(there[:SAMPLE])
 
@@ -125,20 +125,20 @@ class MemoryRows(FoundRows):
         return found
 
     def assign(self, packing: Packing) -> Sequence[int]:
-        """Give each row to a bucket, and return the numbers of those that got some."""
+        """Assign each row to a bucket, and return the numbers of the buckets with rows."""
         incoming = self._incoming
         assigned = packing.assign(incoming.partitions, self._file_ids, incoming.keys, incoming.rows)
         self._assigned = [
             (bucket, self._file_rows(bucket, rows))
             for bucket, rows in zip(packing.buckets, _by_bucket(packing, assigned), strict=True)
-            if len(rows)  # the hash of keys left none for the others
+            if len(rows)  # the hash of keys assigned none to the others
         ]
         return [bucket.number for bucket, _ in self._assigned]
 
     def write(
         self, files: Sequence[PlannedFile], transaction: Transaction, advance: Advance
     ) -> Sequence[WrittenFile]:
-        """Write the files of the buckets, some at the same time."""
+        """Write the files of the buckets, several at the same time."""
         plans = [
             FilePlan(file, rows) for file, (_, rows) in zip(files, self._assigned, strict=True)
         ]
@@ -188,7 +188,7 @@ class MemoryRows(FoundRows):
 
 
 def _by_bucket(packing: Packing, assigned: npt.NDArray[np.int32]) -> list[Rows]:
-    # NumPy sorts 16 bits by their digits, in a tenth of the time.
+    # NumPy sorts 16-bit numbers with a radix sort, in a tenth of the time.
     few = len(packing.buckets) <= 1 << 16
     order = np.argsort(assigned.astype(np.uint16) if few else assigned, kind="stable")
     counts = np.bincount(assigned, minlength=len(packing.buckets))

@@ -1,7 +1,7 @@
-"""The keys of a write that may have one text, though they differ, compared in bounded memory.
+"""Find different keys of a write with the same record key text, in bounded memory.
 
-Only such keys are kept, sorted by partition path, record key and values: those of one path and key
-must have the same values.
+Only ambiguous keys are kept, sorted by partition path, record key and values. Keys with the same
+path and record key must have the same values.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import RunSorter
 
 _TEXT = pa.string()
-# Partition path and record key, the values in a form that no others share, and the row's number.
+# Columns: partition path and record key, values in an unambiguous form, number of the row.
 _FIELDS = [pa.field("path", _TEXT), pa.field("key", _TEXT), pa.field("values", _TEXT)]
 _KEPT = RowSchema(pa.schema([*_FIELDS, pa.field("number", pa.int64())]))
 _ORDER = KeySchema(pa.schema(_FIELDS))
 
 
 class KeyTexts:
-    """The ambiguous keys of a write, of which no two may have one text.
+    """A check that different keys of a write have different record key texts.
 
     Args:
-        fields: names of the key columns.
-        everywhere: whether keys of several partitions count as one, too.
-        memory: bytes of such keys that are kept; more are spilled.
-        folder: where to spill.
+        fields: Names of the key columns.
+        everywhere: Whether keys of several partitions are also compared.
+        memory: Size of the ambiguous keys kept in memory, in bytes. Further keys are spilled.
+        folder: Folder to spill keys to.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class KeyTexts:
         self._folder = folder
 
     def watched(self, parts: Iterable[Incoming]) -> Iterator[Incoming]:
-        """Yield rows as they come, and check them when all have come.
+        """Yield rows in their order, and check their keys after the last row.
 
         Raises:
-            ValueError: two have one text, and different values.
+            ValueError: If two keys have the same record key text, and different values.
         """
         if len(self._fields) < 2:
             yield from parts
@@ -75,12 +75,12 @@ class KeyTexts:
                 self._check(sorter.sorted_batches(0))
 
     def check(self, rows: Incoming) -> None:
-        """Check rows that are all there; see `watched`."""
+        """Check the keys of rows in memory; see `watched`."""
         for _ in self.watched([rows]):
             continue
 
     def _ambiguous(self, part: Incoming, first: int) -> pa.RecordBatch | None:
-        """Return the ambiguous keys among some rows, as a sorter takes them."""
+        """Return the ambiguous keys of some rows, in the form of a sorter."""
         which = ambiguous_keys(part.rows, self._fields)
         if not len(which):
             return None
@@ -99,7 +99,7 @@ class KeyTexts:
         return pa.record_batch({"key": sorted_by, "value": _KEPT.pack(rows)})
 
     def _check(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Check keys that are sorted by what they share, of which equal ones are one."""
+        """Check sorted keys, without repeated ones."""
         last: list[pa.RecordBatch] = []
         for batch in batches:
             rows = pa.Table.from_batches([*last, _KEPT.unpack(batch.column("value"))])

@@ -1,4 +1,4 @@
-"""Rows as bytes, with the bytes that they are sorted by: what a sorter of runs takes and gives."""
+"""``RowPacking``: rows as bytes for a sorter, with the bytes of their sort keys."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 
 TEXT = pa.string()
-#: Partition path and record key of a row.
+#: Columns of the partition path and record key of a row.
 KEY_FIELDS = (pa.field(PARTITION_PATH, TEXT), pa.field(RECORD_KEY, TEXT))
-# What else is known of a row, under names that no column of a table has: Avro refuses these.
+# Columns of other known data of a row, with names that no column of a table has: Avro refuses
+# these.
 NUMBER = pa.field("#number", pa.int64())
 DELETED = pa.field("#deleted", pa.bool_())
 
-# What a sorter is given at once is a small part of what it may keep.
+# Divisor of the memory of a sorter for the rows that are passed to it at once.
 _PIECES = 16
 
 
 class RowPacking:
-    """Rows as bytes for a sorter.
+    """A conversion of rows to bytes for a sorter, and back.
 
     Args:
-        kept: the columns that come out again.
-        by: the columns by which rows are sorted.
-        nullable: names of those of them that may hold null.
-        rank: the columns of which the greatest values win; none: their order in time decides.
-        memory: of the sorter.
+        kept: Columns that unpacked rows have.
+        by: Columns by which rows are sorted.
+        nullable: Names of the columns in `by` that may contain nulls.
+        rank: Columns that rank rows with the same key: the greatest values win. None: the order in
+            which rows are added decides.
+        memory: Memory of the sorter, in bytes.
 
     Raises:
-        TypeError: a column to sort by has a type without an order.
+        TypeError: If a column to sort by has a type without an order.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class RowPacking:
         self._rows = RowSchema(kept)
         self._keys = KeySchema(by, nullable)
         self._ranks = None if rank is None else KeySchema(rank)
-        # With what they are sorted by, rows take at most about twice their bytes.
+        # Including the columns by which they are sorted, rows take about twice their bytes at most.
         self._most = max(1, memory // (2 * _PIECES))
 
     def pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield rows as a sorter takes them, a few at a time."""
+        """Yield rows in the form of a sorter, a few at a time."""
         for piece in cut(rows, self._most):
             columns = {
                 "key": self._keys.encode(piece).cast(pa.large_binary()),
@@ -64,20 +66,20 @@ class RowPacking:
             yield pa.record_batch(columns)
 
     def unpacked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows as they were, from what a sorter gives."""
+        """Yield the original rows from the batches of a sorter."""
         for batch in batches:
             yield self._rows.unpack(batch.column("value"))
 
 
 def cut(rows: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows a few at a time, of at most about some bytes."""
+    """Yield slices of rows, each of about `most` bytes at most."""
     step = max(1, rows.num_rows * most // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
 
 
 def batch_of(incoming: Incoming, **also: pa.Array) -> pa.RecordBatch:
-    """Return rows as a batch: path, key, number if it is known, columns, and what else there is."""
+    """Return rows as a batch: path, key, known numbers and flags, columns, `also`."""
     columns = {
         PARTITION_PATH: incoming.partitions.cast(TEXT),
         RECORD_KEY: concat(incoming.keys.chunks, TEXT),
@@ -92,11 +94,11 @@ def batch_of(incoming: Incoming, **also: pa.Array) -> pa.RecordBatch:
 
 
 def incoming_of(batch: pa.RecordBatch, columns: pa.Schema) -> Incoming:
-    """Return rows of a batch; see `batch_of`.
+    """Return the rows of a batch; see `batch_of`.
 
     Args:
-        batch: of rows.
-        columns: of the table, or none of keys alone.
+        batch: Batch that `batch_of` made.
+        columns: Columns of the table. Empty: the rows consist of keys only.
     """
     names = batch.schema.names
     deleted = numbers = None
@@ -114,5 +116,5 @@ def incoming_of(batch: pa.RecordBatch, columns: pa.Schema) -> Incoming:
 
 
 def table_of(batch: pa.RecordBatch, columns: pa.Schema) -> pa.Table:
-    """Return the columns of a table that a batch has."""
+    """Return some columns of a batch as a table."""
     return pa.Table.from_arrays([batch.column(name) for name in columns.names], schema=columns)

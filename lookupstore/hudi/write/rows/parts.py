@@ -1,4 +1,4 @@
-"""Rows that come in parts: kept while there is room, numbered, counted, put together to pieces."""
+"""Number, hold, count and join rows that are read in parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lookupstore.hudi.keys.incoming import Incoming
 
 
 def numbered(parts: Iterable[Incoming]) -> Iterator[Incoming]:
-    """Yield rows with their numbers among all of them."""
+    """Yield rows with their numbers among all rows."""
     first = 0
     for part in parts:
         numbers = np.arange(first, first + len(part))
@@ -21,7 +21,7 @@ def numbered(parts: Iterable[Incoming]) -> Iterator[Incoming]:
 
 
 def held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], bool]:
-    """Read rows until memory is full, and say whether they are all."""
+    """Read rows until memory is full, and return them, and whether they are all."""
     parts: list[Incoming] = []
     nbytes = 0
     for part in batches:
@@ -33,11 +33,11 @@ def held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], bool
 
 
 class Counted:
-    """Rows that are counted as they come."""
+    """Parts of rows that are counted while they are read."""
 
     def __init__(self, parts: Iterable[Incoming]) -> None:
         self._parts = parts
-        #: How many have come.
+        #: Number of rows read so far.
         self.rows: int = 0
 
     def __iter__(self) -> Iterator[Incoming]:
@@ -50,21 +50,21 @@ Part = TypeVar("Part")
 
 
 def let_go(parts: list[Part]) -> Iterator[Part]:
-    """Yield the parts of a list one by one, each of them freed before the next one."""
+    """Yield the parts of a list one by one, and remove each from the list."""
     parts.reverse()
     while parts:
         yield parts.pop()
 
 
 def pieces(parts: Iterable[Incoming], columns: pa.Schema, most: int) -> Iterator[Incoming]:
-    """Yield rows as many at a time as are looked for at once."""
+    """Yield rows joined to pieces of at least `most` bytes, except the last piece."""
     waiting: list[Incoming] = []
     nbytes = 0
     for part in parts:
         waiting.append(part)
         nbytes += part.nbytes
         if nbytes >= most:
-            yield Incoming.joined(waiting, columns)  # which is an empty list then
+            yield Incoming.joined(waiting, columns)  # the list is empty afterwards
             nbytes = 0
     if waiting:
         yield Incoming.joined(waiting, columns)

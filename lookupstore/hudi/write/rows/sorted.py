@@ -1,6 +1,6 @@
-"""The rows of a bulk insert in an order, so that its files have narrow ranges of keys or columns.
+"""Sort the rows of a bulk insert, so that its files have narrow key ranges.
 
-Rows are sorted by partition path first. Of those that are equal the earlier one comes first.
+Rows are sorted by partition path first. Equal rows keep their order.
 
 Source: org.apache.hudi.execution.bulkinsert (BulkInsertSortMode, GlobalSortPartitioner,
 PartitionSortPartitionerWithRows, RDDCustomColumnsSortPartitioner).
@@ -33,16 +33,17 @@ from lookupstore.sorting.runs import RunSorter
 def bulk_order(
     view: TableView, columns: pa.Schema, options: WriteOptions
 ) -> RowOrder | LayoutOrder | None:
-    """Return the order of the rows of a bulk insert; None: as they come.
+    """Return the order of the rows of a bulk insert; None: the order given.
 
     Args:
-        view: of the table.
-        columns: of it, after the rows are written.
-        options: of the write.
+        view: View of the table.
+        columns: Columns of the table after the write.
+        options: Options of the write.
 
     Raises:
-        ValueError: rows are to be combined.
-        KeyError, TypeError: as of `RowOrder`.
+        ValueError: If `options.combine` is True.
+        KeyError: If a column to sort by is not a column of the table.
+        TypeError: If a column to sort by has a type without an order.
     """
     if options.combine:
         raise ValueError(
@@ -57,12 +58,12 @@ class RowOrder:
     """The order of the rows of a bulk insert.
 
     Args:
-        columns: of the table.
-        options: of the write.
+        columns: Columns of the table after the write.
+        options: Options of the write.
 
     Raises:
-        KeyError: a column to sort by is not one of the table's.
-        TypeError: a column to sort by has a type without an order.
+        KeyError: If a column to sort by is not a column of the table.
+        TypeError: If a column to sort by has a type without an order.
     """
 
     def __init__(self, columns: pa.Schema, options: WriteOptions) -> None:
@@ -77,7 +78,7 @@ class RowOrder:
         try:
             self._packing = RowPacking(
                 pa.schema([*KEY_FIELDS, *columns]),
-                # The number of a row makes its key the only one of its kind.
+                # The number of a row makes its key unique.
                 pa.schema([path, *fields, NUMBER]),
                 nullable=options.sort_by,
                 memory=self._memory,
@@ -87,14 +88,14 @@ class RowOrder:
         self._columns = columns
 
     def sorted(self, batches: Iterable[Incoming], folder: str) -> Generator[Stretch, None, None]:
-        """Yield stretches of rows, each in order.
+        """Yield stretches of rows, each of them sorted.
 
         Args:
-            batches: rows that do not delete, in any order.
-            folder: where to spill what does not fit into memory.
+            batches: Rows to insert, in any order.
+            folder: Folder to spill rows to that do not fit into memory.
 
         Raises:
-            OSError: the folder is full, or cannot be written to.
+            OSError: If the folder is full, or cannot be written to.
         """
         rows = map(batch_of, numbered(batches))
         pieces = (piece for batch in rows for piece in self._packing.pieces(batch))

@@ -1,9 +1,9 @@
-"""The rows of a write that do not fit into memory.
+"""``SpilledRows``: the rows of a write that do not fit into memory.
 
-They are found a piece at a time, counted, and wait in a file without a name until it is known which
-file each goes to. Then they are sorted by that, and by their place in it, and each file is written
-as its rows come. What is written is what would have been from memory, row for row; only row groups
-may end elsewhere, and new files of a partition that keeps a layout, if a sample said where.
+Rows are found in pieces, counted, and kept in an unnamed temporary file until the file of each row
+is planned. Then they are sorted by file and by position in the file, and the files are written one
+after the other. The rows of each file are the same as from memory. Only the ends of row groups may
+differ, and of new files in a partition that keeps a layout, which are planned from a sample.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow._binary import as_binary
 from lookupstore.arrow.types import concat
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.file_group.merging import Changes, Inserts
+from lookupstore.hudi.file_group.merging import Inserts, RowChanges
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
@@ -36,7 +36,7 @@ from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import Load, Packing, summed, workload
 from lookupstore.hudi.write.pipeline import FoundRows, WrittenFile
 from lookupstore.hudi.write.plan import PlannedFile
-from lookupstore.hudi.write.rows.in_memory import Places
+from lookupstore.hudi.write.rows.in_memory import RowPlaces
 from lookupstore.hudi.write.rows.packing import (
     DELETED,
     KEY_FIELDS,
@@ -51,30 +51,30 @@ from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.progress import Advance
 from lookupstore.sorting.runs import BATCH_BYTES, MIN_MEMORY, RunSorter, SpillFile
 
-# Where a row is: its file among the current ones, or -1, and its row in that.
+# Columns of the place of a row: its file among the current ones, or -1, and its row in the file.
 _FILE = pa.field("#file", pa.int32())
 _POSITION = pa.field("#position", pa.int64())
-# Which of the files that are written a row goes to, and where: new rows come last.
+# Columns of the written file of a row, and of its position in it: new rows are last.
 _BUCKET = pa.field("#bucket", pa.int32())
 _PLACE = pa.field("#place", pa.int64())
 _LAST = np.iinfo(np.int64).max
-# What the sample of positions of a partition may take, however little the memory is.
+# Maximum size of the sample of positions of a partition, even if there is little memory.
 _SAMPLE_BYTES = 1 << 20
 
 
 class SpilledRows(FoundRows):
-    """Rows on disk, and their places; a context that lets go of them.
+    """Rows on disk, and their places. Leaving the context frees them.
 
     Args:
-        view: of the table.
-        options: of the write.
-        schema: of the table, after they are written.
-        slices: current base files, which they change, or may fill up.
-        pieces: the rows, numbered, with their places.
-        folder: where they wait.
-        explicit: whether rows that are found are deleted; then they are keys alone.
-        kept: columns that rows keep as they are stored.
-        ordered: whether a stored row stays that has a greater ordering value.
+        view: Table as the write found it.
+        options: Options of the write.
+        schema: Schema of the table after the write.
+        slices: Current base files, which the rows change or may be inserted into.
+        pieces: Numbered rows, with their places.
+        folder: Folder of the temporary files.
+        explicit: Whether to delete all rows that are found. The rows then consist of keys only.
+        kept: Columns that keep their stored values.
+        ordered: Whether a stored row with a greater ordering value is kept.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SpilledRows(FoundRows):
         options: WriteOptions,
         schema: TableSchema,
         slices: Sequence[FileSlice],
-        pieces: Iterable[tuple[Incoming, Places]],
+        pieces: Iterable[tuple[Incoming, RowPlaces]],
         folder: str,
         *,
         explicit: bool = False,
@@ -126,13 +126,13 @@ class SpilledRows(FoundRows):
 
     @property
     def deleted(self) -> int:
-        """Return how many rows of the table are to go, as far as that is known before the merge."""
+        """Return the number of stored rows to delete, as known before the merge."""
         if self._explicit:
             return sum(sum(load.updates.values()) for load in self.loads.values())
         return self._flags
 
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys that the table has."""
+        """Return a few keys of the rows that are in the table."""
         return self._known
 
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
@@ -155,9 +155,9 @@ class SpilledRows(FoundRows):
         }
 
     def assign(self, packing: Packing) -> Sequence[int]:
-        """Give each row to a bucket, and return the numbers of those that got some."""
+        """Assign each row to a bucket, and return the numbers of the buckets with rows."""
         counts = np.zeros((3, len(packing.buckets)), np.int64)  # changes, inserts, deletions
-        if self._sorted is not None:  # of an attempt that failed
+        if self._sorted is not None:  # from an attempt that failed
             self._sorted.close()
         sorter = RunSorter("error", memory=self._memory, folder=self._folder)
         self._sorted = self._stack.enter_context(closing(sorter))
@@ -213,11 +213,11 @@ class SpilledRows(FoundRows):
 
     @property
     def _memory(self) -> int:
-        """Return the bytes for the sort: as many are for what comes in and goes out."""
+        """Return the bytes for the sort: half of the memory, at least the minimum."""
         return max(MIN_MEMORY, self._options.memory // 2)
 
-    def _keep(self, incoming: Incoming, places: Places, stack: ExitStack) -> dict[str, Load]:
-        """Let rows wait, and return how many there are."""
+    def _keep(self, incoming: Incoming, places: RowPlaces, stack: ExitStack) -> dict[str, Load]:
+        """Spill rows, and return the numbers of rows to insert and to update."""
         loads = workload(incoming.partitions, places.file_ids())
         if not len(incoming):
             return loads
@@ -227,7 +227,7 @@ class SpilledRows(FoundRows):
             some = np.flatnonzero(places.numbers >= 0)[: SAMPLE - len(self._known)]
             self._known += incoming.keys.take(pa.array(some)).to_pylist()
         known = [self._numbers[one.group] for one in places.slices]
-        # The last is that of rows which are in none.
+        # The last number is that of rows without a stored row.
         files = np.array([*known, -1], np.int32)[places.numbers]
         also = {_FILE.name: pa.array(files), _POSITION.name: pa.array(places.positions)}
         batch = batch_of(incoming, **also)
@@ -243,7 +243,7 @@ class SpilledRows(FoundRows):
         return iter(()) if self._spill is None else self._spill.read(range(self._batches))
 
     def _file_ids(self, files: pa.Array) -> pa.DictionaryArray:
-        """Return the id of each row's file group; null for a new row."""
+        """Return the file group id of each row; null for a new row."""
         known = files.to_numpy()
         return pa.DictionaryArray.from_arrays(
             pa.array(known, mask=known < 0),
@@ -264,9 +264,9 @@ class SpilledKeys:
     """Inserted keys on disk.
 
     Args:
-        batches: rows that wait, with their places.
-        most: bytes of keys to look for at once, since files are read each time.
-        everywhere: whether keys are looked for in all partitions.
+        batches: Spilled rows, with their places.
+        most: Size of the keys to look for at once, in bytes. Each time, files are read again.
+        everywhere: Whether keys are looked for in all partitions.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], most: int, *, everywhere: bool) -> None:
@@ -277,7 +277,7 @@ class SpilledKeys:
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
-        """Yield the base files that have some of the keys, each with a few of these."""
+        """Yield the base files that contain some of the keys, each with a few of these."""
         wanted = [field.name for field in KEY_FIELDS]
         waiting: list[pa.RecordBatch] = []
         for batch in self._batches:
@@ -303,26 +303,26 @@ class SpilledKeys:
 
 
 class _Stream:
-    """Rows sorted by bucket and place, of which each is taken once."""
+    """A stream of rows sorted by bucket and place; each row is taken once."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rest: pa.RecordBatch | None = None
         self._bucket = 0
-        #: Some keys of those that were taken of the bucket.
+        #: Some keys of the rows that were taken from the bucket.
         self.keys: list[str] = []
 
     def begin(self, bucket: int) -> None:
-        """Go on with the rows of a bucket."""
+        """Begin the rows of a bucket."""
         self._bucket = bucket
         self.keys = []
 
     def take(self, below: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the bucket whose places are below one."""
+        """Yield the rows of the bucket with places below a limit."""
         while (batch := self._head()) is not None:
             buckets = batch.column(_BUCKET.name).to_numpy()
             places = batch.column(_PLACE.name).to_numpy()
-            # They are sorted: those that are taken come first.
+            # Rows are sorted: those to be taken are first.
             count = int(np.count_nonzero((buckets == self._bucket) & (places < below)))
             self._rest = batch.slice(count)
             if not count:
@@ -334,7 +334,7 @@ class _Stream:
             yield taken
 
     def place(self) -> int | None:
-        """Return the place of the next row of the bucket; None: there is none."""
+        """Return the place of the next row of the bucket; None: no rows are left."""
         batch = self._head()
         if batch is None or batch.column(_BUCKET.name)[0].as_py() != self._bucket:
             return None
@@ -351,7 +351,7 @@ class _Stream:
 
 
 class _SpilledChanges:
-    """What changes in a file group, from a stream."""
+    """The changes of a file group, from a stream."""
 
     def __init__(
         self,
@@ -370,8 +370,8 @@ class _SpilledChanges:
         #: Whether rows may be deleted.
         self.may_delete: bool = may_delete
 
-    def within(self, first: int, count: int) -> Changes:
-        """Return what changes in some rows that follow each other; positions begin with these."""
+    def within(self, first: int, count: int) -> RowChanges:
+        """Return the changes of consecutive rows; positions are relative to the first."""
         parts = list(self._stream.take(first + count))
         places = [part.column(_PLACE.name).to_numpy() for part in parts]
         positions = np.concatenate([np.empty(0, np.int64), *places]) - first
@@ -380,16 +380,16 @@ class _SpilledChanges:
             keys = concat([part.column(RECORD_KEY) for part in parts], TEXT)
             raise changed_twice_error(keys[int(again[0])])
         if self._explicit:
-            return Changes(positions, None)
+            return RowChanges(positions, None)
         deleted = None
         if parts and DELETED.name in parts[0].schema.names:
             flags = [part.column(DELETED.name).to_numpy(zero_copy_only=False) for part in parts]
             deleted = np.concatenate(flags)
         rows = _rows(parts, self._columns)
-        return Changes(positions, rows, deleted, self._ordering, self._kept)
+        return RowChanges(positions, rows, deleted, self._ordering, self._kept)
 
     def beyond(self, rows: int) -> int | None:
-        """Return the position of a row that changes after some first rows; None: none does."""
+        """Return the position of a change beyond the first rows; None: there is none."""
         place = self._stream.place()
         return None if place == _LAST else place
 
@@ -400,16 +400,16 @@ class _SpilledInserts:
     def __init__(self, stream: _Stream, columns: pa.Schema, count: int) -> None:
         self._stream = stream
         self._columns = columns
-        #: How many there are.
+        #: Number of new rows.
         self.count: int = count
 
     def pieces(self) -> Iterator[Inserts]:
-        """Yield them in their order, a few at a time."""
+        """Yield the new rows in their order, a few at a time."""
         for part in self._stream.take(_LAST + 1):
             yield Inserts(part.column(RECORD_KEY), _rows([part], self._columns))
 
 
 def _rows(parts: Sequence[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of the table that some batches have, as one."""
+    """Return the table's columns of some batches, joined to one batch."""
     whole = [concat([part.column(one.name) for part in parts], one.type) for one in columns]
     return pa.RecordBatch.from_arrays(whole, schema=columns)

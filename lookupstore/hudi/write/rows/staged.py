@@ -1,8 +1,9 @@
-"""Rows that wait for a write: several processes have them, and another one writes all.
+"""``StagedRows``: rows from several processes that another process writes.
 
-Each process puts its rows into a file of its own, in a folder of the write where no reader looks.
-Who writes reads the files that it is told of, in the order in which it is told; those of attempts
-that failed are not told. No instant is there before: nobody would show that its owner lives.
+Each process writes its rows to a file of its own, in a folder of the write that readers ignore. The
+writing process receives the names of the files, reads them in the given order, and ignores the
+files of failed attempts. The instant is requested after that, because until then no process would
+renew its heartbeat.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.timeline.work_files import ROWS
 from lookupstore.storage.location import Location
 
-# Before each block of rows: its bytes, and their checksum.
+# Header of each block of rows: its size, and its checksum.
 _HEAD = struct.Struct("<QI")
-#: After how many seconds rows are forgotten: those of a write that was killed, or takes longer.
+#: Seconds after which rows are deleted: those of a write that was killed, or takes longer.
 FORGOTTEN = 86400.0
 
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows.
+    """A file of rows that wait for a write.
 
     Attributes:
-        name: of it, relative to the table.
-        rows: in it.
+        name: Path of the file, relative to the table.
+        rows: Number of rows in the file.
     """
 
     name: str
@@ -45,8 +46,8 @@ class StagedRows:
     """The rows of one write; made by `begin`.
 
     Attributes:
-        location: of the table.
-        folder: of the write, relative to that.
+        location: Location of the table.
+        folder: Folder of the write's rows, relative to the table.
     """
 
     location: Location
@@ -54,7 +55,7 @@ class StagedRows:
 
     @classmethod
     def begin(cls, location: Location) -> StagedRows:
-        """Make a folder for the rows of a write, and delete those of forgotten ones."""
+        """Make a folder for the rows of a write, and delete abandoned folders."""
         staged = cls(location, f"{ROWS}/{uuid.uuid4().hex}")
         mark = f"{staged.folder}/begun"
         location.write(mark, [])
@@ -63,7 +64,7 @@ class StagedRows:
             folder = "/".join(file.name.split("/")[: ROWS.count("/") + 2])
             if file.modified is not None:
                 last[folder] = max(file.modified, last.get(folder, file.modified))
-        # By the clock of the place: the file that was written just now.
+        # The clock is that of the storage: the time of the file that was written just now.
         now = last.get(staged.folder)
         for folder, modified in last.items():
             if now is not None and now - modified > FORGOTTEN:
@@ -71,7 +72,7 @@ class StagedRows:
         return staged
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> RowFile | None:
-        """Write rows to a file; None: there are none."""
+        """Write rows to a file, and return it; None: there are no rows."""
         batches = (batch for batch in batches if batch.num_rows)
         first = next(batches, None)
         if first is None:
@@ -87,16 +88,16 @@ class StagedRows:
         return RowFile(name, rows)
 
     def read(self, files: Sequence[RowFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files, and at least a batch.
+        """Yield the rows of files, in at least one batch.
 
         Args:
-            files: in the order in which rows come.
-            schema: of the rows, if there are none.
+            files: Files to read, in the order of the rows.
+            schema: Schema of the empty batch that is yielded if there are no files.
 
         Raises:
-            FileNotFoundError: a file is not there.
-            CorruptionError: a file is damaged, or shorter than when it was written.
-            OSError: a remote file could not be read, or is damaged.
+            FileNotFoundError: If a file does not exist.
+            CorruptionError: If a file is damaged, or shorter than when it was written.
+            OSError: If a remote file cannot be read, or is damaged.
         """
         if not files:
             none = [pa.nulls(0, field.type) for field in schema]
@@ -105,7 +106,7 @@ class StagedRows:
             yield from self._batches(file)
 
     def delete(self) -> None:
-        """Delete all rows."""
+        """Delete the folder of the write, with all rows."""
         self.location.delete_folder(self.folder)
 
     def _batches(self, file: RowFile) -> Iterator[pa.RecordBatch]:
@@ -129,7 +130,7 @@ class StagedRows:
 
 
 def _block(batch: pa.RecordBatch) -> pa.Buffer:
-    """Return rows as bytes, with their schema."""
+    """Return rows and their schema as bytes."""
     sink = pa.BufferOutputStream()
     lz4 = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, batch.schema, options=lz4) as writer:
@@ -138,7 +139,7 @@ def _block(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _read(source: pa.NativeFile, size: int, shown: str) -> pa.Buffer:
-    """Return the next bytes of a file; what it claims to have is not believed."""
+    """Return the next bytes of a file, after checking that the file has as many."""
     left = source.size() - source.tell()
     if size > left:
         raise CorruptionError(shown, source.tell(), f"{size} bytes of rows", left)

@@ -1,4 +1,4 @@
-"""Rows of the table that a write deletes, whose places are known: no index looks for them."""
+"""Stored rows whose places are known, so that a write needs no index to find them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.incoming import Incoming
-from lookupstore.hudi.write.rows.in_memory import Places
+from lookupstore.hudi.write.rows.in_memory import RowPlaces
 
 #: A base file, the record keys of some of its rows, and the numbers of these, ascending.
 StoredRows = tuple[FileSlice, pa.Array, npt.NDArray[np.int64]]
-#: Rows that are found, and where they are.
-Found = tuple[Incoming, Places]
+#: Found rows, and their places.
+Found = tuple[Incoming, RowPlaces]
 
 
 def found_rows(stored: Iterable[StoredRows]) -> Iterator[Found]:
-    """Yield rows of the table, which are keys alone, with their places; those of a file at once.
+    """Yield stored rows, as keys only, with their places, one base file at a time.
 
     Args:
-        stored: the rows, of each base file once.
+        stored: Rows to yield, each base file once.
     """
     first = 0
     for file, keys, positions in stored:
@@ -35,11 +35,11 @@ def found_rows(stored: Iterable[StoredRows]) -> Iterator[Found]:
             numbers=np.arange(first, first + len(keys)),
         )
         first += len(keys)
-        yield incoming, Places((file,), zeros, positions)
+        yield incoming, RowPlaces((file,), zeros, positions)
 
 
 def held_rows(found: Iterator[Found], memory: int) -> tuple[list[Found], bool]:
-    """Read rows until memory is full, and say whether they are all."""
+    """Read rows until memory is full, and return them, and whether they are all."""
     parts: list[Found] = []
     nbytes = 0
     for incoming, places in found:
@@ -51,11 +51,11 @@ def held_rows(found: Iterator[Found], memory: int) -> tuple[list[Found], bool]:
 
 
 def joined_rows(parts: Sequence[Found], columns: pa.Schema) -> Found:
-    """Return rows that come one after the other as one.
+    """Return parts of rows, joined in their order.
 
     Args:
-        parts: some of the rows each.
-        columns: that they have; none of keys alone.
+        parts: Parts of the rows, with their places.
+        columns: Columns of the rows. Empty: the rows consist of keys only.
     """
     places = [one for _, one in parts]
     sizes = [len(one.slices) for one in places]
@@ -64,7 +64,7 @@ def joined_rows(parts: Sequence[Found], columns: pa.Schema) -> Found:
         np.where(one.numbers < 0, np.int32(-1), one.numbers + first)
         for one, first in zip(places, firsts, strict=False)
     ]
-    return Incoming.joined([one for one, _ in parts], columns), Places(
+    return Incoming.joined([one for one, _ in parts], columns), RowPlaces(
         tuple(file for one in places for file in one.slices),
         np.concatenate([np.zeros(0, np.int32), *numbers]),
         np.concatenate([np.zeros(0, np.int64), *(one.positions for one in places)]),

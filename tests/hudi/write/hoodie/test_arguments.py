@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.hudi import HudiTable
+from lookupstore.hudi.options import new_options
+from lookupstore.hudi.write.hoodie.beside import combined_options
 
 ROWS = pa.table({"id": [1, 2], "day": ["mo", "tu"], "ts": pa.array([1, 2], pa.int64())})
 WRITE = "hoodie.datasource.write."
@@ -67,6 +69,16 @@ def test_arguments_that_say_the_same(tmp_path: Path) -> None:
     same = {f"{PLAN}target.file.max.bytes": 120 << 20, f"{PLAN}sort.columns": "day"}
     size: Any = "120MiB"
     assert made.cluster("day", target_file_size=size, options=same).instant is not None
+
+
+def test_options_for_another_operation_say_nothing() -> None:
+    """An argument that contradicts an option after them is refused, and none that does not."""
+    table = new_options(name="t", record_key=["id"])
+    others = {"hoodie.combine.before.insert": "false", "hoodie.index.type": "BLOOM"}
+    made = combined_options(others, {"combine": True, "index": "bloom"}, table, "UPSERT")
+    assert (made.combine, made.index) == (True, "bloom")
+    with pytest.raises(ValueError, match=r"options say 'bloom' in hoodie\.index\.type"):
+        combined_options(others, {"combine": True, "index": "simple"}, table, "UPSERT")
 
 
 def test_arguments_that_nobody_gave(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.write.hoodie import given
 from lookupstore.hudi.write.hoodie.known import all_options, nearest, option_of
 from lookupstore.hudi.write.hoodie.meaning import given_options
-from lookupstore.hudi.write.hoodie.option import Part
+from lookupstore.hudi.write.hoodie.option import OptionPart
 from lookupstore.hudi.write.partitioner import FileSizing
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -178,11 +178,11 @@ def test_the_nearest_name_is_proposed_if_it_is_near(table: HudiTable) -> None:
 
 def test_each_option_is_described_once_and_is_a_field_of_ours() -> None:
     fields = {
-        Part.WRITE: {one.name for one in dataclasses.fields(WriteOptions)},
-        Part.SIZING: {one.name for one in dataclasses.fields(FileSizing)},
-        Part.FORMAT: {one.name for one in dataclasses.fields(FileFormat)},
-        Part.TABLE: {*inspect.signature(HudiTable.create).parameters, "timezone"},
-        Part.LAYOUT: set(inspect.signature(HudiTable.cluster).parameters),
+        OptionPart.WRITE: {one.name for one in dataclasses.fields(WriteOptions)},
+        OptionPart.SIZING: {one.name for one in dataclasses.fields(FileSizing)},
+        OptionPart.FORMAT: {one.name for one in dataclasses.fields(FileFormat)},
+        OptionPart.TABLE: {*inspect.signature(HudiTable.create).parameters, "timezone"},
+        OptionPart.LAYOUT: set(inspect.signature(HudiTable.cluster).parameters),
     }
     names = [name.lower() for one in all_options() for name in one.names]
     assert len(names) == len(set(names))
@@ -194,16 +194,8 @@ def test_each_option_is_described_once_and_is_a_field_of_ours() -> None:
 
 
 def test_what_our_page_recommends_for_java_is_taken(table: HudiTable) -> None:
-    text = (DOCS / "hudi-beside-java.md").read_text()
-    start = text.index("### Set for each writer in Java")
-    lines = text[start : text.index("## Readers in Java", start)].splitlines()
-    lines += [one for one in text.splitlines() if one.startswith("| `hoodie.metadata.enable=true")]
-    found = [
-        pair
-        for line in lines
-        if line.startswith("| `")
-        for pair in re.findall(r"`(hoodie[\w.]+)=([\w.]+)`", line)
-    ]
-    assert len(found) == 8
+    text = (DOCS / "how-to" / "hudi-with-java-writers.md").read_text()
+    found = re.findall(r"^#?(hoodie[\w.]+)=([\w.]+)$", text, flags=re.MULTILINE)
+    assert len(found) == 9
     for name, value in found:
         given_options({name: value}, table.options, "UPSERT")

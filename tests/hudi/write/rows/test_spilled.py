@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import random
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -274,8 +275,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
     options = WriteOptions(memory=SMALL)
     table.upsert(arrow(rows), options=options)
     before = table.timeline()
-    with pytest.raises(ValueError, match=r"\d+ rows have keys that the table already has, such as"):
+    with pytest.raises(
+        ValueError, match=r"\d+ rows have keys that .* has, such as '\d+'"
+    ) as caught:
         table.insert(arrow(rows), options=replace(options, duplicates="fail"))
+    named = set(re.findall(r"'(\d+)'", str(caught.value)))
+    assert named <= {str(one["id"]) for one in rows}
     lacking = [*rows, {**rows[0], "ts": None}]
     with pytest.raises(ValueError, match="row 601: the ordering column 'ts' is null; give a "):
         table.upsert(streamed(arrow(lacking), 500), options=options)

@@ -1,0 +1,322 @@
+"""The table of places of a file, shared by all processes of a host.
+
+Making the table of a large file takes seconds, and 8 bytes of memory per record. Therefore the
+first process that has made it publishes it as a file, which other processes map. The table is
+derived from the sorted file: if anything is wrong with it, a process makes its own table instead.
+
+Making the table checks each block of the file; a process that finds the table checks none. So that
+damage of the disk does not stay unnoticed for ever, a table is used until the host restarts.
+
+The file contains the buckets of the table (``csrc/ls_places.h``), then 64 bytes, all integers
+little-endian:
+
+| offset | type | content |
+|---|---|---|
+| 0 | u32 | bytes of a record, on average |
+| 4 | u32 | zero |
+| 8 | u64 | records that the table has room for |
+| 16 | u64 | size of the sorted file |
+| 24 | 16 bytes | name of the table: XXH3-128 of what identifies the sorted file and this boot |
+| 40 | u64 | XXH3-64 of the buckets |
+| 48 | u64 | XXH3-64 of the 48 bytes before |
+| 56 | 8 bytes | ``LSPLACE1`` |
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+
+import xxhash
+
+from lookupstore.errors import CorruptionError, LookupStoreError
+from lookupstore.sst._map import FileMap
+from lookupstore.sst._table import Places
+from lookupstore.storage import descriptors
+from lookupstore.storage.small_files import read_small_file
+
+#: Size in bytes below which tables are not shared: a process makes one in a few milliseconds.
+LEAST_BYTES = 1 << 20
+
+_TAIL = struct.Struct("<IIQQ16sQQ8s")
+_MAGIC = b"LSPLACE1"
+# Size in bytes of the parts in which a table is read from the disk and hashed.
+_PART = 4 << 20
+# Seconds between two checks whether another process makes the table, or between two claims.
+_CLAIM_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class PlacesLostError(LookupStoreError):
+    """The file of a shared table was truncated during a lookup; the next lookup is correct."""
+
+
+class PinnedTable(Protocol):
+    """A file of the host that is not evicted before it is closed."""
+
+    path: str
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+class HostTables(Protocol):
+    """Files shared by the processes of a host, each named after the data it was derived from."""
+
+    def pin(self, name: str) -> PinnedTable | None:
+        """Return a file. None: the host does not have it."""
+
+    def claim(self, name: str) -> bool:
+        """Return whether this process is to make a file, while other processes do not make it.
+
+        A claim expires if it is not renewed for a few seconds, and half a minute after it began.
+        """
+
+    def make(self, name: str, nbytes: int, write: Callable[[str], None]) -> None:
+        """Make a file of a given size with `write`, which gets a path, unless the host has it."""
+
+    def discard(self, name: str) -> None:
+        """Remove a damaged file."""
+
+
+class SharedPlaces(descriptors.Holder):
+    """The shared lookup table of one file, found on the host or published to it.
+
+    The file of a table in use is pinned, so that it is not evicted. It is released if the process
+    has too many files open, or if others need the room; a process that has mapped the file keeps
+    its bytes.
+
+    Args:
+        tables: Tables of the host.
+        identity: Function that returns an identity of the sorted file, or None if it has none yet.
+    """
+
+    def __init__(self, tables: HostTables, identity: Callable[[], object | None]) -> None:
+        self._tables = tables
+        self._identity = identity
+        self._known: str | None = None
+        self._pinned: PinnedTable | None = None
+        self._claimed = -_CLAIM_SECONDS
+        self._is_ours = False
+        self._check: _Check | None = None
+
+    @property
+    def _name(self) -> str | None:
+        if self._known is None:
+            try:
+                identity = self._identity()
+            except OSError:  # its path names another file, or no file
+                return None
+            if identity is not None:
+                self._known = xxhash.xxh3_128_hexdigest(repr((identity, boot_id())).encode())
+        return self._known
+
+    def find(self, file: FileMap) -> Places | None:
+        """Return the table of a file on this host. None: there is none.
+
+        Its buckets are not checked yet; see `check`.
+
+        Args:
+            file: Map of the sorted file.
+        """
+        name = self._name
+        if name is None:
+            return None
+        try:
+            pinned = self._tables.pin(name)
+            if pinned is None:
+                return None
+            try:
+                places, self._check = _opened(pinned.path, name, file)
+            except BaseException:
+                pinned.close()
+                raise
+        except CorruptionError as error:
+            _log.warning("%s; removed", error)
+            self.discard()
+            return None
+        except (LookupStoreError, OSError) as error:
+            _log.info("no shared table of places: %s", error)
+            return None
+        self._pinned = pinned
+        descriptors.took(self, 1)
+        return places
+
+    def read_ahead(self) -> None:
+        """Read the unchecked part of the table that was found last from the disk."""
+        if self._check is not None:
+            self._check.read_ahead()
+
+    def check(self, nbytes: int) -> bool:
+        """Check more of the table found last, and return whether all of it is checked and correct.
+
+        Args:
+            nbytes: Bytes to check.
+
+        Raises:
+            CorruptionError: The table is damaged.
+        """
+        assert self._check is not None
+        if not self._check.go_on(nbytes):
+            return False
+        self._check = None
+        return True
+
+    def may_make(self) -> bool:
+        """Return whether this process is to make the table; False: another process is making it."""
+        name, now = self._name, time.monotonic()
+        if name is None:
+            return True
+        if now - self._claimed >= _CLAIM_SECONDS:
+            self._claimed = now
+            try:
+                self._is_ours = self._tables.claim(name)
+            except (LookupStoreError, OSError) as error:
+                _log.info("no shared table of places: %s", error)
+                self._is_ours = True
+        return self._is_ours
+
+    def renew(self) -> None:
+        """Tell other processes that this one still makes the table."""
+        self.may_make()
+
+    def publish(self, places: Places) -> Places:
+        """Publish a table, and return the shared table, or the given one if publishing failed.
+
+        Args:
+            places: Table with all records of the file.
+        """
+        name = self._name
+        if name is None:
+            return places
+        content = memoryview(places)
+        try:
+            self._tables.make(
+                name, len(content) + _TAIL.size, lambda path: _write(path, name, places, content)
+            )
+        except (LookupStoreError, OSError) as error:
+            _log.info("the table of places is not shared: %s", error)
+            return places
+        return self.find(places.map) or places
+
+    def give_way(self) -> None:
+        """Release the file of the table."""
+        pinned, self._pinned = self._pinned, None
+        if pinned is not None:
+            pinned.close()
+        descriptors.gave(self)
+
+    def discard(self) -> None:
+        """Remove the table from this host."""
+        self.give_way()
+        try:
+            if self._known is not None:
+                self._tables.discard(self._known)
+        except (LookupStoreError, OSError) as error:
+            _log.info("a damaged table of places stays: %s", error)
+
+
+@cache
+def boot_id() -> str:
+    """Return a text that changes when the host restarts. Empty: the system has none."""
+    try:
+        return read_small_file("/proc/sys/kernel/random/boot_id").decode().strip()
+    except OSError:  # not on Linux
+        return ""
+
+
+def _write(path: str, name: str, places: Places, content: memoryview) -> None:
+    head = struct.pack(
+        "<IIQQ16sQ",
+        places.record,
+        0,
+        places.records,
+        len(places.map),
+        bytes.fromhex(name),
+        xxhash.xxh3_64_intdigest(content),
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb", buffering=0) as file:
+        for part in (content, head + xxhash.xxh3_64_digest(head)[::-1] + _MAGIC):
+            rest = memoryview(part)
+            while rest:
+                rest = rest[file.write(rest) :]
+
+
+class _Check:
+    """The comparison of the buckets of a table with their hash, step by step.
+
+    Args:
+        path: Path of the file.
+        table: Map of the file, which no process writes to.
+        size: Size of the buckets in bytes.
+        digest: Expected hash of the buckets.
+    """
+
+    def __init__(self, path: str, table: FileMap, size: int, digest: int) -> None:
+        self._path, self._table, self._size, self._expected = path, table, size, digest
+        self._done = 0
+        self._hash = xxhash.xxh3_64()
+
+    def read_ahead(self) -> None:
+        """Read what is not checked yet from the disk."""
+        self._table.populate(self._done, self._size - self._done)
+
+    def go_on(self, nbytes: int) -> bool:
+        """Check more bytes, and return whether all bytes are checked and correct.
+
+        Raises:
+            CorruptionError: The bytes have another hash.
+        """
+        end = min(self._done + nbytes, self._size)
+        content = memoryview(self._table)
+        while self._done < end:
+            size = min(_PART, end - self._done)
+            self._table.populate(self._done, size)
+            self._hash.update(content[self._done : self._done + size])
+            self._done += size
+        if self._done < self._size:
+            return False
+        found = self._hash.intdigest()
+        if found != self._expected or self._table.broken:
+            shown = f"buckets of XXH3-64 {self._expected:016x}"
+            raise CorruptionError(self._path, 0, shown, f"{found:016x}")
+        return True
+
+
+def _opened(path: str, name: str, file: FileMap) -> tuple[Places, _Check]:
+    """Return the table in a file, and the check of its buckets.
+
+    Raises:
+        CorruptionError: The end of the file is damaged, or it is the table of another file.
+        OSError: The file cannot be opened or mapped.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < _TAIL.size:
+            raise CorruptionError(path, 0, f"{_TAIL.size} bytes or more", size)
+        table, checked = FileMap(descriptor, size, True), FileMap(descriptor, size)
+    finally:
+        os.close(descriptor)
+    end = size - _TAIL.size
+    tail = bytes(memoryview(table)[end:])
+    record, _, records, nbytes, of, digest, tail_digest, magic = _TAIL.unpack(tail)
+    if magic != _MAGIC or tail_digest != xxhash.xxh3_64_intdigest(tail[:48]):
+        raise CorruptionError(path, end, "the end of a table of places", tail.hex())
+    if (of.hex(), nbytes) != (name, len(file)):
+        raise CorruptionError(path, end + 16, f"the table {name} of a file of {len(file)} bytes",
+                              f"{of.hex()} of {nbytes} bytes")  # fmt: skip
+    try:
+        places = Places(file, records, record, table)
+    except ValueError as error:
+        raise CorruptionError(path, 0, "a table of places", error) from None
+    if len(memoryview(places)) != end:
+        raise CorruptionError(path, end + 8, f"records of a table of {end} bytes", records)
+    return places, _Check(path, checked, end, digest)

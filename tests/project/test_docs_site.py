@@ -1,0 +1,45 @@
+"""What `make docs` refuses: lists that do not render, and guides that are too long."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / ".ci" / "docs_site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_our_pages_are_taken(site: ModuleType) -> None:
+    pages = [path for path in DOCS.rglob("*.md") if "decisions" not in path.parts]
+    assert len(pages) > 90
+    for path in pages:
+        site.check_page(str(path.relative_to(DOCS)), path.read_text())
+
+
+@pytest.mark.parametrize("item", ["- one", "* one", "1. one"])
+def test_a_list_needs_a_blank_line(site: ModuleType, item: str) -> None:
+    site.check_page("how-to/a.md", f"Text:\n\n{item}\n{item}\n  more\n{item}\n")
+    site.check_page("how-to/a.md", f"```python\nText:\n{item}\n```\n")
+    with pytest.raises(ValueError, match=r"docs/how-to/a\.md:4: a list needs a blank line"):
+        site.check_page("how-to/a.md", f"# Title\n\nText:\n{item}\n")
+
+
+@pytest.mark.parametrize("folder", ["start", "how-to", "explain"])
+def test_a_guide_is_short(site: ModuleType, folder: str) -> None:
+    site.check_page(f"{folder}/a.md", "word " * 1400 + "\n```\n" + "code " * 900 + "\n```\n")
+    site.check_page("reference/a.md", "word " * 3000)
+    with pytest.raises(ValueError, match="1401 words; split it: a guide may have 1400"):
+        site.check_page(f"{folder}/a.md", "word " * 1401)

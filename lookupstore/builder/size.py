@@ -5,22 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lookupstore.builder.bucket_count import bucket_count
-from lookupstore.sst._filter import split_block_size
 from lookupstore.sst.codec import FALSE_POSITIVES, PLAIN_BLOCK
+from lookupstore.sst.estimates import PLACE_BYTES, bytes_per_record
 
-#: Bytes of a table of places for each row.
-PLACE_BYTES = 8
 #: Private memory of a process that looks up, beyond that of Python and pyarrow, in bytes.
 PROCESS_BYTES = 15_000_000
 #: Private memory of such a process for each row, in bytes.
 PROCESS_BYTES_PER_ROW = 0.2
-
-# Keys of the filter from whose size that of any filter follows.
-_FILTER_KEYS = 1_000_000
-# Of an index record beside the key: its size, the handle and its size.
-_INDEX_RECORD = 8
-# Of a block: its record size or number of records, the flag, and the trailer.
-_BLOCK_END = 10
 
 
 @dataclass(frozen=True)
@@ -61,19 +52,15 @@ def store_size(rows: int, key_bytes: int, value_bytes: int) -> StoreSize:
     >>> size = store_size(10_000_000, key_bytes=8, value_bytes=16)
     >>> size.data_bytes, size.buckets, size.table_bytes
     (286146129, 1, 80000000)
-
-    Source: docs/reference/format.md, "Block" and "Filters".
     """
     for name, number in (("rows", rows), ("key_bytes", key_bytes), ("value_bytes", value_bytes)):
         if number < 0:
             raise ValueError(f"{name} is {number}; give a number of at least 0")
     # The values of a row follow their null bits.
     packed = value_bytes and value_bytes + 1
-    record = _varint_bytes(key_bytes) + key_bytes + _varint_bytes(packed) + packed
-    in_block = max(1, PLAIN_BLOCK // record)
-    of_block = _BLOCK_END + _INDEX_RECORD + _varint_bytes(key_bytes) + key_bytes
-    filter_bytes = split_block_size(_FILTER_KEYS, FALSE_POSITIVES) / _FILTER_KEYS
-    row_bytes = record + of_block / in_block + filter_bytes
+    row_bytes = bytes_per_record(
+        key_bytes, packed, block_size=PLAIN_BLOCK, bloom_fpp=FALSE_POSITIVES
+    )
     data_bytes = round(rows * row_bytes)
     return StoreSize(
         rows=rows,
@@ -83,7 +70,3 @@ def store_size(rows: int, key_bytes: int, value_bytes: int) -> StoreSize:
         table_bytes=rows * PLACE_BYTES,
         process_bytes=round(PROCESS_BYTES + rows * PROCESS_BYTES_PER_ROW),
     )
-
-
-def _varint_bytes(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))

@@ -64,6 +64,12 @@ cdef enum Need:
     ANSWERS     # `prepare` for the answers of the piece
 
 
+# When the system is asked what is in memory.
+cdef struct Asks:
+    int unasked  # number of pieces until it is asked again
+    int apart    # value of `unasked` after it was asked last
+
+
 cdef class Scratch:
     cdef size_t length          # number of keys
     cdef ls_batch_item *candidates
@@ -90,8 +96,8 @@ cdef class Layer:
     cdef bint has_pins          # blocks may be evicted
     cdef bint has_places        # some file has places
     cdef list caches            # caches of the files with evictable blocks
-    cdef int unasked            # number of pieces until the system is asked again what is in memory
-    cdef int asks_apart         # value of `unasked` after it was asked last
+    cdef bint places_fit        # the places of all its files fit into memory
+    cdef Asks asks              # of small pieces
 
     cdef Layer current(self)
     cdef bint all_ready(self)
@@ -163,6 +169,7 @@ cdef class Batch:
     cdef uint64_t bad_record    # offset in its file, if it was found by a place
     cdef uint32_t bad_run       # its run above that file; LS_CHANGES_RUNS: the file itself
     cdef bint loaded            # blocks were not ready
+    cdef Asks asks              # of its large pieces
     cdef bint may_read          # a file may be read from the disk at once before the first piece
     cdef Answers taker
 

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 
 import threading
 
+from lookupstore.memory_limit import memory_limit
 from lookupstore.processors import processors
 from lookupstore.sst._answers import Found, Values
 from lookupstore.sst.shared import PlacesLostError
@@ -32,7 +33,7 @@ from lookupstore.sst._block cimport LS_ORDER_BYTES, Block, check_key, ls_block
 from lookupstore.sst._changes cimport LS_CHANGES_RUNS, Changes
 from lookupstore.sst._filter cimport LS_FILTER_NONE, Filter, ls_filter
 from lookupstore.sst._lookup cimport GROUP, Lookup, ls_fences
-from lookupstore.sst._table cimport BlockTable, ls_ready
+from lookupstore.sst._table cimport PART_OF_MEMORY, BlockTable, ls_ready, places_size
 
 
 cdef extern from * nogil:
@@ -145,11 +146,12 @@ cdef object NOTHING_PASSES = Filter("words", bytes(32))
 cdef object ALL_PASS = Filter("none")
 
 # PROBES: number of keys of a piece for which the system is asked whether their data is in memory.
-# MOST_UNASKED: maximum number of following pieces, also of later calls, for which it is then not
-# asked.
+# MOST_UNASKED: maximum number of following pieces for which it is then not asked. Of pieces of up to
+# FEW_KEYS, these may be pieces of later calls: for ten keys, to ask takes half of the call.
 cdef enum:
     PROBES = 4
     MOST_UNASKED = 16
+    FEW_KEYS = 128
 
 cdef uint8_t DELETED  # marks the answer at a tombstone until all files have been searched
 
@@ -211,7 +213,7 @@ cdef class Layer:
         cdef Changes above
         cdef BlockTable table
         cdef ls_batch_file *file
-        cdef size_t i, count = len(lookups)
+        cdef size_t i, count = len(lookups), places_bytes = 0
         if not 1 <= count <= 0xFFFFFFFF:
             raise ValueError(f"{count} files; give 1 or more")
         self.lookups, self.runs, self.changes = lookups, runs, changes
@@ -250,10 +252,12 @@ cdef class Layer:
             file.is_run = i in runs
             self.has_runs = self.has_runs or file.is_run
             self.blocks += table.count
+            places_bytes += places_size(lookup.records)
             self.has_pins = self.has_pins or file.pins != NULL
             if table.cache is not None and table.cache not in self.caches:
                 self.caches.append(table.cache)
         self.filters = Filters(filters)
+        self.places_fit = PART_OF_MEMORY * places_bytes <= <size_t>memory_limit()
 
     def __dealloc__(self):
         free(self.each)
@@ -491,7 +495,9 @@ cdef class Batch:
                 keys = self.counts[i].routed
                 for run in self.newer:
                     keys += run.counts[i].routed
-                lookup.after(keys, self.keys.column.length, self.loaded)
+                lookup.after(
+                    keys, self.keys.column.length, self.files.count, self.layer.places_fit,
+                    self.loaded)
         return 0
 
     cdef void unpin(self) noexcept nogil:
@@ -688,19 +694,19 @@ cdef class Batch:
         cdef const uint8_t *some[PROBES]
         cdef const uint8_t **every
         cdef size_t step = self.count // PROBES + 1, count
-        # Calls share these numbers: with ten keys, to ask takes half of the call. Threads may count
-        # at the same time; then the system is asked earlier or later.
-        if self.layer.unasked > 0:
-            self.layer.unasked -= 1
+        # Threads may count at the same time; then the system is asked earlier or later.
+        cdef Asks *asks = &self.layer.asks if self.count <= FEW_KEYS else &self.asks
+        if asks.unasked > 0:
+            asks.unasked -= 1
             return True
         count = ls_batch_buckets_at(self.files, self.items, self.count, step, some)
         if lookupstore_resident(some, count):
             count = ls_batch_records_at(self.files, self.items, self.count, step, some)
             if lookupstore_resident(some, count):
-                self.layer.asks_apart = min(2 * self.layer.asks_apart + 1, <int>MOST_UNASKED)
-                self.layer.unasked = self.layer.asks_apart
+                asks.apart = min(2 * asks.apart + 1, <int>MOST_UNASKED)
+                asks.unasked = asks.apart
                 return True
-        self.layer.asks_apart = 0
+        asks.apart = 0
         every = <const uint8_t **>malloc(self.count * sizeof(const uint8_t *))
         if every == NULL:
             return False

@@ -76,7 +76,8 @@ cdef class Lookup:
     cdef bint check_block(
         self, BlockTable table, size_t number, uint8_t call, ls_ready *ready) except -1
     cdef bint may_settle(self) except -1
-    cdef int after(self, size_t keys, size_t call, bint loaded) except -1
+    cdef int after(
+        self, size_t keys, size_t call, size_t files, bint fits, bint loaded) except -1
     cdef int begin(self, size_t records) except -1
     cdef int add(self, size_t records) except -1
     cdef ls_status add_group(self, size_t records, size_t *added) except *

@@ -21,7 +21,7 @@ from lookupstore.sst._block cimport (
 )
 from lookupstore.sst._filter cimport Filter, ls_filter_test_hashed
 from lookupstore.sst._frames cimport MappedBlocks, MappedFrames
-from lookupstore.sst._map cimport FileMap
+from lookupstore.sst._map cimport POPULATED, FileMap
 from lookupstore.sst._table cimport (
     CACHE_LINE,
     PART_OF_MEMORY,
@@ -56,9 +56,6 @@ cdef extern from "ls_fences.h":
 # addition to its answers and the cache. They are still in the processor's caches when they are
 # searched.
 GROUP_BYTES = 1 << 20
-
-# Bytes that are read from the disk at a time if all blocks are read.
-cdef size_t POPULATED = 4 << 20
 
 # Bytes of a file per key of a call below which the call reads the whole file in large pieces. That
 # is faster, and so are later lookups if the file is kept in huge pages.
@@ -354,10 +351,12 @@ cdef class Lookup:
             file.busy = False
         return self.handles.starts[file.next] - self.handles.starts[first]
 
-    cdef int after(self, size_t keys, size_t call, bint loaded) except -1:
-        """Add records to the places after a lookup of `keys` in this file, of `call` keys in all.
+    cdef int after(
+            self, size_t keys, size_t call, size_t files, bint fits, bint loaded) except -1:
+        """Add records to the places after a lookup of `keys` in this file.
 
-        `loaded` is whether the lookup had to load blocks for them.
+        The lookup was of `call` keys in `files` files. `fits` is whether the places of all of them
+        fit into memory, and `loaded` whether it had to load blocks.
         """
         cdef FileTable file = self.file
         cdef size_t records
@@ -366,7 +365,8 @@ cdef class Lookup:
         if file.settled or file.busy or keys == 0 or self.map is None:
             return 0
         file.asked += keys
-        file.called += call
+        # If all tables do not fit, only those of files that are asked for many keys are made.
+        file.called = file.called + call if fits else file.asked
         records = self.records or file.blocks.ready_records
         if file.made is None and (
                 (file.asked * BEFORE_PLACES < records and file.called < KEYS_BEFORE_PLACES)
@@ -379,7 +379,7 @@ cdef class Lookup:
             if file.made is None:
                 self.begin(records)
             self.add(max(ADDED_PER_KEY * keys, min(
-                <size_t>(<double>records * call / KEYS_UNTIL_HOT), MOST_PER_KEY * call)))
+                <size_t>(<double>records * call / KEYS_UNTIL_HOT), MOST_PER_KEY * call // files)))
         except (LookupStoreError, OSError):  # lookups in the damaged block raise the error
             file.give_up()
         finally:
@@ -389,9 +389,11 @@ cdef class Lookup:
     cdef int begin(self, size_t records) except -1:
         """Begin to make places, for which all of the file is read."""
         cdef FileTable file = self.file
-        if not file.is_read and self.drop_scattered is not None:
+        file.begin(self.map, records)
+        # Another process may be making them: then this one reads only what its keys need.
+        if file.made is not None and not file.is_read and self.drop_scattered is not None:
             self.drop_scattered()
-        return file.begin(self.map, records)
+        return 0
 
     cdef int add(self, size_t records) except -1:
         """Add a number of records to the places that are being made, if there are any."""
@@ -713,7 +715,7 @@ cdef class Lookup:
         if table.places is not None:
             status = ls_places_get(&table.places.places, slice, hash, value, &bad)
             if self.file.checking:
-                self.after(1, 1, False)
+                self.after(1, 1, 1, True, False)
             if status == LS_OK and value.data != NULL:
                 self.block_uses += 1
                 answer = (<char *>value.data)[:value.size] if copied else True
@@ -753,5 +755,5 @@ cdef class Lookup:
             table.cache.trim()
         self.check_table(table)
         if not self.file.settled:
-            self.after(1, 1, loaded is not None)
+            self.after(1, 1, 1, True, loaded is not None)
         return answer

@@ -1,6 +1,13 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 
+cdef extern from *:
+    """
+    /* Bytes of a file that are read from the disk at a time if all of it is read. */
+    #define LOOKUPSTORE_POPULATED ((size_t)4 << 20)
+    """
+    const size_t POPULATED "LOOKUPSTORE_POPULATED"
+
 
 cdef class FileMap:
     cdef void *map

@@ -65,6 +65,9 @@ cdef extern from "ls_places.h":
         uint64_t *bad) noexcept nogil
 
 
+cdef size_t places_size(size_t records) noexcept
+
+
 cdef class Memory:
     cdef char *start
     cdef size_t size

@@ -184,7 +184,7 @@ cdef class Places:
         self.places.size = map.size
         self.places.record = record
         self.places.count = ls_places_buckets(records)
-        self.size = CACHE_LINE * <size_t>self.places.count
+        self.size = places_size(records)
         if table is not None:
             if self.size > table.size:
                 raise ValueError(f"a table of {table.size} bytes; give {self.size}")
@@ -259,6 +259,11 @@ cdef class ReadyBlock:
         return self.block.size + slots_size(self.block)
 
 
+cdef size_t places_size(size_t records) noexcept:
+    """Return the size of a table of places in bytes."""
+    return CACHE_LINE * <size_t>ls_places_buckets(records)
+
+
 cdef size_t slots_size(Block block) noexcept:
     return CACHE_LINE * <size_t>ls_slots_buckets(block.block.count)
 
@@ -294,7 +299,7 @@ cdef class BlockTable:
                 raise MemoryError()
 
     def __dealloc__(self):
-        if self.has_many():
+        if self.has_many() and self.ready != NULL:
             lookupstore_give_back(self.ready, (self.count + 1) * sizeof(ls_ready))
         else:
             free(self.ready)
@@ -304,7 +309,7 @@ cdef class BlockTable:
         free(self.seen)
 
     cdef bint has_many(self) noexcept:
-        """Whether there are so many blocks that what is known of them has maps of its own."""
+        """Return whether `ready` is a memory map of its own."""
         return self.count >= MANY_BLOCKS
 
     def block(self, size_t number):
@@ -473,9 +478,8 @@ cdef class FileTable:
 
     cdef int begin(self, FileMap map, size_t records) except -1:
         """Begin to make places, which may take many calls, unless another process makes them."""
-        cdef size_t size = CACHE_LINE * <size_t>ls_places_buckets(records)
         if (map.size > LS_PLACES_END or records > map.size
-                or PART_OF_MEMORY * size > <size_t>memory_limit()):
+                or PART_OF_MEMORY * places_size(records) > <size_t>memory_limit()):
             return self.give_up()
         if self.shared is not None and not self.shared.may_make():
             return 0

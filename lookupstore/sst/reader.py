@@ -172,6 +172,7 @@ class Reader(Mapping[bytes, bytes]):
             footer.dictionary, footer.null_bitmap, footer.filter, footer.index, footer.properties
         )  # fmt: skip
         file.fill_blocks([handle for handle in regions if handle is not None])
+        file.populate(file.footer.index)
         self._index = file.block(file.footer.index, "index block", order)
         self._index.validate(file.dialect is not NATIVE)
         # Handles of all data blocks, which are contiguous from offset 0.
@@ -192,6 +193,7 @@ class Reader(Mapping[bytes, bytes]):
         if handle is None:
             return Filter("none")
         kind = file.dialect.filter_kind
+        file.populate(handle)
         if file.dialect is NATIVE:
             codec, bits = file.payload(handle, "filter")
             if codec != 0:

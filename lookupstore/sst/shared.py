@@ -5,7 +5,8 @@ first process that has made it publishes it as a file, which other processes map
 derived from the sorted file: if anything is wrong with it, a process makes its own table instead.
 
 Making the table checks each block of the file; a process that finds the table checks none. So that
-damage of the disk does not stay unnoticed for ever, a table is used until the host restarts.
+damage of the disk does not stay unnoticed for ever, a table is used until the host restarts. Only
+Linux tells of restarts; elsewhere a table is used as long as the cache of the host keeps it.
 
 The file contains the buckets of the table (``csrc/ls_places.h``), then 64 bytes, all integers
 little-endian:
@@ -29,7 +30,6 @@ import os
 import struct
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Protocol
 
 import xxhash
@@ -38,7 +38,7 @@ from lookupstore.errors import CorruptionError, LookupStoreError
 from lookupstore.sst._map import FileMap
 from lookupstore.sst._table import Places
 from lookupstore.storage import descriptors
-from lookupstore.storage.small_files import read_small_file
+from lookupstore.storage.boot import boot_id
 
 #: Size in bytes below which tables are not shared: a process makes one in a few milliseconds.
 LEAST_BYTES = 1 << 20
@@ -220,15 +220,6 @@ class SharedPlaces(descriptors.Holder):
                 self._tables.discard(self._known)
         except (LookupStoreError, OSError) as error:
             _log.info("a damaged table of places stays: %s", error)
-
-
-@cache
-def boot_id() -> str:
-    """Return a text that changes when the host restarts. Empty: the system has none."""
-    try:
-        return read_small_file("/proc/sys/kernel/random/boot_id").decode().strip()
-    except OSError:  # not on Linux
-        return ""
 
 
 def _write(path: str, name: str, places: Places, content: memoryview) -> None:

@@ -61,7 +61,7 @@ class Fill(Protocol):
         """Fetch wrong bytes again, write them if they are correct now, and return whether so."""
 
 
-# Bytes that are read in pieces of 2 MiB.
+# Size of the indexes and filters that are read in pieces of 2 MiB.
 _LARGE = 1 << 20
 
 
@@ -325,8 +325,7 @@ class StoredFile(descriptors.Holder):
         """Return exactly `size` bytes, which must be inside the file."""
         self.fill([(offset, size)])
         if self.map is not None:
-            # An index or a filter, which all lookups use, is best in large pages.
-            (self.map.populate if size > _LARGE else self.map.ahead)(offset, size)
+            self.map.ahead(offset, size)
             return memoryview(self.map)[offset : offset + size]
         descriptor = self._opened()
         parts = []
@@ -338,6 +337,17 @@ class StoredFile(descriptors.Holder):
             parts.append(part)
             have += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def populate(self, handle: tuple[int, int]) -> None:
+        """Read a large region that all lookups use, so that it stays in large pages.
+
+        Args:
+            handle: Handle of an index or a filter.
+        """
+        offset, size = handle
+        if self.map is not None and _LARGE <= size <= self.size and 0 <= offset <= self.size:
+            self.fill([(offset, size)])
+            self.map.populate(offset, size)
 
     def region(self, handle: tuple[int, int], trailer: int, what: str) -> bytes | memoryview:
         """Return the bytes of a handle and its trailer, which must be before the footer."""

@@ -46,9 +46,9 @@ from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import BreakEven, plain_size
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.estimates import tail_size
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import reads_of
-from lookupstore.sst.tail import tail_size
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import check_regular

@@ -200,7 +200,7 @@ def find_rival(
     between it and the new one has been removed: the oldest are removed first, and none is removed
     because of a version that its publisher may withdraw, as the new one is. A single listing can
     miss a greater version that was published meanwhile, because the version before that was
-    withdrawn meanwhile.
+    withdrawn meanwhile; that two listings do so is unlikely, not impossible.
 
     Raises:
         CommitConflictError: Other versions appear and disappear too fast to tell, or others have
@@ -239,21 +239,24 @@ def find_sibling(
     the other has looked already. The publisher of the parent may not have looked yet itself, and
     may have to withdraw the parent; then the new version is withdrawn at once. The parent is kept
     as long as the new version has its mark, unless its own publisher has withdrawn it, or there are
-    newer versions. If it still exists after a listing, that listing has missed no newer version.
+    newer versions. Two listings must agree, as in `find_rival`.
 
     Raises:
         CommitConflictError: The parent was withdrawn, or may be, and so is the new version.
         CommitUnknownError: Others have removed the new version; newer versions may contain it.
     """
+    were_alone = False
     for _ in range(LOOKS):
         names = list_names(location)
         others = [name for name in names if name != ours and name > replaces]
         if others:
             return None if _is_changed(location, ours, others) else others[-1]
-        if ours in names and replaces in names and location.size(replaces.file) is not None:
+        are_alone = ours in names and replaces in names
+        if are_alone and were_alone:
             if _may_give_way(location, names, replaces):
                 raise _unsettled_error(location, replaces)
             return None
+        were_alone = are_alone
     if location.size(ours.file) is None:
         raise CommitUnknownError(
             f"{location.show(ours.file)}: removed by others right after it was written; what it "

@@ -24,6 +24,7 @@ from lookupstore.sst import Reader, Writer, shared
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import lookup_of, reads_of, warmed
 from lookupstore.sst.shared import HostTables
+from lookupstore.sst.stored import StoredFile
 from lookupstore.storage import descriptors
 
 COUNT = 6000
@@ -422,6 +423,22 @@ def test_a_claim_keeps_others_from_making_it(path: Path, residency: Residency) -
     assert files_of(residency) == [file]
     assert file.read_bytes() == content
     assert not claim.exists()
+
+
+def test_only_who_makes_the_table_releases_pages(
+    path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others read single blocks meanwhile, of which each call needs those of calls before."""
+    released: list[str] = []
+    monkeypatch.setattr(StoredFile, "drop_scattered", lambda file: released.append(file.path))
+    for makes in (False, True):
+        tables = Residency(residency.folder).shared_tables
+        monkeypatch.setattr(tables, "claim", lambda name, makes=makes: makes)
+        with opened(path, tables) as reader:
+            for key, value in RECORDS[: COUNT // 4]:
+                assert reader.get(key) == value
+            assert (lookup_of(reader).table.places is not None) == makes
+        assert released == [str(path)] * makes
 
 
 def test_a_claim_ends_in_any_case(residency: Residency) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -14,12 +14,7 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / ".ci" / "docs_site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs_site")
 
 
 def test_our_pages_are_taken(site: ModuleType) -> None:

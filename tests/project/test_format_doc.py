@@ -75,8 +75,9 @@ def test_each_promise_has_its_tests() -> None:
         name: re.findall(r"^\| \d+ ", text, re.M)
         for name, text in sections(TESTS.partition("\n## Security")[0])
     }
-    assert {name: len(items) for name, items in promised.items()} == {
-        name: len(rows) for name, rows in shown.items()
+    # A heading above others has no promises of its own.
+    assert {name: len(items) for name, items in promised.items() if items} == {
+        name: len(rows) for name, rows in shown.items() if rows
     }
 
 

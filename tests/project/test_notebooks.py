@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from support.scripts import script
 
 import lookupstore
 
@@ -85,15 +84,7 @@ def test_a_notebook_is_short_and_saved_without_outputs(path: Path) -> None:
 @pytest.fixture(scope="module")
 def plots() -> ModuleType:
     """Return the hook of mkdocs that draws."""
-    spec = importlib.util.spec_from_file_location("plots", ROOT / ".ci" / "plots.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look for their module.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "plots", module)
-        spec.loader.exec_module(module)
-    return module
+    return script("plots")
 
 
 def lines_of(subjects: list[Any], *, day: int = 1, **machine: Any) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,15 +17,7 @@ PAGES = ("#ffffff", "#1e2129")
 @pytest.fixture(scope="module")
 def pictures() -> ModuleType:
     """Return the script."""
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / ".ci" / "pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclass looks for its module.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "pictures", module)
-        spec.loader.exec_module(module)
-    return module
+    return script("pictures")
 
 
 def test_the_pictures_are_what_the_script_makes(pictures: ModuleType) -> None:

@@ -9,16 +9,23 @@ import os
 import random
 import re
 import resource
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from lookupstore.hostcache.cache import Residency
 from lookupstore.sst import Reader, Writer
+from lookupstore.sst._answers import Found
 from lookupstore.sst._map import FileMap
+from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of, warmed
+from lookupstore.sst.stored import StoredFile
 
 RECORDS, VALUE = 40_000, 1000
 PAGES = 2 * os.sysconf("SC_PAGESIZE")  # in which a block begins and ends
@@ -62,6 +69,8 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path.read_bytes()
     if from_disk() - before < path.stat().st_size // 2:
         pytest.skip("the files of this folder are in memory, or their reads are not counted")
+    with Reader(path) as reader:  # has the code for it read from the disk, too
+        reader.lookup([key(0), b"?"])
     return path
 
 
@@ -134,6 +143,59 @@ def test_pages_that_were_read_singly_are_released_before_all_is_read(path: Path)
     assert path.read_bytes() == bytes(memoryview(file_map))
 
 
+def test_all_is_read_after_single_pages_were_released(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a call that may need most of a file, and by warming; not if all of it is in memory."""
+    released: list[str] = []
+    monkeypatch.setattr(StoredFile, "drop_scattered", lambda file: released.append(file.path))
+    keys = [*map(key, range(RECORDS // 16 - 1))]
+    for count in (1, 0):
+        gc.collect()
+        if count:
+            forget(path)
+        with Reader(path) as reader:
+            assert reader.lookup(keys).null_count == 0
+        assert released == [str(path)] * count
+        released.clear()
+    with Reader(path) as reader:
+        for _ in warmed(reader):
+            continue
+    assert set(released) == {str(path)}
+
+
+OF_OTHERS = """
+import os, resource, sys
+from lookupstore.sst._map import FileMap
+
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(descriptor).st_size
+os.seteuid(65534)
+file_map = FileMap(descriptor, size)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+file_map.populate(0, size)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_of_others_is_read_in_large_pieces(path: Path) -> None:
+    """The system says that all of such a file is in memory, to whoever may not write to it."""
+    gc.collect()
+    forget(path)
+    assert not any(in_memory(path))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", OF_OTHERS, str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert all(in_memory(path))
+    assert int(run.stdout) < path.stat().st_size // mmap.PAGESIZE // 16, run.stdout
+
+
 def test_a_key_reads_its_block(path: Path) -> None:
     forget(path)
     with Reader(path) as reader:
@@ -151,10 +213,11 @@ def test_missing_keys_read_what_the_filter_lets_pass(path: Path) -> None:
         assert from_disk() - before <= 300 * 0.15 * most
 
 
-def test_places_lead_to_records_that_are_read_ahead(
-    path: Path, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that maps shared places reads the pages of its records, all asked for at once."""
+@pytest.fixture
+def with_places(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Reader]:
+    """Return what opens the file with places that another reader has made."""
     monkeypatch.setattr("lookupstore.sst.reader.LEAST_BYTES", 0)
     tables = Residency(tmp_path / "cache").shared_tables
     an_hour_ago = time.time() - 3600
@@ -165,19 +228,59 @@ def test_places_lead_to_records_that_are_read_ahead(
         for _ in warmed(reader):
             continue
         assert lookup_of(reader).table.places is not None
-    del reader
+
+    def opened() -> Reader:
+        reader = Reader(path, tables=tables)
+        lookup_of(reader).adopt()
+        assert lookup_of(reader).table.places is not None
+        return reader
+
+    return opened
+
+
+def waits() -> int:
+    """Return how often this process has waited for a page from the disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+
+
+def test_places_lead_to_records_that_are_read_ahead(
+    path: Path, with_places: Callable[[], Reader], seed: int
+) -> None:
+    """A process that maps shared places reads the pages of its records, all asked for at once."""
     gc.collect()
     forget(path)
     count = 1000
     numbers = random.Random(seed).sample(range(RECORDS), count)
-    with Reader(path, tables=tables) as reader:
-        lookup_of(reader).adopt()
-        assert lookup_of(reader).table.places is not None
-        before, faults = from_disk(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    with with_places() as reader:
+        before, waited = from_disk(), waits()
         assert reader.lookup([*map(key, numbers)]).null_count == 0
         assert 0 < from_disk() - before <= count * PAGES
-        waited = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults
+        waited = waits() - waited
         assert waited <= count // 4, waited
+
+
+def test_small_hot_calls_do_not_keep_a_large_cold_one_from_reading_ahead(
+    path: Path, with_places: Callable[[], Reader], seed: int
+) -> None:
+    count = 1000
+    keys = pa.array([*map(key, random.Random(seed).sample(range(RECORDS), count))], pa.binary())
+    with with_places() as reader:
+        layers = Layers(1, {0: [reader]})
+        for _ in range(40):
+            layers.lookup(keys[:10], Found(10))
+        forget_mapped(path, lookup_of(reader).map)
+        waited = waits()
+        layers.lookup(keys, Found(count))
+        waited = waits() - waited
+        assert waited <= count // 4, waited
+
+
+def forget_mapped(path: Path, file_map: FileMap) -> None:
+    """Have the system drop its copy of a mapped file, whose pages it unmaps with madvise(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size = np.frombuffer(file_map, np.uint8).ctypes.data, len(file_map)
+    assert libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTNEED) == 0
+    forget(path)
 
 
 def test_a_scan_reads_the_file_once(path: Path) -> None:

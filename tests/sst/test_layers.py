@@ -111,12 +111,32 @@ def test_a_file_of_many_is_hot_as_early_as_one(tmp_path: Path) -> None:
     layers = Layers(2, readers)
     keys = pa.array([*(own[1] * 100)[:250_000], own[0][0]], pa.binary())
     lookup = lookup_of(readers[0][0])
-    calls = 0
-    while lookup.table.places is None:
+    for calls in range(1, 14):
+        assert lookup.table.places is None
         layers.lookup(keys, Found(len(keys)))
-        calls += 1
         assert (lookup.blocks_added > 0) == (2 <= calls < 13)
-    assert calls == 13
+    assert lookup.table.places is not None
+
+
+def test_files_whose_tables_do_not_fit_are_hot_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large calls would make a table of each file; those of few files may fit."""
+    own = [[key for key in KEYS if bucket_of(key, 2) == bucket] for bucket in range(2)]
+    readers = {}
+    for bucket in range(2):
+        rows = dict.fromkeys(own[bucket], b"v")
+        readers[bucket] = [Reader(written(tmp_path / f"{bucket}.sst", rows, block_size=500))]
+    # A table has 8 bytes a record, and may have a quarter of the memory.
+    monkeypatch.setattr("lookupstore.sst._batch.memory_limit", lambda: 4 * 8 * len(KEYS) - 1)
+    layers = Layers(2, readers)
+    keys = pa.array([*(own[1] * 100)[:250_000], own[0][0]], pa.binary())
+    for _ in range(14):
+        layers.lookup(keys, Found(len(keys)))
+    first = lookup_of(readers[0][0])
+    assert first.blocks_added == 0
+    assert first.table.places is None
+    assert lookup_of(readers[1][0]).table.places is not None
 
 
 def test_a_block_that_is_damaged_names_its_file(tmp_path: Path) -> None:

@@ -346,3 +346,14 @@ def test_a_table_that_is_too_large_for_the_memory(
         look_up_all(reader, records)
         assert has_moved(reader) == moves
         assert [reader.get(key) for key, _ in records] == [value for _, value in records]
+
+
+def test_a_call_for_a_sixteenth_of_the_records_makes_all_places(tmp_path: Path) -> None:
+    records = numbered(16_000)
+    path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
+    with Reader(path) as reader:
+        assert reader.lookup([key for key, _ in records[:999]]).null_count == 0
+        assert reader._search().blocks_added == 0
+    with Reader(path) as reader:
+        assert reader.lookup([key for key, _ in records[:1000]]).null_count == 0
+        assert has_moved(reader)

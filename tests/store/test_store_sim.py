@@ -231,6 +231,7 @@ PLANTS = {
 FIRST = {
     "what was killed as the second is current": 4000,
     "changes stay beside builds": 2000,
+    "changes of what may give way": 15900,
     "changes of what has gone": 9000,
     "changes that may give way count": 51000,
     "one listing is enough": 63000,

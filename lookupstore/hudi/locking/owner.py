@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from lookupstore.errors import CorruptionError
+from lookupstore.storage.boot import boot_id
 from lookupstore.storage.json_text import parse_json
 
 #: Maximum size of the file of a lock or heartbeat; larger files belong to other programs.
@@ -114,9 +115,9 @@ def parse_owner(content: bytes) -> Owner | None:
 
 def machine_of(host: str) -> str:
     """Return a text that processes share if they can see each other on a host."""
+    boot = boot_id()
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}" if boot else host
     except OSError:  # not on Linux
         return host
 

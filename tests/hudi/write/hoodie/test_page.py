@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
+
+from support.scripts import script
 
 from lookupstore.hudi.write.hoodie.known import all_options
 
@@ -11,11 +12,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_the_page_is_made_of_the_options_as_they_are() -> None:
-    spec = importlib.util.spec_from_file_location("page", ROOT / ".ci" / "hudi_options_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    made = script("hudi_options_page")
     text = (ROOT / "docs" / "reference" / "hudi-options.md").read_text()
     assert text == made.page(), "run .venv/bin/python .ci/hudi_options_page.py"
     names = [name for one in all_options() for name in one.names]

@@ -39,6 +39,9 @@ from lookupstore.store.version_files import (
     time_text,
 )
 
+#: How often a publisher tries to withdraw a version if requests fail.
+WITHDRAWALS = 3
+
 
 def publish_version(
     location: Location,
@@ -317,13 +320,12 @@ def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) ->
             is no other version.
     """
     name = name_of(manifest)
-    try:
-        # The last version of a store is never withdrawn, even if others removed all other versions.
-        is_last = bool(held) and all(other == name for other in list_names(location))
-        if not is_last and _is_there(location, manifest):
-            location.delete(name.file)
-        gone = not _is_there(location, manifest) and not _may_be_changed(location, name)
-    except OSError:
+    # A version that stays hides changes that others publish, so one failed request is not the end.
+    for _ in range(WITHDRAWALS):
+        with suppress(OSError):
+            gone = _withdraw(location, manifest, held)
+            break
+    else:
         gone = False
     if not gone:
         raise CommitUnknownError(
@@ -331,6 +333,16 @@ def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) ->
             "newer versions; look with lookupstore.versions before you delete or repeat anything"
         )
     location.delete_empty(VERSIONS_FOLDER)  # unless it holds other versions
+
+
+def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> bool:
+    """Remove a version unless it is the last; return whether it is gone and in no newer one."""
+    name = name_of(manifest)
+    # The last version of a store is never withdrawn, even if others removed all other versions.
+    is_last = bool(held) and all(other == name for other in list_names(location))
+    if not is_last and _is_there(location, manifest):
+        location.delete(name.file)
+    return not _is_there(location, manifest) and not _may_be_changed(location, name)
 
 
 def _may_be_changed(location: Location, ours: VersionName) -> bool:

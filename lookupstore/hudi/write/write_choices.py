@@ -50,59 +50,55 @@ class WriteChoice:
 WRITE_CHOICES: Mapping[str, WriteChoice] = {
     "duplicates": WriteChoice(
         one_of(*get_args(Duplicates)),
-        "What insert does with rows whose keys the table has: insert them too, leave them out, "
-        "or fail.",
+        "What insert does with rows whose keys exist: insert them too, leave them out, or fail.",
         operation="insert",
     ),
     "combine": WriteChoice(
         FLAG,
-        "Whether only one of several rows with the same key is written. If not given: yes, except "
-        "by bulk_insert, and by insert with duplicates=allow.",
+        "Whether to write only one of several rows with the same key. Default: yes, except in "
+        "bulk_insert, and in insert with duplicates=allow.",
     ),
     "sort_mode": WriteChoice(
         one_of(*get_args(SortMode)),
-        "How bulk_insert sorts rows within each partition: not at all, all of them, or as many at "
-        "a time as fit into memory.",
+        "How bulk_insert sorts the rows of a partition: not at all, all of them, or as many at a "
+        "time as fit into memory.",
         operation="bulk_insert",
     ),
     "sort_by": WriteChoice(
         COLUMNS,
-        "Columns that bulk_insert sorts by. If not given, the record key.",
+        "Columns that bulk_insert sorts by. Default: the record key.",
         "A,B",
         operation="bulk_insert",
     ),
     "on_error": WriteChoice(
         one_of(*get_args(OnError)),
-        "What is done with rows that cannot be written, because of what is in them: raise writes "
-        "nothing, collect leaves them out and says what is wrong.",
+        "Invalid rows: raise writes nothing, collect leaves them out and reports them.",
         in_spark=False,  # Nobody would be told of the rows that are left out.
     ),
     "memory": WriteChoice(
-        SIZE, "Bytes of rows to keep in memory. More are spilled to a disk.", "SIZE"
+        SIZE, "Bytes of rows to keep in memory. More are spilled to disk.", "SIZE"
     ),
     "spill_folder": WriteChoice(
         TEXT,
-        "Folder to spill to. If not given, the table's folder, or the temporary folder of this "
-        "machine if the table is remote.",
+        "Folder to spill to. Default: the table's folder, or for remote tables the temporary "
+        "folder of this machine.",
         "FOLDER",
     ),
-    "evolve": WriteChoice(FLAG, "Add columns that the table does not have, and widen types."),
+    "evolve": WriteChoice(FLAG, "Add columns that the table lacks, and widen types."),
     "missing": WriteChoice(
         one_of(*get_args(Missing)),
-        "What happens to columns of the table that the rows lack: keep leaves them as they are in "
-        "rows of the table, and null in new rows; null makes them null in all rows. If not given, "
-        "such rows are an error.",
+        "Columns that the rows lack: keep leaves stored values as they are, and makes them null "
+        "in new rows; null makes them null in all rows. Default: an error.",
     ),
     "metadata": WriteChoice(
         one_of(*METADATA_CHOICES),
-        "What is done if the table has a metadata table: refuse is an error; maintain keeps its "
-        "list of files; reduce does so after it has removed other indexes; drop deletes the "
-        "metadata table first.",
+        "If the table has a metadata table: refuse is an error; maintain updates its list of "
+        "files; reduce removes other indexes, then maintains it; drop deletes it first.",
     ),
     "lock": WriteChoice(
         one_of(TABLE_LOCK, EXTERNAL_LOCK),
-        "Who holds the lock that the table's properties name, such as ZooKeeper's: table refuses "
-        "to write to a table that names one, external means that you hold it.",
+        "Lock that the table's properties name, such as ZooKeeper's: table refuses to write if "
+        "they name one, external means that you hold it.",
     ),
     "retries": WriteChoice(
         at_least(0),
@@ -112,17 +108,17 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
     "index": WriteChoice(
         TEXT,
         "Index that finds keys, as for 'lookupstore hudi tag'. A global index, such as "
-        "global-bloom, finds a key in any partition.",
+        "global-bloom, searches all partitions.",
         "NAME",
     ),
     "update_partition_path": WriteChoice(
         FLAG,
-        "With a global index: whether a row whose key is in another partition moves "
-        "to its own, or replaces the old row where it is.",
+        "With a global index: whether a row whose key is in another partition moves to its own, "
+        "or replaces the old row there.",
     ),
     "threads": WriteChoice(
         at_least(1),
-        "Files to write at the same time. If not given, as many as there are processors.",
+        "Files to write at the same time. Default: the number of processors.",
         "N",
     ),
     "retain_commits": WriteChoice(
@@ -143,7 +139,7 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
     ),
     "cluster_by": WriteChoice(
         COLUMNS,
-        "Columns to sort rows by, whenever cluster_commits commits have followed the last sort.",
+        "Columns to sort rows by, once cluster_commits commits have followed the last sort.",
         "A,B",
     ),
     "cluster_curve": WriteChoice(
@@ -153,10 +149,9 @@ WRITE_CHOICES: Mapping[str, WriteChoice] = {
         one_of(*get_args(CurveMapping)),
         "How values become places in that order: by ranks in a sample, or by the values.",
     ),
-    "cluster_file_size": WriteChoice(SIZE, "Size of a sorted file, about.", "SIZE"),
+    "cluster_file_size": WriteChoice(SIZE, "Approximate size of a sorted file.", "SIZE"),
     "cluster_small_file_limit": WriteChoice(
-        SIZE, "Leave files of at least this size as they are. If not given, files of any size are "
-        "rewritten.", "SIZE"
+        SIZE, "Leave files of at least this size as they are. Default: all are rewritten.", "SIZE"
     ),
     "cluster_incremental": WriteChoice(FLAG, "Continue the order of the previous clustering."),
     "cluster_commits": WriteChoice(

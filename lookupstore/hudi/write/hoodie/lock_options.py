@@ -47,7 +47,7 @@ def _at_most(most: int) -> ValueKind:
 
 OPTIONS: tuple[HudiOption, ...] = (
     only(("optimistic_concurrency_control", "single_writer"), "hoodie.write.concurrency.mode",
-         "SINGLE_WRITER", "Every write holds the table's lock while it commits, and looks for "
+         "SINGLE_WRITER", "Every write locks the table while it commits, and checks for "
          "conflicts.", "leave it out: others are for merge-on-read tables"),
     only(of_classes(*(f"{_LOCKS}{name}LockProvider"
                       for name in ("FileSystemBased", "StorageBased", "InProcess", "Noop"))),
@@ -62,24 +62,24 @@ OPTIONS: tuple[HudiOption, ...] = (
     only("", "hoodie.fs.atomic_creation.support", "", "Locks on S3 are objects of their own.",
          "leave it out"),
     only(of_classes(_CONFLICTS), f"{LOCK}conflict.resolution.strategy", _CONFLICTS,
-         "Two writers of the same files, or of the same new keys, are a conflict.",
+         "Writers of the same files or new keys conflict.",
          "leave it out"),
     only(("lazy", "eager"), "hoodie.clean.failed.writes.policy hoodie.cleaner.policy.failed.writes",
-         "EAGER", "What writers without a heartbeat left is rolled back; others never are.",
+         "EAGER", "Instants of dead lookupstore writers are rolled back; others never are.",
          "leave it out"),
-    *nothing("A write waits up to two minutes for the table's lock.", {
+    *nothing("A write waits up to two minutes for the lock.", {
         f"{LOCK}wait_time_ms": "60000", f"{LOCK}num_retries": "15",
         f"{LOCK}wait_time_ms_between_retry": "1000",
         f"{LOCK}max_wait_time_ms_between_retry": "16000",
         f"{LOCK}client.num_retries": "50", f"{LOCK}client.wait_time_ms": "",
         f"{LOCK}client.wait_time_ms_between_retry": "5000", f"{LOCK}acquire.": "",
     }),
-    *nothing("Locks are renewed by themselves, and taken from dead writers.", {
+    *nothing("Locks are renewed automatically.", {
         f"{LOCK}filesystem.expire": "0", f"{LOCK}heartbeat_interval_ms": "60000",
         f"{LOCK}storage.": "", "hoodie.auto.adjust.lock.configs": "false",
         "hoodie.client.heartbeat.": "",
     }),
-    *nothing("When a conflict is noticed: lookupstore looks under the lock.",
+    *nothing("Conflicts are checked under the lock.",
              {"hoodie.write.concurrency.early.": "", "hoodie.write.concurrency.async.": ""}),
     only("direct", "hoodie.write.markers.type", "TIMELINE_SERVER_BASED",
          "Markers are files, which any writer can roll back.", "leave it out"),
@@ -87,5 +87,5 @@ OPTIONS: tuple[HudiOption, ...] = (
              {"hoodie.rollback.using.markers": "true", "hoodie.rollback.parallelism": "100",
               "hoodie.rollback.instant.backup.dir": ".rollback_backup", "hoodie.markers.": ""}),
     only("false", "hoodie.rollback.instant.backup.enabled", "false",
-         "A rollback deletes the instants that it takes back.", "copy them yourself"),
+         "A rollback deletes its instants.", "copy them yourself"),
 )  # fmt: skip

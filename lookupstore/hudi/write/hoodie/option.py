@@ -200,7 +200,6 @@ TIME_FORMAT = HudiOption(
     TIMES,
     TEXT,
     "",
-    "How times become folders. For a write it has to say what the table says; new tables have no "
-    "such folders.",
+    "How times become folders. A write must agree with the table; new tables have no such folders.",
     OptionPart.TIMES,
 )

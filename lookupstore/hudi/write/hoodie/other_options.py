@@ -25,13 +25,13 @@ _SYNC = (
     "run Hudi's HiveSyncTool, or the sync tool of your catalog, after writes that add partitions "
     "or columns"
 )
-_SILENT = "Only with a sync, which is refused."
-_BY_JVM = "For a JVM: there is nothing here that it could change."
+_SILENT = "Only with a sync."
+_BY_JVM = "Only for a JVM."
 
 OPTIONS: tuple[HudiOption, ...] = (
     done(f"{_METADATA}enable", choice({"true": MAINTAIN, "false": REFUSE}), "true",
-         "`true`: the list of files of a metadata table is maintained, and none is made. `false`, "
-         "the default here: tables that have one are refused.", OptionPart.WRITE, "metadata"),
+         "`true`: the file list of a metadata table is maintained; none is created. `false`, "
+         "the default here: tables with one are refused.", OptionPart.WRITE, "metadata"),
     only("false", f"{_METADATA}index.column.stats.enable {_METADATA}index.partition.stats.enable",
          "true", f"Not kept: {_FILES_ONLY}.", _SKIPPING),
     only("false",
@@ -43,20 +43,20 @@ OPTIONS: tuple[HudiOption, ...] = (
          "leave it out; hoodie.index.type=GLOBAL_BLOOM finds keys in all partitions"),
     refused(f"{_METADATA}index.drop", _FILES_ONLY,
             "pass metadata='reduce' in options=WriteOptions(metadata='reduce')"),
-    *nothing("How Java's writers keep the metadata table, or only with what is refused.",
+    *nothing("Only for Java, or with refused options.",
              {_METADATA: "", "hoodie.expression.index.": "", "hoodie.index.name": ""}),
     only("false", "hoodie.datasource.hive_sync.enable hoodie.datasource.meta.sync.enable "
-         "hoodie.datasource.meta_sync.enable", "false", "No catalog is told of a write.", _SYNC),
+         "hoodie.datasource.meta_sync.enable", "false", "No catalog is updated.", _SYNC),
     *nothing(_SILENT, {
         "hoodie.datasource.hive_sync.": "", "hoodie.datasource.meta.sync.": "",
         "hoodie.datasource.meta_sync.": "", "hoodie.meta.sync.": "", "hoodie.meta_sync.": "",
         "hoodie.gcp.bigquery.sync.": "", "hoodie.datahub.sync.": "", "hoodie.onetable.": "",
         "hoodie.datasource.sync_tool.": "",
     }),
-    *nothing("No metrics are sent: WriteResult and the log have counts and times.",
+    *nothing("WriteResult and the log have counts and times.",
              {"hoodie.metrics.": ""}),
-    *nothing("Options of a location hold credentials: storage_options=.", {"hoodie.aws.": ""}),
-    *nothing("Memory of a write is WriteOptions(memory=).",
+    *nothing("Pass credentials as storage_options=.", {"hoodie.aws.": ""}),
+    *nothing("Use WriteOptions(memory=).",
              {"hoodie.memory.": "", "hoodie.common.": ""}),
     *nothing(_BY_JVM, {
         "hoodie.embed.timeline.server": "", "hoodie.embed.timeline.server.": "",
@@ -65,15 +65,15 @@ OPTIONS: tuple[HudiOption, ...] = (
     }),
     only("false", "hoodie.metaserver.enabled hoodie.metaserver.enable", "false",
          "The timeline is in the table's folder.", "leave it out"),
-    *nothing("Read by Hudi Streamer alone.", {"hoodie.streamer.": "", "hoodie.deltastreamer.": ""}),
+    *nothing("Only for Hudi Streamer.", {"hoodie.streamer.": "", "hoodie.deltastreamer.": ""}),
     only("", "hoodie.client.init.callback.classes", "", "No class of Java is run.",
          "leave it out"),
-    only("false", "hoodie.write.commit.callback.on", "false", "Nobody is called after a commit.",
+    only("false", "hoodie.write.commit.callback.on", "false", "No callback runs after a commit.",
          "call your service when the write returns"),
-    *nothing("Only with callbacks, which are refused.", {"hoodie.write.commit.callback.": ""}),
+    *nothing("Only with callbacks.", {"hoodie.write.commit.callback.": ""}),
     refused("hoodie.precommit.validators hoodie.precommit.validators.",
             "no validator is run", "check rows before you write them"),
-    only("false", "hoodie.errortable.enable", "false", "Rows go to no other table.",
+    only("false", "hoodie.errortable.enable", "false", "Invalid rows go to no other table.",
          "pass WriteOptions(on_error='collect'): the result has the rows that were left out"),
-    *nothing("Only with an error table, which is refused.", {"hoodie.errortable.": ""}),
+    *nothing("Only with an error table.", {"hoodie.errortable.": ""}),
 )  # fmt: skip

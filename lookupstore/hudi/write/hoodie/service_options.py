@@ -22,7 +22,7 @@ from lookupstore.hudi.write.kinds import COLUMNS, FLAG, NUMBER
 _CLUSTERING = "org.apache.hudi.client.clustering."
 _PLAN = "hoodie.clustering.plan.strategy."
 _BY_METHOD = "pass partitions= or where= to cluster"
-_WARNS = "A service that fails after a commit is a warning, since the rows are committed."
+_WARNS = "A service that fails after a commit is a warning."
 _POLICIES = choice(
     {
         "keep_latest_commits": "retain_commits",
@@ -30,20 +30,20 @@ _POLICIES = choice(
         "keep_latest_file_versions": "retain_versions",
     }
 )
-_MERGE_ON_READ = "Only for merge-on-read tables, which are not written."
-_BY_JVM = "For Spark: a partition is put in order as a whole, within the memory of the write."
+_MERGE_ON_READ = "Only for merge-on-read tables."
+_BY_JVM = "Only for Spark."
 
 OPTIONS: tuple[HudiOption, ...] = (
     done("hoodie.table.services.enabled", FLAG, "true",
-         "`false`: nothing follows the write, whatever other options say.",
+         "`false`: no service follows the write.",
          OptionPart.SERVICES, "enabled"),
     only("false", "hoodie.table.service.manager.enabled", "false",
          "Services run in the process that writes.", "call clean(), archive() and cluster()"),
     done("hoodie.clean.automatic", FLAG, "true",
-         "Whether a clean follows a write; if not given, only if one of the next names is.",
+         "Whether a clean follows a write; default here: if one of the next options is given.",
          OptionPart.CLEAN, "automatic"),
     done("hoodie.clean.policy hoodie.cleaner.policy", _POLICIES, "KEEP_LATEST_COMMITS",
-         "What a clean keeps; if not given, what the one number says that is, or else commits.",
+         "What a clean keeps; default: what the only number given says, otherwise commits.",
          OptionPart.CLEAN, "policy"),
     done("hoodie.clean.commits.retained hoodie.cleaner.commits.retained", NUMBER, "10",
          "Commits that a clean keeps readable.", OptionPart.CLEAN, "retain_commits"),
@@ -57,7 +57,7 @@ OPTIONS: tuple[HudiOption, ...] = (
          "A clean follows each write.", "call clean() when you want one"),
     only("num_commits", "hoodie.clean.trigger.strategy", "NUM_COMMITS",
          "A clean follows each write.", "call clean() when you want one"),
-    *nothing("How Spark cleans: lookupstore plans its own cleans.", {
+    *nothing("Only for cleans by Spark.", {
         "hoodie.clean.incremental.enabled hoodie.cleaner.incremental.mode": "true",
         "hoodie.clean.parallelism hoodie.cleaner.parallelism": "200",
         "hoodie.clean.multiple.enabled hoodie.clean.allow.multiple": "false",
@@ -65,7 +65,7 @@ OPTIONS: tuple[HudiOption, ...] = (
         "false",
     }),
     done("hoodie.archive.automatic", FLAG, "true",
-         "Whether an archival follows the clean; if not given, only if one of the next two is.",
+         "Whether an archival follows the clean; default here: if one of the next two is given.",
          OptionPart.ARCHIVE, "automatic"),
     done("hoodie.keep.min.commits", NUMBER, "20", "Commits that stay in the timeline.",
          OptionPart.ARCHIVE, "min_commits"),
@@ -75,7 +75,7 @@ OPTIONS: tuple[HudiOption, ...] = (
          "call archive() in a process of its own"),
     only("false", "hoodie.archive.beyond.savepoint", "false",
          "Nothing from the first savepoint on is archived.", "leave it out"),
-    *nothing("How Java writes its archive: lookupstore merges its files by itself.", {
+    *nothing("Only for archives by Java.", {
         "hoodie.archive.merge.": "", "hoodie.archive.delete.parallelism": "100",
         "hoodie.commits.archival.batch": "10", "hoodie.timeline.compaction.": "",
     }),
@@ -83,11 +83,11 @@ OPTIONS: tuple[HudiOption, ...] = (
          "hoodie.fail.on.timeline.archiving hoodie.fail.writes.on.inline.table.service.exception",
          "true", _WARNS, "leave it out, or call the service yourself"),
     done("hoodie.clustering.inline hoodie.datasource.clustering.inline.enable", FLAG, "false",
-         "Whether a clustering follows some writes; then the columns have to be named.",
+         "Whether a clustering follows some writes; needs sort columns.",
          OptionPart.INLINE, "inline"),
     done("hoodie.clustering.inline.max.commits", NUMBER, "4",
          "Commits after which the next clustering follows.", OptionPart.INLINE, "cluster_commits"),
-    done(SORT_COLUMNS, COLUMNS, "", "Columns by which rows are put in order.",
+    done(SORT_COLUMNS, COLUMNS, "", "Columns to sort rows by.",
          OptionPart.LAYOUT, "by"),
     done("hoodie.layout.optimize.strategy",
          choice({"linear": "linear", "z-order": "zorder", "hilbert": "hilbert"}), "LINEAR",
@@ -98,7 +98,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     done(f"{_PLAN}target.file.max.bytes", NUMBER, "1073741824", "Bytes of a file, about.",
          OptionPart.LAYOUT, "target_file_size"),
     done(f"{_PLAN}small.file.limit", NUMBER, "314572800",
-         "Bytes from which on a file stays as it is.", OptionPart.LAYOUT, "small_file_limit"),
+         "Bytes from which a file stays as it is.", OptionPart.LAYOUT, "small_file_limit"),
     only("false",
          "hoodie.clustering.async.enabled hoodie.datasource.clustering.async.enable", "false",
          "A clustering follows the write.", "call cluster() in a process of its own"),
@@ -107,7 +107,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     only("true", "hoodie.clustering.preserve.commit.metadata", "true",
          "Rows keep commit time and sequence number.", "leave it out"),
     only("false", "hoodie.clustering.rollback.pending.replacecommit.on.conflict", "false",
-         "A write waits for no clustering, and rolls none back.", "leave it out"),
+         "A write neither waits for a clustering nor rolls one back.", "leave it out"),
     only("none", "hoodie.clustering.plan.partition.filter.mode", "NONE",
          "All partitions are looked at.", _BY_METHOD),
     refused(f"{_PLAN}partition.selected {_PLAN}partition.regex.pattern "
@@ -117,7 +117,7 @@ OPTIONS: tuple[HudiOption, ...] = (
                       for engine in ("Spark", "Java", "Flink"))),
          "hoodie.clustering.plan.strategy.class",
          f"{_CLUSTERING}plan.strategy.SparkSizeBasedClusteringPlanStrategy",
-         "Files below the limit of bytes are put in order.", "leave it out"),
+         "Files below the size limit are sorted.", "leave it out"),
     only(of_classes(*(f"{_CLUSTERING}run.strategy.{engine}SortAndSizeExecutionStrategy"
                       for engine in ("Spark", "Java"))),
          "hoodie.clustering.execution.strategy.class",
@@ -126,7 +126,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     only(of_classes(f"{_CLUSTERING}update.strategy.SparkRejectUpdateStrategy"),
          "hoodie.clustering.updates.strategy",
          f"{_CLUSTERING}update.strategy.SparkRejectUpdateStrategy",
-         "A change of a file that is being clustered is a conflict.", "leave it out"),
+         "Changing a file that is being clustered is a conflict.", "leave it out"),
     *nothing(_BY_JVM, {
         "hoodie.clustering.max.parallelism": "15", "hoodie.clustering.group.read.parallelism": "20",
         f"{_PLAN}max.bytes.per.group": "2147483648", f"{_PLAN}max.num.groups": "30",
@@ -134,7 +134,7 @@ OPTIONS: tuple[HudiOption, ...] = (
         "hoodie.layout.optimize.build.curve.sample.size": "200000",
         "hoodie.file.stitching.binary.copy.schema.evolution.enable": "false",
     }),
-    *nothing("Hudi does nothing with it, either: its strategy says how rows are put in order.",
+    *nothing("Hudi ignores it, too.",
              {"hoodie.layout.optimize.enable": "false",
               "hoodie.layout.optimize.data.skipping.enable": "true"}),
     *nothing("Only with options that are refused.",

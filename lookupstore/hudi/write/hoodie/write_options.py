@@ -36,20 +36,20 @@ _INDEXES = choice(
 )  # fmt: skip
 _PARTITIONER = "org.apache.hudi.execution.bulkinsert."
 _BY_PATH = "GLOBAL_SORT writes as few files per partition"
-_SQL = "Only for statements of Spark SQL, which lookupstore does not run."
-_BY_JVM = "For a JVM or Spark: there is nothing here that it could change."
-_BLOOM = "How Spark finds keys with a bloom index: lookupstore plans its own lookups."
+_SQL = "Only for statements of Spark SQL."
+_BY_JVM = "Only for a JVM or Spark."
+_BLOOM = "Only for lookups by Spark."
 _OTHER_INDEX = "Only with an index that is refused."
 
 OPTIONS: tuple[HudiOption, ...] = (
     done(f"{WRITE}operation", TEXT, "upsert",
-         "Has to be the verb that is called. Of `df.write` and `lookupstore hudi upsert` it says "
-         "which verb.", OptionPart.OPERATION, ""),
+         "Must be the method that is called. In `df.write` and `lookupstore hudi upsert`, it "
+         "chooses the method.", OptionPart.OPERATION, ""),
     done(f"{WRITE}insert.drop.duplicates", choice({"true": "drop", "false": "allow"}), "false",
-         "`true`: rows whose keys the table has are left out.", OptionPart.WRITE, "duplicates"),
+         "`true`: rows whose keys exist are left out.", OptionPart.WRITE, "duplicates"),
     done("hoodie.datasource.insert.dup.policy",
          choice({"none": "allow", "drop": "drop", "fail": "fail"}), "none",
-         "What `insert` does with rows whose keys the table has.", OptionPart.WRITE, "duplicates"),
+         "What `insert` does with rows whose keys exist.", OptionPart.WRITE, "duplicates"),
     done("hoodie.combine.before.insert", FLAG, "false",
          "Whether inserts and overwrites keep one row per key.", OptionPart.COMBINE,
          "INSERT INSERT_OVERWRITE INSERT_OVERWRITE_TABLE"),
@@ -58,13 +58,13 @@ OPTIONS: tuple[HudiOption, ...] = (
     done("hoodie.combine.before.delete", FLAG, "true",
          "Repeated keys of a delete make no difference.", OptionPart.COMBINE, ""),
     done("hoodie.write.ignore.failed", choice({"true": "collect", "false": "raise"}), "true",
-         "`true`: rows that cannot be written are left out and told of. `false`, the default here: "
-         "they are an error.", OptionPart.WRITE, "on_error"),
+         "`true`: invalid rows are left out and reported. `false`, the default here: they are "
+         "an error.", OptionPart.WRITE, "on_error"),
     done("hoodie.write.set.null.for.missing.columns", choice({"true": "null", "false": None}),
-         "false", "`true`: columns that rows lack become null. `false`: such rows are refused.",
+         "false", "Whether columns that rows lack become null; otherwise, such rows are refused.",
          OptionPart.WRITE, "missing"),
     done(f"{WRITE}reconcile.schema", choice({"true": "null", "false": None}), "false",
-         "`true`: columns that rows lack become null. `false`: such rows are refused.",
+         "Whether columns that rows lack become null; otherwise, such rows are refused.",
          OptionPart.WRITE, "missing"),
     done("hoodie.bulkinsert.sort.mode",
          choice({one: one for one in ("none", "global_sort", "partition_sort")},
@@ -72,28 +72,28 @@ OPTIONS: tuple[HudiOption, ...] = (
                  "partition_path_repartition_and_sort": _BY_PATH}), "NONE",
          "How `bulk_insert` sorts rows.", OptionPart.WRITE, "sort_mode"),
     done("hoodie.bulkinsert.user.defined.partitioner.sort.columns", COLUMNS, "",
-         "Columns by which `bulk_insert` sorts, with GLOBAL_SORT unless another mode is given.",
+         "Columns that `bulk_insert` sorts by; implies GLOBAL_SORT if no mode is given.",
          OptionPart.WRITE, "sort_by"),
     only(of_classes(f"{_PARTITIONER}RDDCustomColumnsSortPartitioner",
                     f"{_PARTITIONER}RowCustomColumnsSortPartitioner",
                     f"{_PARTITIONER}JavaCustomColumnsSortPartitioner"),
          "hoodie.bulkinsert.user.defined.partitioner.class", "",
-         "Sorts by the columns of the option above.",
+         "Sorts by the sort columns.",
          "name the columns in hoodie.bulkinsert.user.defined.partitioner.sort.columns"),
     only("false", "hoodie.bulkinsert.sort.suffix.record_key", "false",
-         "Rows that are equal in the sort columns stay as they came.",
+         "Rows with equal sort columns keep their order.",
          "add the key columns to the sort columns"),
     done("hoodie.write.num.retries.on.conflict.failures", NUMBER, "0",
-         "How often a write is tried again after a conflict; 10 if it is not given.",
+         "How often a write is tried again after a conflict; default here: 10.",
          OptionPart.WRITE, "retries"),
     only("true", "hoodie.auto.commit", "true", "Each call commits.",
          "leave it out: a call that returns has committed"),
     only("true", "hoodie.merge.allow.duplicate.on.inserts", "true",
-         "Inserts never update rows that are there.", "call upsert instead"),
-    only("_", f"{WRITE}commitmeta.key.prefix", "_", "Options of such names are not known.",
+         "Inserts never update rows.", "call upsert instead"),
+    only("_", f"{WRITE}commitmeta.key.prefix", "_", "Options with another prefix are unknown.",
          "pass WriteOptions(extra_metadata=) instead"),
     only("false", "hoodie.merge.prefer.old.record", "false",
-         "Of two rows with equal ordering values, the one that is written later stays.",
+         "Of two rows with equal ordering values, the later one wins.",
          "leave it out"),
     refused(f"{WRITE}partitions.to.delete", "partitions are chosen by arguments",
             "call delete_partition(), or write rows of these partitions with that operation"),
@@ -104,7 +104,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     *nothing("Spark repeats a batch that failed.",
              {f"{WRITE}streaming.retry.count": "3", f"{WRITE}streaming.retry.interval.ms": "2000",
               f"{WRITE}streaming.disable.compaction": "false"}),
-    *nothing("Numbers of rows are checked in every write.",
+    *nothing("Every write checks numbers of rows.",
              {"hoodie.merge.data.validation.enabled": "false"}),
     *nothing("A write without rows changes no row.", {"hoodie.allow.empty.commit": "true"}),
     *nothing(_SQL, {
@@ -130,19 +130,19 @@ OPTIONS: tuple[HudiOption, ...] = (
         "hoodie.write.record.positions": "true", "hoodie.sensitive.config.keys": "",
         "hoodie.merge.small.file.group.candidates.limit": "1",
     }),
-    done("hoodie.index.type", _INDEXES, "SIMPLE", "Index that finds keys; BLOOM if not given.",
+    done("hoodie.index.type", _INDEXES, "SIMPLE", "Index that finds keys; default here: BLOOM.",
          OptionPart.WRITE, "index"),
     only("", "hoodie.index.class", "", "No class of Java is run.",
          "pass WriteOptions(index='package.module.Class') instead"),
     done("hoodie.bloom.index.update.partition.path", FLAG, "true",
-         "Whether a row moves to the partition that it names, with GLOBAL_BLOOM.",
+         "With GLOBAL_BLOOM: whether a row moves to its new partition.",
          OptionPart.MOVES, "global-bloom"),
     done("hoodie.simple.index.update.partition.path", FLAG, "true",
-         "Whether a row moves to the partition that it names, with GLOBAL_SIMPLE.",
+         "With GLOBAL_SIMPLE: whether a row moves to its new partition.",
          OptionPart.MOVES, "global-simple"),
     only("dynamic_v0", "hoodie.bloom.index.filter.type", "DYNAMIC_V0",
-         "Filters that are written; those of either type are read.", "leave it out"),
-    *nothing("Filters are made for as many keys as a file has.",
+         "Type of written filters.", "leave it out"),
+    *nothing("Filters fit the number of keys.",
              {"hoodie.index.bloom.num_entries": "60000",
               "hoodie.bloom.index.filter.dynamic.max.entries": "100000"}),
     *nothing(_BLOOM, {
@@ -156,7 +156,7 @@ OPTIONS: tuple[HudiOption, ...] = (
         "hoodie.bloom.index.input.storage.level": "MEMORY_AND_DISK_SER",
         "hoodie.bloom.index.use.metadata": "false",
     }),
-    *nothing("How Spark finds keys with a simple index: lookupstore plans its own lookups.", {
+    *nothing("Only for lookups by Spark.", {
         "hoodie.simple.index.use.caching": "true", "hoodie.simple.index.parallelism": "0",
         "hoodie.simple.index.input.storage.level": "MEMORY_AND_DISK_SER",
         "hoodie.global.simple.index.parallelism": "0",

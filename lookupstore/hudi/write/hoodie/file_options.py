@@ -24,7 +24,7 @@ OPTIONS: tuple[HudiOption, ...] = (
     done("hoodie.copyonwrite.record.size.estimate", NUMBER, "1024",
          "Bytes of a row, if no commit records them.", OptionPart.SIZING, "record_size"),
     done("hoodie.copyonwrite.insert.split.size", NUMBER, "500000",
-         "Rows of a new file, if `auto.split` is off.", OptionPart.SIZING, "split_size"),
+         "Rows of a new file, if the next option is `false`.", OptionPart.SIZING, "split_size"),
     done("hoodie.copyonwrite.insert.auto.split", FLAG, "true",
          "Whether the average size of a row decides how many fit into a new file.",
          OptionPart.SIZING, "auto_split"),

@@ -90,7 +90,7 @@ OPTIONS: tuple[HudiOption, ...] = (
          "leave it out: a call that returns has committed"),
     only("true", "hoodie.merge.allow.duplicate.on.inserts", "true",
          "Inserts never update rows.", "call upsert instead"),
-    only("_", f"{WRITE}commitmeta.key.prefix", "_", "Options with another prefix are unknown.",
+    only("_", f"{WRITE}commitmeta.key.prefix", "_", "Options with this prefix are unknown.",
          "pass WriteOptions(extra_metadata=) instead"),
     only("false", "hoodie.merge.prefer.old.record", "false",
          "Of two rows with equal ordering values, the later one wins.",

@@ -591,6 +591,7 @@ def micro(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop("run")
 
 
+@pytest.mark.long
 def test_microbenchmarks_of_two_commits_are_compared(
     tmp_path: Path,
     micro: ModuleType,
@@ -743,12 +744,12 @@ def test_cold_disks(tmp_path: Path) -> None:
 def test_growth(tmp_path: Path) -> None:
     lines = tmp_path / "results.jsonl"
     # Tables of places of fewer than 131,072 records are not shared.
-    sizes = ("--rows", "150000", "--keys", "60000", "--calls", "10", "--rounds", "1")
+    sizes = ("--rows", "150000", "--keys", "40000", "--calls", "5", "--rounds", "1")
     arguments = (*sizes, "--workers", "1,2", "--json-lines", str(lines))
     printed = python(tmp_path, str(BENCH / "growth.py"), *arguments)
     assert re.search(r"^\| 150,000 \|( [0-9.e+-]+ \|){9}$", printed, re.MULTILINE), printed
     for line in (
-        r"seconds of the calls of a new process:( \d+\.\d+,?){10}",
+        r"seconds of the calls of a new process:( \d+\.\d+,?){5}",
         r"processor seconds of the first call of each worker:( \d+\.\d+,?){2}",
     ):
         assert re.search(rf"^150,000 rows: {line}$", printed, re.MULTILINE), printed
@@ -772,7 +773,7 @@ def test_growth(tmp_path: Path) -> None:
 def test_workers(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("gunicorn")
     lines = tmp_path / "results.jsonl"
-    sizes = ("--rows", "150000", "--keys", "60000", "--calls", "2", "--workers", "1,2")
+    sizes = ("--rows", "150000", "--keys", "40000", "--calls", "2", "--workers", "1,2")
     arguments = (*sizes, "--kinds", kind, "--json-lines", str(lines))
     printed = python(tmp_path, str(BENCH / "workers.py"), *arguments)
     found = [json.loads(one) for one in lines.read_text().splitlines()]

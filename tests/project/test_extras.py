@@ -120,7 +120,7 @@ def installs(extra: str) -> str:
 NO_HUDI = f"lookupstore.hudi needs fastavro and pybase64: {installs('hudi')}"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one != "hudi"])
 def test_hudi_tables_need_their_extra(extra: str, tmp_path: Path) -> None:
     codes = ["import lookupstore.hudi", "from lookupstore.hudi.table import HudiTable"]
@@ -137,7 +137,7 @@ for words in (["--help"], ["info", "table"], ["upsert", "--help"]):
     assert lines == ["0 True ", f"1 False Error: {NO_HUDI}", f"1 False Error: {NO_HUDI}"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one not in ("spark", "connect")])
 def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
     line = f"lookupstore.spark needs pyspark: {installs('spark')}"
@@ -146,7 +146,7 @@ def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (1, f"Error: {line}; or pass --no-spark\n")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("extra", [one for one in BRINGS if BRINGS[one] != {"obstore"}])
 def test_files_on_s3_that_one_writer_makes_need_their_extra(extra: str, tmp_path: Path) -> None:
     code = (
@@ -200,7 +200,7 @@ with lookupstore.ColumnarFiles("rows.parquet", key="id") as files:
 """
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("extra", BRINGS)
 def test_stores_and_files_work_with_any(extra: str, tmp_path: Path) -> None:
     works(STORES, extra, tmp_path)
@@ -245,6 +245,7 @@ def test_every_module_of_the_base_is_importable_without_extras(tmp_path: Path) -
     works(code, "base", tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("extra", ["spark", "connect"])
 def test_spark_needs_nothing_of_hudi_for_joins_and_stores(extra: str, tmp_path: Path) -> None:
     (tmp_path / "table" / ".hoodie").mkdir(parents=True)

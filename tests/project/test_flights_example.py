@@ -20,6 +20,7 @@ from lookupstore.hudi import HudiTable
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights_as_hudi_table.py"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     importlib.util.find_spec(demo.PACKAGE) is None, reason="pip install 'lookupstore[demo]'"
 )

@@ -1,7 +1,7 @@
 """List what each kind of source may lose in a store or lookup, and the outcome.
 
-The command `lookupstore formats` prints the list, and `docs/reference/sources.md` has it as a
-table.
+The command `lookupstore formats` prints the list. `docs/reference/sources.md` has a table of what
+is refused or may change.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ class Loss:
     how: str
 
 
-_AS_SPARK = "pass the rows as Spark reads them"
+_AS_SPARK = "pass the rows that Spark reads"
 _OTHERS = "choose other columns"
 _KEYS = "decrypt it, or pass the table that pyarrow reads with the keys"
 
 LOSSES = (
     Loss("every source", "text that is not UTF-8", REFUSED,
-         "recode it, or cast the column to binary to store the bytes"),
+         "recode it, or cast the column to binary"),
     Loss("every source", "unions and run-end encoded columns", REFUSED, f"cast them, or {_OTHERS}"),
-    Loss("every source", "columns of more than 100 levels of lists, structs and maps", REFUSED,
+    Loss("every source", "more than 100 levels of lists, structs and maps", REFUSED,
          f"store them as text, or {_OTHERS}"),
     Loss("every source", "metadata of the schema", NOTED, "left out"),
     # ---- files with types
     Loss("Parquet", "INT96 timestamps", EXACT,
          "timestamp[us, UTC], also before 1677 and after 2262"),
     Loss("Parquet", "nanoseconds in INT96", REFUSED,
-         "to keep the digits, write TIMESTAMP(NANOS); to drop them, pass "
+         "write TIMESTAMP(NANOS); to drop the digits, pass "
          '`pyarrow.parquet.read_table(path, coerce_int96_timestamp_unit="us")`'),
     Loss("Parquet", "Spark's old calendar: dates before 1582-10-15, times before 1900", REFUSED,
          _AS_SPARK),
     Loss("Parquet", "UUID and JSON", EXACT, "Arrow's types of these names"),
     Loss("Parquet", "INTERVAL", EXACT, "its 12 bytes"),
-    Loss("Parquet", "groups without fields", EXACT, "left out, because they have no values"),
-    Loss("Parquet", "unknown fields of the footer", EXACT, "skipped, as the format requires"),
+    Loss("Parquet", "groups without fields", EXACT, "left out"),
+    Loss("Parquet", "unknown fields of the footer", EXACT, "skipped"),
     Loss("Parquet", "keys behind a Bloom filter that contradicts the footer", EXACT,
          "found in the pages"),
     Loss("Parquet", "encrypted files and columns", REFUSED, _KEYS),
@@ -64,15 +64,15 @@ LOSSES = (
     Loss("ORC", "Java's old calendar: dates before 1582-10-15", REFUSED, _AS_SPARK),
     Loss("ORC", "Spark's TIMESTAMP_NTZ", EXACT, "timestamp[us]"),
     Loss("ORC", "timestamps written in another time zone", EXACT,
-         "the writer's local time, without a zone: 08:00 in Shanghai stays 08:00"),
+         "the writer's local time, without a zone"),
     Loss("ORC", "encodings that are not known", EXACT,
-         "the default encoding, as Protobuf requires"),
+         "the default encoding"),
     Loss("ORC", "encrypted columns", REFUSED,
-         f"{_OTHERS}, or pass the rows that a program with the key reads"),
+         f"{_OTHERS}, or pass rows that are read with the key"),
     Loss("ORC", "files compressed with LZO or Brotli", REFUSED, "write them with zstd"),
     Loss("ORC", "types that are not known", REFUSED, "pass the rows that another program reads"),
     Loss("Parquet, ORC", "Spark's intervals", NOTED,
-         f"integers, which count months or microseconds; {_AS_SPARK} to have durations"),
+         f"integers of months or microseconds; for durations, {_AS_SPARK}"),
     Loss("Parquet, ORC", "two columns of one name", REFUSED, "choose columns with `columns=`"),
     Loss("Parquet, ORC", "files below 1 MiB with hundreds of MiB of rows", REFUSED,
          "read the file yourself, and pass its rows"),
@@ -81,13 +81,13 @@ LOSSES = (
     Loss("CSV", "codes such as 02134, +49, 0x1f and 12E3", EXACT, "text"),
     Loss("CSV", "integers beyond int64", EXACT, "text"),
     Loss("CSV", "fractions with more digits than a float64", NOTED,
-         "the nearest float64; pass a table with decimals to keep all digits"),
+         "the nearest float64; to keep all digits, pass decimals"),
     Loss("CSV", "offsets of timestamps, such as +01:00", NOTED, "the instant, in UTC"),
-    Loss("CSV", "later values of another type than in the first megabyte", REFUSED,
+    Loss("CSV", "later values of another type", REFUSED,
          "pass `pyarrow.csv.open_csv(...)` with `convert_options`"),
     Loss("CSV", "rows with more or fewer fields than names", REFUSED,
          "quote the separator, or pass `pyarrow.csv.read_csv(...)`"),
-    Loss("CSV", "quotes that are never closed, or closed before the end of a field", REFUSED,
+    Loss("CSV", "quotes not closed at the end of a field", REFUSED,
          "double quotes within quotes, or parse with `quote_char=False`"),
     Loss("CSV", 'quotes inside a field, such as 5" pipe', EXACT, "text"),
     Loss("CSV", "fields separated by semicolons", REFUSED,
@@ -95,14 +95,14 @@ LOSSES = (
     Loss("CSV", "empty lines", NOTED, "skipped, also where the file has one column"),
     Loss("JSON lines", "integers beyond int64", EXACT,
          "uint64 or decimal, also in lists and structs"),
-    Loss("JSON lines", "integers that float64 cannot represent, in a column that also has floats",
+    Loss("JSON lines", "integers that float64 cannot represent, next to floats",
          REFUSED, "pass `pyarrow.json.read_json(...)` with an `explicit_schema`"),
     Loss("JSON lines", "fractions with more digits than a float64", NOTED,
-         "the nearest float64; write the numbers as text to keep all digits"),
+         "the nearest float64; to keep all digits, write text"),
     Loss("JSON lines", "times", EXACT, "text"),
     Loss("JSON lines", "fields that no row of the first megabyte has", REFUSED,
          "pass `pyarrow.json.read_json(...)` with an `explicit_schema`"),
-    Loss("JSON lines", "rows that are arrays, or one array of all rows", REFUSED,
+    Loss("JSON lines", "arrays, or one array of all rows", REFUSED,
          "write an object in each line"),
     Loss("JSON lines", "rows that nest more than 256 brackets", REFUSED,
          "write deeper values as text"),
@@ -114,7 +114,7 @@ LOSSES = (
     Loss("CSV, JSON lines", "text in Latin-1 or UTF-16", REFUSED, "recode it with `iconv`"),
     # ---- frames and relations
     Loss("pandas", "NaN in columns of floats", NOTED,
-         "null, as pandas means it; pass NumPy arrays to keep NaN"),
+         "null; to keep NaN, pass NumPy arrays"),
     Loss("pandas", "an index without a name", NOTED, "left out; name the index to store it"),
     Loss("pandas", "integers beyond 64 bits", REFUSED, "make them `decimal.Decimal` or text"),
     Loss("pandas", "objects of several types", REFUSED, "give the column one type"),
@@ -122,13 +122,13 @@ LOSSES = (
          "give the column one type"),
     Loss("polars", "Int128, UInt128, Object", REFUSED, "cast the column, or drop it"),
     Loss("DuckDB relation", "BIT, TIMETZ, UHUGEINT, BIGNUM, VARIANT", REFUSED,
-         "cast the column in SQL: `v::VARCHAR`"),
+         "cast it: `v::VARCHAR`"),
     Loss("DuckDB relation", "numbers of 39 digits in HUGEINT, the time 24:00", REFUSED,
-         "cast the column in SQL: `v::VARCHAR`"),
+         "cast it: `v::VARCHAR`"),
     Loss("DuckDB relation", "HUGEINT, UUID, JSON", EXACT, "decimal128(38, 0), text, text"),
     Loss("DuckDB relation", "INTERVAL with more than 292 years of microseconds", NOTED,
-         "DuckDB overflows without an error; cast the column in SQL: `v::VARCHAR`"),
-    Loss("DuckDB relation", "the types above, after `.arrow()`", NOTED,
+         "DuckDB overflows without an error; cast it: `v::VARCHAR`"),
+    Loss("DuckDB relation", "types in this list, after `.arrow()`", NOTED,
          "values that DuckDB has already converted; pass the relation"),
     # ---- several files
     Loss("folders", "values of `name=value` folders such as 007", NOTED, "the number, as in Spark"),
@@ -143,17 +143,17 @@ LOSSES = (
     Loss("folders", "columns that a later file lacks", REFUSED,
          "choose columns that all files have; `ColumnarFiles` returns nulls"),
     Loss("folders", "columns that the first file lacks", REFUSED,
-         "choose columns with `columns=`, or pass rows that have them everywhere, such as a DuckDB "
-         "relation with `union_by_name=True`; `ColumnarFiles` returns them"),
+         "choose with `columns=`, or pass a DuckDB relation with `union_by_name=True`; "
+         "`ColumnarFiles` returns them"),
     Loss("folders", "structs with other fields than in the first file", REFUSED,
          "give files whose types agree"),
     # ---- tables
     Loss("Delta", "a path to a table or into one", REFUSED, "pass `deltalake.DeltaTable(path)`"),
     Loss("Delta", "column mapping and deletion vectors", EXACT, "read by `DeltaTable.scan()`"),
     Loss("Delta", '`on_duplicate="first"` or `"last"`, where `scan()` is used', REFUSED,
-         'the order of its rows is not fixed; use `on_duplicate=("max", column)`'),
-    Loss("Delta, sets of paths", "an upsert of a key that has several rows, which differ", REFUSED,
-         "the order of the rows is not fixed; use `sequence=`"),
+         'use `on_duplicate=("max", column)`'),
+    Loss("Delta, sets of paths", "an upsert of a key with several rows that differ", REFUSED,
+         "use `sequence=`"),
     Loss("Iceberg", "a path to a table or into one", REFUSED,
          "pass a `pyiceberg` table or scan"),
     Loss("Hudi", "a path inside a table, or a table in a list with other paths", REFUSED,

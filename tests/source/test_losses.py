@@ -52,16 +52,16 @@ Parquet, ORC: Spark's intervals | spark/test_losses.py::test_intervals_are_integ
 Arrow IPC: Feather of version 1 | source/test_streams.py::test_what_is_refused
 CSV: codes such as 02134, +49, 0x1f and 12E3 | source/test_streams.py::test_what_text_becomes
 CSV: integers beyond int64 | source/test_streams.py::test_what_text_becomes
-CSV: later values of another type than in the first megabyte | source/test_streams.py::test_a_later_value_of_another_type_is_an_error
+CSV: later values of another type | source/test_streams.py::test_a_later_value_of_another_type_is_an_error
 CSV: quotes inside a field, such as 5" pipe | source/test_csv_rows.py::test_inch_marks_and_quoted_line_breaks_in_pieces
 CSV: rows with more or fewer fields than names | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
-CSV: quotes that are never closed, or closed before the end of a field | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
+CSV: quotes not closed at the end of a field | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
 CSV: fields separated by semicolons | source/test_streams.py::test_what_is_refused
 JSON lines: integers beyond int64 | source/test_json_rows.py::test_integers_are_exact
-JSON lines: integers that float64 cannot represent, in a column that also has floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
-JSON lines: rows that are arrays, or one array of all rows | source/test_streams.py::test_what_is_refused
+JSON lines: integers that float64 cannot represent, next to floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
+JSON lines: arrays, or one array of all rows | source/test_streams.py::test_what_is_refused
 JSON lines: times | source/test_streams.py::test_times_in_json_are_texts
-every source: columns of more than 100 levels of lists, structs and maps | source/test_text_limits.py::test_what_no_store_can_hold_names_file_and_column
+every source: more than 100 levels of lists, structs and maps | source/test_text_limits.py::test_what_no_store_can_hold_names_file_and_column
 JSON lines: rows that nest more than 256 brackets | source/test_text_limits.py::test_the_row_that_nests_too_deeply_is_named
 CSV, JSON lines: values of more than 64 MiB | source/test_text_limits.py::test_a_bomb_takes_little_memory
 CSV, JSON lines: rows of more than 1 GiB | source/test_text_limits.py::test_the_limits_by_default
@@ -80,7 +80,7 @@ folders: values that the type in the first file cannot hold | source/test_errors
 Delta: a path to a table or into one | source/test_tables_as_sources.py::test_a_delta_table_is_refused_with_its_rows
 Delta: column mapping and deletion vectors | source/test_tables_as_sources.py::test_a_delta_table_with_column_mapping_has_its_values
 Delta: `on_duplicate="first"` or `"last"`, where `scan()` is used | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
-Delta, sets of paths: an upsert of a key that has several rows, which differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
+Delta, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path to a table or into one | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: log files of merge-on-read tables | source/test_tables_as_sources.py::test_merge_on_read_is_refused_by_name
@@ -277,7 +277,7 @@ TRIED: dict[str, Callable[[Path], None]] = {
     "pandas: NaN in columns of floats": nan,
     "pandas: an index without a name": index,
     "DuckDB relation: INTERVAL with more than 292 years of microseconds": overflow,
-    "DuckDB relation: the types above, after `.arrow()`": after_arrow,
+    "DuckDB relation: types in this list, after `.arrow()`": after_arrow,
     "folders: values of `name=value` folders such as 007": numbers,
     "folders: columns of files with the names of folder columns": names,
     "folders: columns that a later file lacks": lacking,

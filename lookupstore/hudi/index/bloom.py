@@ -58,7 +58,7 @@ class BloomIndex:
     The index keeps footers and open lookup files for the next batch of keys.
 
     Args:
-        everywhere: Whether to look for a key in all partitions (global bloom), instead of only in
+        is_global: Whether to look for a key in all partitions (global bloom), instead of only in
             its own.
         prune: How to use key ranges: `tree` or `list`, with the same result, or `off`. Key ranges
             are skipped if a sample of many keys shows that they rule out little.
@@ -71,14 +71,14 @@ class BloomIndex:
     Raises:
         ValueError: If an argument is out of range.
 
-    >>> BloomIndex(everywhere=True)
-    BloomIndex(everywhere=True, prune='tree', build='auto')
+    >>> BloomIndex(is_global=True)
+    BloomIndex(is_global=True, prune='tree', build='auto')
     """
 
     def __init__(
         self,
         *,
-        everywhere: bool = False,
+        is_global: bool = False,
         prune: Prune = "tree",
         build: Build = "auto",
         residency: Residency | None = None,
@@ -92,7 +92,7 @@ class BloomIndex:
                 raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}; give at least 1")
-        self.everywhere = everywhere
+        self.is_global = is_global
         self.prune: Prune = prune
         self.build: Build = build
         self._residency = Residency() if residency is None else residency
@@ -103,9 +103,7 @@ class BloomIndex:
         self._open = OpenLookups()
 
     def __repr__(self) -> str:
-        return (
-            f"BloomIndex(everywhere={self.everywhere}, prune={self.prune!r}, build={self.build!r})"
-        )
+        return f"BloomIndex(is_global={self.is_global}, prune={self.prune!r}, build={self.build!r})"
 
     def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
         """Read the footers of files that will be needed, several at the same time."""

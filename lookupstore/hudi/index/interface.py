@@ -42,7 +42,7 @@ class KeyIndex(Protocol):
     """
 
     @property
-    def everywhere(self) -> bool:
+    def is_global(self) -> bool:
         """Return whether to look for a key in all partitions, instead of only in its own."""
 
     def locate(
@@ -53,7 +53,7 @@ class KeyIndex(Protocol):
         Args:
             view: Table with the keys.
             files: Current base files to search. They are those of one partition, unless
-                `everywhere` is true.
+                `is_global` is true.
             keys: Record keys, large_binary without nulls, in any order; keys may be repeated.
             tally: Counts and times to add to, by their names in `Funnel`.
 

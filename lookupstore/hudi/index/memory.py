@@ -27,11 +27,11 @@ class MemoryIndex:
     It suits tables whose keys fit into memory: each key needs its bytes and about 40 more. Hash
     tables of files that are no longer current are deleted at the next search in their partition.
 
-    >>> MemoryIndex().everywhere
+    >>> MemoryIndex().is_global
     False
     """
 
-    everywhere = False
+    is_global = False
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Location, str], dict[FileSlice, _FileKeys]] = {}

@@ -21,7 +21,7 @@ _KINDS: dict[str, Callable[[], KeyIndex]] = {
     "in-memory": MemoryIndex,
     "simple": SimpleIndex,
     "bloom": BloomIndex,
-    "global-bloom": functools.partial(BloomIndex, everywhere=True),
+    "global-bloom": functools.partial(BloomIndex, is_global=True),
     "global-simple": GlobalSimpleIndex,
 }
 #: Names of the built-in indexes.
@@ -35,12 +35,12 @@ def index_of(index: str | KeyIndex) -> KeyIndex:
         ValueError: If the index does not exist.
         TypeError: If `index` is not an index.
 
-    >>> index_of("global-bloom").everywhere
+    >>> index_of("global-bloom").is_global
     True
     """
     found = _named(index) if isinstance(index, str) else index
-    if not callable(getattr(found, "locate", None)) or not hasattr(found, "everywhere"):
-        raise TypeError(f"index is {index!r}, without `everywhere` or `locate`; give a KeyIndex")
+    if not callable(getattr(found, "locate", None)) or not hasattr(found, "is_global"):
+        raise TypeError(f"index is {index!r}, without `is_global` or `locate`; give a KeyIndex")
     return found
 
 

@@ -56,7 +56,7 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
     check_known_partitions(view, rows.column_names, chosen)
     named = None if RECORD_KEY in rows.column_names else named_key(view)
     keys = keys_of(rows, view.options, named)
-    partitions = partitions_of(rows, view.options, everywhere=chosen.everywhere)
+    partitions = partitions_of(rows, view.options, is_global=chosen.is_global)
     tagged = tag(view, partitions, keys, index=chosen)
     return with_places(rows, tagged), tagged.funnel
 
@@ -90,7 +90,7 @@ def check_known_partitions(view: TableView, names: Sequence[str], index: KeyInde
     Raises:
         FormatError: If the partitions are unknown.
     """
-    if not (index.everywhere or PARTITION_PATH in names):
+    if not (index.is_global or PARTITION_PATH in names):
         view.check_partitions(f"pass an index for all partitions, or a column {PARTITION_PATH}")
 
 
@@ -191,14 +191,14 @@ def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.Chu
 
 
 def partitions_of(
-    rows: pa.Table, options: TableOptions, *, everywhere: bool
+    rows: pa.Table, options: TableOptions, *, is_global: bool
 ) -> pa.Array | pa.ChunkedArray:
     """Return the partition paths of rows, or empty texts if they are not needed.
 
     Args:
         rows: Rows with the meta columns, or with the columns of the key and the partition.
         options: Options of the table.
-        everywhere: Whether the index looks for keys in all partitions.
+        is_global: Whether the index looks for keys in all partitions.
 
     Raises:
         KeyError, TypeError, ValueError: If `keys_of` would raise it for the columns of the
@@ -207,7 +207,7 @@ def partitions_of(
     names = rows.column_names
     if PARTITION_PATH in names and RECORD_KEY in names:
         return rows.column(PARTITION_PATH)
-    if everywhere and not set(options.partition_by) <= set(names):
+    if is_global and not set(options.partition_by) <= set(names):
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         return pa.DictionaryArray.from_arrays(zeros, pa.array([""]))
     return paths_of(rows, options)

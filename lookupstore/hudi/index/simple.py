@@ -22,11 +22,11 @@ class SimpleIndex:
 
     It is exact; tests compare other indexes with it. Memory holds only the keys to find.
 
-    >>> SimpleIndex().everywhere
+    >>> SimpleIndex().is_global
     False
     """
 
-    everywhere = False
+    is_global = False
 
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
@@ -44,8 +44,8 @@ class SimpleIndex:
 class GlobalSimpleIndex(SimpleIndex):
     """A simple index that looks for a key in all partitions.
 
-    >>> GlobalSimpleIndex().everywhere
+    >>> GlobalSimpleIndex().is_global
     True
     """
 
-    everywhere = True
+    is_global = True

@@ -94,7 +94,7 @@ def tag(
     if slices is None:
         with tally.step("list"):
             slices = [group.current for group in view.groups(None)]
-    if chosen.everywhere:
+    if chosen.is_global:
         files = list(slices)
         tasks = [_Task(0, files, None)] if len(column) else []
     else:

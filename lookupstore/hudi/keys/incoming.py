@@ -126,31 +126,31 @@ class Incoming:
             return self
         return replace(self, deleted=np.zeros(len(self), bool))
 
-    def combined(self, options: TableOptions, *, everywhere: bool) -> Incoming:
+    def combined(self, options: TableOptions, *, is_global: bool) -> Incoming:
         """Return one row for each partition and key.
 
         Args:
             options: Options of the table.
-            everywhere: Whether to combine rows of the same key in several partitions, too.
+            is_global: Whether to combine rows of the same key in several partitions, too.
 
         Raises:
             ValueError: If a row has no ordering value.
         """
-        kept = self.to_keep(options, everywhere=everywhere)
+        kept = self.to_keep(options, is_global=is_global)
         return self if len(kept) == len(self) else self.numbered().take(kept)
 
     def numbered(self) -> Incoming:
         """Return the rows with their numbers."""
         return self if self.numbers is not None else replace(self, numbers=np.arange(len(self)))
 
-    def to_keep(self, options: TableOptions, *, everywhere: bool) -> Rows:
+    def to_keep(self, options: TableOptions, *, is_global: bool) -> Rows:
         """Return the numbers of the rows to keep, ascending; see `combined`."""
         column = precombine_of(options)
         if column not in self.rows.column_names:  # rows of keys alone have no ordering column
             column = None
         return rows_to_keep(
             self.keys,
-            None if everywhere else self.partitions,
+            None if is_global else self.partitions,
             None if column is None else self.ordered(column),
             ties=TIES[options.version],
         )
@@ -448,7 +448,7 @@ class IncomingKeys:
         columns: Columns of the table.
         options: Options of the table.
         named: Whether a record key of one column contains its name. None: it does not.
-        everywhere: Whether to ignore partitions.
+        is_global: Whether to ignore partitions.
 
     Raises:
         TypeError: If `given` are not keys, or the type of a column does not fit the table's.
@@ -463,7 +463,7 @@ class IncomingKeys:
         options: TableOptions,
         *,
         named: bool | None,
-        everywhere: bool = False,
+        is_global: bool = False,
     ) -> None:
         rows = _key_table(given, options.record_key, columns)
         self._source = source = opened(rows, lambda one: in_types(one, columns))
@@ -481,7 +481,7 @@ class IncomingKeys:
                 f"keys have no column {missing[0]!r}; give all partition columns or none"
             )
         #: Whether keys were given with their partitions; otherwise the path of each is empty.
-        self.has_partitions: bool = len(there) == len(options.partition_by) and not everywhere
+        self.has_partitions: bool = len(there) == len(options.partition_by) and not is_global
         wanted = [*options.record_key, *(there if self.has_partitions else [])]
         wanted = list(dict.fromkeys(wanted))
         for name in wanted:

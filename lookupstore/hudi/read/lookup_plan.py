@@ -35,7 +35,7 @@ class LookupPlan:
         files: Current base files, by partition path and file id.
         key: Schema of the key columns that lookups take.
         named: Whether a record key of one column is written `name:value`.
-        everywhere: Whether to look for a key in all partitions, instead of only in its own.
+        is_global: Whether to look for a key in all partitions, instead of only in its own.
         values: Schema of the columns of an answer.
         build: When to make lookup files: `auto`, `always` or `never`; see `ColumnarFiles`.
         position: Position of the newest commit to read; empty: the table has no commit. None: the
@@ -48,7 +48,7 @@ class LookupPlan:
     files: tuple[FileSlice, ...]
     key: KeySchema
     named: bool
-    everywhere: bool
+    is_global: bool
     values: pa.Schema
     build: Build
     position: str | None = None
@@ -63,7 +63,7 @@ class LookupPlan:
         """
         options = self.options
         parts = options.record_key if len(options.record_key) > 1 else ()
-        if not self.everywhere:
+        if not self.is_global:
             parts += options.partition_by
         return [f.name for f in self.key.schema if f.name in parts and pa.types.is_string(f.type)]
 
@@ -90,7 +90,7 @@ def plan_lookup(
     options, uri = view.options, view.location.uri
     if not (options.meta_fields and options.record_key):
         raise FormatError(f"{uri}: base files have no record keys")
-    names, everywhere = _key_names(options, key, uri)
+    names, is_global = _key_names(options, key, uri)
     schema = view.schema
     for name in names:
         kind = schema.field(name).type
@@ -116,8 +116,8 @@ def plan_lookup(
         options=options,
         files=files,
         key=key_schema,
-        named=_is_named(view.location, options, files, everywhere),
-        everywhere=everywhere,
+        named=_is_named(view.location, options, files, is_global),
+        is_global=is_global,
         values=pa.schema([schema.field(name).with_nullable(True) for name in values]),
         build=build,
         position=position,
@@ -149,7 +149,7 @@ def _key_names(
 
 
 def _is_named(
-    location: Location, options: TableOptions, files: Sequence[FileSlice], everywhere: bool
+    location: Location, options: TableOptions, files: Sequence[FileSlice], is_global: bool
 ) -> bool:
     """Return whether one-column record keys are written `name:value`, by a stored row.
 
@@ -173,7 +173,7 @@ def _is_named(
                     f"make of the columns {', '.join(options.record_key)}. Build a store of the "
                     "table's rows: lookupstore.build(table.scan_batches(), path, key=...)"
                 )
-            path = None if everywhere else _paths(row, options)[0].as_py()
+            path = None if is_global else _paths(row, options)[0].as_py()
             if path not in (None, file.group.partition):
                 raise FormatError(
                     f"{known.shown}: the columns {', '.join(options.partition_by)} make the "

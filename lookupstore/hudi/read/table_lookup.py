@@ -332,7 +332,7 @@ class TableLookup(ManyLookups):
     def _tasks(self, given: pa.RecordBatch) -> Iterator[tuple[range, Rows | None]]:
         """Yield numbers of files to search, and the rows to look for in them; None: all."""
         plan = self._plan
-        if plan.everywhere:
+        if plan.is_global:
             yield range(len(plan.files)), None
             return
         codes, paths = partition_codes(given, plan.options)
@@ -451,7 +451,7 @@ class TableLookup(ManyLookups):
             yield self._lookup_of(number, file)
 
     def _options(self) -> dict[str, Any]:
-        return {"everywhere": self._plan.everywhere, "build": self._plan.build}
+        return {"is_global": self._plan.is_global, "build": self._plan.build}
 
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool

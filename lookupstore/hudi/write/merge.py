@@ -50,7 +50,7 @@ class MergedRows:
         options: Options of the write.
         on: Key columns that rows are matched by. None: the record key, and the partition columns if
             the given rows have them.
-        everywhere: Whether keys are looked up in all partitions.
+        is_global: Whether keys are looked up in all partitions.
 
     Raises:
         TypeError: If the rows, or the values of a clause, do not fit the table.
@@ -66,7 +66,7 @@ class MergedRows:
         options: WriteOptions,
         *,
         on: Sequence[str] | None,
-        everywhere: bool,
+        is_global: bool,
     ) -> None:
         self._view = view
         columns = view.table_schema.columns
@@ -86,7 +86,7 @@ class MergedRows:
             columns,
             view.options,
             named=written_name(view),
-            everywhere=everywhere,
+            is_global=is_global,
         )
         self._has_partitions = keys.has_partitions
         #: Record key and partition of each given row.

@@ -115,18 +115,18 @@ class Write:
     def delete(self, given: Any) -> WriteResult:
         """Delete the rows of given keys. Keys that are not in the table are ignored."""
         view = self._view
-        everywhere = self._index.everywhere
+        is_global = self._index.is_global
         keys = IncomingKeys(
             given,
             view.table_schema.columns,
             view.options,
             named=written_name(view),
-            everywhere=everywhere,
+            is_global=is_global,
         )
 
         def found(incoming: Incoming) -> Found:
-            if not (keys.has_partitions or everywhere):
-                incoming = self._everywhere(incoming)
+            if not (keys.has_partitions or is_global):
+                incoming = self._in_all_partitions(incoming)
             return self._to_delete(incoming)
 
         return self._change(DELETE, keys, found)
@@ -180,9 +180,9 @@ class Write:
             find_rows: Function that finds the stored rows that meet a condition.
         """
         with self._pipeline.step("read"):
-            everywhere = self._index.everywhere
+            is_global = self._index.is_global
             merged = MergedRows(
-                given, clauses, self._view, self._options, on=on, everywhere=everywhere
+                given, clauses, self._view, self._options, on=on, is_global=is_global
             )
         self._kept = merged.kept
         found = merged.found(self._keys_found, find_rows)
@@ -196,8 +196,8 @@ class Write:
     ) -> tuple[Tagged, npt.NDArray[np.int64]]:
         """Return the places of keys, and the number of the key at each place."""
         incoming = keys
-        if not (has_partitions or self._index.everywhere):
-            incoming = self._everywhere(keys)
+        if not (has_partitions or self._index.is_global):
+            incoming = self._in_all_partitions(keys)
         tagged = self._tagged(incoming)
         rows = np.arange(len(incoming)) if tagged.rows is None else tagged.rows
         return tagged, rows % max(1, len(keys))
@@ -306,7 +306,7 @@ class Write:
 
         texts = KeyTexts(
             self._view.options.record_key,
-            everywhere=self._index.everywhere,
+            is_global=self._index.is_global,
             memory=max(MIN_MEMORY, self._options.memory // _PIECES),
             folder=self._options.spill_folder or self._view.location.spill_folder(),
         )
@@ -346,7 +346,7 @@ class Write:
             slices: Current base files, which the rows change or may be inserted into.
         """
         step, options, view = self._pipeline.step, self._options, self._view
-        everywhere = self._index.everywhere
+        is_global = self._index.is_global
         counts = self._pipeline.given
         explicit = isinstance(given, IncomingKeys)
         combines = explicit or options.combines(operation)
@@ -359,7 +359,7 @@ class Write:
             with step("read"):
                 incoming = Incoming.joined(parts, columns)
                 if combines:
-                    incoming = incoming.combined(view.options, everywhere=everywhere)
+                    incoming = incoming.combined(view.options, is_global=is_global)
             if combines and isinstance(given, IncomingRows):
                 given.check_order(len(incoming))
             counts.count(given.read, len(incoming))
@@ -381,7 +381,7 @@ class Write:
         folder = options.spill_folder or view.location.spill_folder()
         all_rows = numbered(chain(let_go(parts), batches))
         # A row that moves deletes the stored row, which only some pieces may have.
-        may_move = everywhere and not explicit
+        may_move = is_global and not explicit
         flagged = may_move or parts[0].deleted is not None
         if may_move:
             all_rows = (part.flagged() for part in all_rows)
@@ -392,7 +392,7 @@ class Write:
                     all_rows,
                     columns,
                     view.options,
-                    everywhere=everywhere,
+                    is_global=is_global,
                     flagged=flagged,
                     memory=memory,
                     folder=folder,
@@ -507,7 +507,7 @@ class Write:
         coded = _coded(numbers[places.numbers], paths)
         return replace(incoming, rows=pa.table({}), partitions=coded), places
 
-    def _everywhere(self, incoming: Incoming) -> Incoming:
+    def _in_all_partitions(self, incoming: Incoming) -> Incoming:
         """Return keys once for each partition of the table, for keys without partitions."""
         paths = sorted({one.group.partition for one in self._current})
         count = len(incoming)

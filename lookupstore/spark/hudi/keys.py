@@ -108,12 +108,12 @@ class RowTask(KeyTask):
     @property
     def together(self) -> tuple[str, ...]:
         """Return the columns in which rows of one key are equal."""
-        return ("key",) if index_of(self.index).everywhere else ("partition", "key")
+        return ("key",) if index_of(self.index).is_global else ("partition", "key")
 
     @property
     def brings(self) -> bool:
         """Return whether rows that move need columns with their stored values."""
-        return bool(self.kept) and self.moves and index_of(self.index).everywhere
+        return bool(self.kept) and self.moves and index_of(self.index).is_global
 
     @property
     def told_apart(self) -> pa.Schema:
@@ -149,11 +149,11 @@ class RowTask(KeyTask):
 
 def with_keys(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Put record key and partition path after the number of each row."""
-    everywhere = index_of(task.index).everywhere
+    is_global = index_of(task.index).is_global
     for batch in batches:
         rows = task.rows(batch)
         keys = keys_of(rows, task.view.options, task.named)
-        partitions = partitions_of(rows, task.view.options, everywhere=everywhere)
+        partitions = partitions_of(rows, task.view.options, is_global=is_global)
         yield _keyed(batch, keys, partitions)
 
 
@@ -170,7 +170,7 @@ def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
     After these there are the columns of `task.told_apart`.
     """
-    everywhere = index_of(task.index).everywhere
+    is_global = index_of(task.index).is_global
     paths = sorted({one.group.partition for one in task.slices})
     kept = [0, *(1 + task.columns.names.index(name) for name in task.told_apart.names)]
     for batch in batches:
@@ -178,17 +178,17 @@ def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
             task.rows(batch), task.schema.columns, task.view.options, named=task.named
         )
         rows = batch.select(kept)
-        if partitions is not None and not everywhere:
+        if partitions is not None and not is_global:
             yield _keyed(rows, keys, partitions)
             continue
-        for path in [""] if everywhere else paths:
+        for path in [""] if is_global else paths:
             yield _keyed(rows, keys, pa.repeat(pa.scalar(path), batch.num_rows))
 
 
 def partitions_in(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield the partition paths of rows, each path of a batch once."""
     for batch in batches:
-        paths = partitions_of(task.rows(batch), task.view.options, everywhere=False)
+        paths = partitions_of(task.rows(batch), task.view.options, is_global=False)
         yield pa.RecordBatch.from_arrays([_text(paths).unique()], names=["partition"])
 
 
@@ -321,9 +321,9 @@ def _to_delete(task: RowTask, rows: pa.Table) -> Incoming:
 
 
 def _key_texts(task: RowTask) -> KeyTexts:
-    everywhere = index_of(task.index).everywhere
+    is_global = index_of(task.index).is_global
     fields, folder = task.view.options.record_key, tempfile.gettempdir()
-    return KeyTexts(fields, everywhere=everywhere, memory=MIN_MEMORY, folder=folder)
+    return KeyTexts(fields, is_global=is_global, memory=MIN_MEMORY, folder=folder)
 
 
 def _resolved(
@@ -339,8 +339,8 @@ def _resolved(
     _key_texts(task).check(incoming)
     if not task.combines:
         return table, incoming
-    everywhere = index_of(task.index).everywhere
-    kept = incoming.to_keep(task.view.options, everywhere=everywhere)
+    is_global = index_of(task.index).is_global
+    kept = incoming.to_keep(task.view.options, is_global=is_global)
     if len(kept) == len(incoming):
         return table, incoming
     return table.take(pa.array(kept)), incoming.take(kept)

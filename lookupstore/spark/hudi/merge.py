@@ -200,17 +200,17 @@ def _task(
     keys = given if on is None else pa.schema([given.field(name) for name in on])
     named = written_name(view)
     _, paths = read_keys(keys.empty_table(), columns, options, named=named)
-    if (paths is None or not options.partition_by) and not index_of(index).everywhere:
+    if (paths is None or not options.partition_by) and not index_of(index).is_global:
         index = _EVERYWHERE.get(index, "global-bloom") if options.partition_by else index
     fixed = fixed_columns(options)
     plan = planned_merge(clauses, given, columns, fixed)
     known = key_task(view, index, named, given)
-    everywhere = index_of(index).everywhere
+    is_global = index_of(index).is_global
     return MergeTask(
         known.view, known.slices, index, named, given, plan,
         pa.schema([columns.field(name) for name in options.record_key]),
         tuple(dict.fromkeys(fixed)),
-        ("key",) if everywhere else ("partition", "key"),
+        ("key",) if is_global else ("partition", "key"),
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class HudiWriter(datasource.DataSourceArrowWriter):
             found: set[str] = set()
             for batch in iterator:
                 rows = pa.Table.from_arrays(batch.columns, names=self._columns.names)
-                paths = partitions_of(rows, self._table_options, everywhere=False)
+                paths = partitions_of(rows, self._table_options, is_global=False)
                 found.update(paths.unique().to_pylist())
             return TaskRows(None, tuple(sorted(found)))
         return TaskRows(self._staged.add(iterator))
@@ -156,7 +156,7 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
     view = table.writable(given, dry_run=True)
     empty = columns.empty_table()
     if operation == "delete_partition":
-        partitions_of(empty, view.options, everywhere=False)
+        partitions_of(empty, view.options, is_global=False)
     elif operation == "delete":
         read_keys(empty, view.table_schema.columns, view.options, named=None)
     else:

@@ -82,7 +82,7 @@ def tag_location(
     check_known_partitions(view, names, index_of(index))
     empty = task.columns.empty_table()
     keys_of(empty, view.options, task.named)
-    partitions_of(empty, view.options, everywhere=index_of(index).everywhere)
+    partitions_of(empty, view.options, is_global=index_of(index).is_global)
     rows = numbered_rows(df, names)
     keyed = rows.mapInArrow(partial(with_keys, task), keyed_schema(rows))
     spread = keyed.repartitionByRange("partition", "key")

@@ -223,7 +223,7 @@ def upsert(
 def _partitions(df: DataFrame, table: HudiTable) -> list[str]:
     """Return the paths of the partitions that rows are in."""
     view = table.view()
-    partitions_of(arrow_schema(df.schema).empty_table(), view.options, everywhere=False)
+    partitions_of(arrow_schema(df.schema).empty_table(), view.options, is_global=False)
     names = [name for name in df.columns if name in view.options.partition_by]
     kept = df.select(*map(column_named, names))
     task = KeyTask(replace(view, commits={}), (), "bloom", None, arrow_schema(kept.schema))
@@ -433,7 +433,7 @@ class _RowsToInsert:
         """Yield the base files that have some of the keys, each with a few of these."""
         # The input of a tag is sorted by partition path and file id.
         files = sorted(files, key=lambda file: file.group)
-        index = "global-bloom" if index_of(self._task.index).everywhere else "bloom"
+        index = "global-bloom" if index_of(self._task.index).is_global else "bloom"
         task = KeyTask(replace(view, commits={}), tuple(files), index, None, pa.schema([]))
         new = self._rows.where("slice IS NULL").select("partition", "key")
         found = new.mapInArrow(partial(keys_in_files, task), _FOUND).collect()

@@ -573,7 +573,7 @@ def test_memory_is_not_that_of_keys_times_files(tmp_path: Path) -> None:
 class OnlyTheFirst:
     """An index of somebody: it knows one key."""
 
-    everywhere = True
+    is_global = True
     made = 0
 
     def __init__(self) -> None:
@@ -603,7 +603,7 @@ def test_a_class_of_ones_own(tmp_path: Path) -> None:
         ("no.such.Module", ValueError, "No module named 'no'"),
         ("collections.NoSuchName", ValueError, "NoSuchName"),
         ("nothing", ValueError, "'simple', 'bloom', 'global-bloom', 'global-simple' or the name"),
-        ("collections.OrderedDict", TypeError, "without `everywhere` or `locate`; give a KeyIndex"),
+        ("collections.OrderedDict", TypeError, "without `is_global` or `locate`; give a KeyIndex"),
     ],
 )
 def test_names_of_no_index(tmp_path: Path, name: str, error: type[Exception], message: str) -> None:

@@ -243,8 +243,8 @@ def test_columns_that_came_later_or_were_widened(tmp_path: Path, residency: Resi
     assert opened.lookup(np.array([1]), ["n"]).to_pylist() == [{"n": 10.0}]
 
 
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_a_key_in_two_partitions(tmp_path: Path, residency: Residency, everywhere: bool) -> None:
+@pytest.mark.parametrize("is_global", [False, True])
+def test_a_key_in_two_partitions(tmp_path: Path, residency: Residency, is_global: bool) -> None:
     table = HudiTable.create(
         tmp_path / "t",
         pa.schema({"id": pa.int64(), "day": pa.string(), "v": pa.int64()}),
@@ -253,9 +253,9 @@ def test_a_key_in_two_partitions(tmp_path: Path, residency: Residency, everywher
     )
     table.insert(pa.table({"id": [1, 1, 2], "day": ["a", "b", "b"], "v": [1, 2, 3]}))
     opened = TableLookup(
-        tmp_path / "t", key=["id"] if everywhere else ["day", "id"], residency=residency
+        tmp_path / "t", key=["id"] if is_global else ["day", "id"], residency=residency
     )
-    if not everywhere:
+    if not is_global:
         found = opened.lookup({"id": [1, 1, 2, 2], "day": ["a", "b", "a", "b"]})
         assert found["v"].to_pylist() == [1, 2, None, 3]
         return

@@ -61,9 +61,9 @@ def test_one_beside_a_stored_row(tmp_path: Path, one: Key, other: Key, said: str
             table.upsert(first)
         with pytest.raises(ValueError, match="have different keys"):
             table.insert(first, options=WriteOptions(duplicates="drop"))
-    everywhere = WriteOptions(index="global-bloom")
+    anywhere = WriteOptions(index="global-bloom")
     with pytest.raises(ValueError, match="have different keys"):
-        table.upsert(rows_of(other, partition="q"), options=everywhere)
+        table.upsert(rows_of(other, partition="q"), options=anywhere)
     assert table.scan() == stored
     assert table.upsert(rows_of(one)).rows_updated == 1
 

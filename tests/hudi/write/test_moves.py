@@ -215,7 +215,7 @@ def test_rows_of_one_key_are_combined_whatever_their_partitions(tmp_path: Path) 
         assert stored(table) == Counter([(1, "b", 5, "y")])
     with pytest.raises(ValueError, match="1 rows have keys that the table already has"):
         table.insert(arrow([(1, "c", 9, "z")]), options=replace(GLOBAL, duplicates="fail"))
-    index = replace(GLOBAL, index=BloomIndex(everywhere=True))
+    index = replace(GLOBAL, index=BloomIndex(is_global=True))
     assert table.upsert(arrow([(1, "c", 9, "z")]), options=index).rows_inserted == 1
     assert stored(table) == Counter([(1, "c", 9, "z")])
     # A question, unlike a write, does not say which of two rows is meant.

@@ -241,14 +241,12 @@ def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
     # With the partition, only that one is looked into.
     table.delete(pa.table({"id": [4, 5], "day": ["a", "a"], "other": [1, 2]}))
     assert sorted(values(table)) == [5, 6, 7]
-    everywhere = WriteOptions(index="global-bloom")
-    assert table.delete(
-        pa.table({"id": [5, 5], "day": ["a", "b"]}), options=everywhere
-    ).rows_deleted
+    anywhere = WriteOptions(index="global-bloom")
+    assert table.delete(pa.table({"id": [5, 5], "day": ["a", "b"]}), options=anywhere).rows_deleted
     table.insert(rows((5, "b", 1, "x")))
-    assert table.delete([5, 6, 99], options=everywhere).rows_deleted == 2
+    assert table.delete([5, 6, 99], options=anywhere).rows_deleted == 2
     table.insert(rows((5, "b", 1, "x"), (5, "a", 1, "x"), (6, "a", 1, "x")))
-    assert table.delete([5], options=everywhere).rows_deleted == 2
+    assert table.delete([5], options=anywhere).rows_deleted == 2
     with pytest.raises(ValueError, match="keys have no column 'id'"):
         table.delete(pa.table({"day": ["a"]}))
     with pytest.raises(TypeError, match="'id' is string; give int32"):

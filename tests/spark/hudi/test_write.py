@@ -256,10 +256,10 @@ def test_deletes(spark: SparkSession, tmp_path: Path, seed: int) -> None:
         assert values(ours) == values(local)
         assert keys_by_file(ours) == keys_by_file(local)
         assert numbers(commits(ours)[-1][1]) == numbers(commits(local)[-1][1])
-    everywhere = WriteOptions(index="global-bloom")
+    anywhere = WriteOptions(index="global-bloom")
     gone = next(iter(values(ours)))
     df = spark.createDataFrame([(gone[0],)], "id int")
-    assert upsert(df, ours, operation="delete", options=everywhere).rows_deleted == 1
+    assert upsert(df, ours, operation="delete", options=anywhere).rows_deleted == 1
     assert gone not in values(ours)
     check(ours)
 
@@ -345,7 +345,7 @@ def test_moves_as_in_one_process(
         check(ours)
     assert expected.rows_updated or expected.rows_inserted
     # Another writer inserts a key that is inserted here, into another partition.
-    everywhere = WriteOptions(index="global-bloom", retries=0)
+    anywhere = WriteOptions(index="global-bloom", retries=0)
 
     def name_and_lose(location: Location, time: str, files: Mapping[str, bool]) -> None:
         name_staged_files(location, time, files)
@@ -355,8 +355,8 @@ def test_moves_as_in_one_process(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(hudi_files, "name_staged_files", name_and_lose)
         with pytest.raises(CommitConflictError, match="inserted keys that this write inserts"):
-            upsert(df, ours, options=everywhere)
-    assert upsert(df, ours, options=everywhere).rows_deleted == 1
+            upsert(df, ours, options=anywhere)
+    assert upsert(df, ours, options=anywhere).rows_deleted == 1
     assert values(ours)[99, "a"] == (2.0, "mine")
     assert (99, "b") not in values(ours)
 

@@ -32,7 +32,7 @@ def combined(
     columns: pa.Schema,
     table: TableOptions,
     *,
-    everywhere: bool,
+    is_global: bool,
     flagged: bool,
     memory: int,
     folder: str,
@@ -43,7 +43,7 @@ def combined(
         parts: Numbered rows.
         columns: Columns of the rows. Empty: the rows consist of keys only.
         table: Options of the table.
-        everywhere: Whether rows with the same key in several partitions are also combined.
+        is_global: Whether rows with the same key in several partitions are also combined.
         flagged: Whether rows have a flag for their deletion.
         memory: Memory for the sort, in bytes.
         folder: Folder to spill rows to that do not fit into memory.
@@ -60,7 +60,7 @@ def combined(
         rank = pa.schema([columns.field(ordering).with_nullable(True), _TURN])
     packing = RowPacking(
         pa.schema([*KEY_FIELDS, NUMBER, *([DELETED] if flagged else []), *columns]),
-        pa.schema(KEY_FIELDS[1:] if everywhere else KEY_FIELDS),
+        pa.schema(KEY_FIELDS[1:] if is_global else KEY_FIELDS),
         rank=rank,
         memory=memory,
     )

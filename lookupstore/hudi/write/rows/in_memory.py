@@ -161,11 +161,11 @@ class MemoryRows(FoundRows):
 
     def keys_to_insert(self) -> InsertedKeys:
         """Return the keys of the new rows."""
-        everywhere = index_of(self._options.index).everywhere
+        is_global = index_of(self._options.index).is_global
         parts: dict[str | None, list[Rows]] = {}
         for bucket, rows in self._assigned:
             if len(rows.inserts):
-                partition = None if everywhere else bucket.partition
+                partition = None if is_global else bucket.partition
                 parts.setdefault(partition, []).append(rows.inserts)
         return InsertedKeys(
             {

@@ -37,16 +37,14 @@ class KeyTexts:
 
     Args:
         fields: Names of the key columns.
-        everywhere: Whether keys of several partitions are also compared.
+        is_global: Whether keys of several partitions are also compared.
         memory: Size of the ambiguous keys kept in memory, in bytes. Further keys are spilled.
         folder: Folder to spill keys to.
     """
 
-    def __init__(
-        self, fields: Sequence[str], *, everywhere: bool, memory: int, folder: str
-    ) -> None:
+    def __init__(self, fields: Sequence[str], *, is_global: bool, memory: int, folder: str) -> None:
         self._fields = tuple(fields)
-        self._everywhere = everywhere
+        self._is_global = is_global
         self._memory = memory
         self._folder = folder
 
@@ -86,7 +84,7 @@ class KeyTexts:
             return None
         at = pa.array(which)
         paths = part.partitions.take(at).cast(_TEXT)
-        if self._everywhere:
+        if self._is_global:
             paths = pa.repeat(pa.scalar("", _TEXT), len(which))
         columns = [
             paths,

@@ -208,8 +208,8 @@ class SpilledRows(FoundRows):
 
     def keys_to_insert(self) -> SpilledKeys:
         """Return the keys of the new rows."""
-        everywhere = index_of(self._options.index).everywhere
-        return SpilledKeys(self._waiting(), self._memory, everywhere=everywhere)
+        is_global = index_of(self._options.index).is_global
+        return SpilledKeys(self._waiting(), self._memory, is_global=is_global)
 
     @property
     def _memory(self) -> int:
@@ -266,13 +266,13 @@ class SpilledKeys:
     Args:
         batches: Spilled rows, with their places.
         most: Size of the keys to look for at once, in bytes. Each time, files are read again.
-        everywhere: Whether keys are looked for in all partitions.
+        is_global: Whether keys are looked for in all partitions.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], most: int, *, everywhere: bool) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], most: int, *, is_global: bool) -> None:
         self._batches = batches
         self._most = most
-        self._everywhere = everywhere
+        self._is_global = is_global
 
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
@@ -291,7 +291,7 @@ class SpilledKeys:
     def _keys_of(self, batches: Sequence[pa.RecordBatch]) -> InsertedKeys:
         """Return the keys of batches by partition path."""
         rows = pa.Table.from_batches(batches, pa.schema(KEY_FIELDS))
-        if self._everywhere:
+        if self._is_global:
             return InsertedKeys({None: as_binary(rows.column(RECORD_KEY))})
         paths = rows.column(PARTITION_PATH)
         return InsertedKeys(

@@ -69,9 +69,9 @@ def lookup_join(
         found: Name of a boolean column to append, which is true where the key was found. Default:
             no such column.
         strategy: Strategy of the join. `replicated` moves no fact, and each host reads what its
-            keys need, up to all of the store. `bucketed` moves each fact once, to the task of its bucket, which reads one data
-            file; facts with null keys spread over all tasks. `auto` uses `replicated` up to a size
-            of the store, which `explain_join` shows.
+            keys need, up to all of the store. `bucketed` moves each fact once, to the task of its
+            bucket, which reads one data file; facts with null keys spread over all tasks. `auto`
+            uses `replicated` up to a size of the store, which `explain_join` shows.
         refresh: Version that answers. `never`: the version that is current at this call, whenever
             the query runs. `per_batch`: the newest version at the start of each query or
             micro-batch. A number of seconds, a timedelta or a text such as `"1m"`: the newest

@@ -146,8 +146,8 @@ cdef object NOTHING_PASSES = Filter("words", bytes(32))
 cdef object ALL_PASS = Filter("none")
 
 # PROBES: number of keys of a piece for which the system is asked whether their data is in memory.
-# MOST_UNASKED: maximum number of following pieces for which it is then not asked. Of pieces of up to
-# FEW_KEYS, these may be pieces of later calls: for ten keys, to ask takes half of the call.
+# MOST_UNASKED: maximum number of following pieces for which it is then not asked. Of pieces of up
+# to FEW_KEYS, these may be pieces of later calls: for ten keys, to ask takes half of the call.
 cdef enum:
     PROBES = 4
     MOST_UNASKED = 16

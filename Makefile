@@ -80,9 +80,10 @@ help:  ## List these targets
 $(BIN)/python:
 	$(call new-venv,$(VENV),$(PYTHON))
 
+# Modules are compiled when they are first imported: most of them never are.
 $(VENV)/.dependencies: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet $(BUILD_REQUIRES)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile $(BUILD_REQUIRES)
+	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation --editable '.[dev]'
 	@touch $@
 
 # The package is installed in place, so Python edits need nothing; this follows edits of the rest.

@@ -132,6 +132,25 @@ def test_what_is_withdrawn_has_replaced_nothing(place, monkeypatch, tmp_path, ve
     assert (numbers(place), value_of(place)) == ([2], 3)
 
 
+@pytest.mark.parametrize("failures", [2, 3, 4])
+def test_a_withdrawal_is_tried_three_times(place, monkeypatch, failures):
+    """The look for rivals fails, and then as many withdrawals as are left."""
+    make(place, 1)
+    left = [failures]
+
+    def fail_again() -> list[FoundFile]:
+        left[0] -= 1
+        if left[0] > 0:
+            next_listing(monkeypatch, fail_again)
+        return fail()
+
+    around_the_write(monkeypatch, after=lambda: next_listing(monkeypatch, fail_again))
+    with pytest.raises(CommitUnknownError if failures > 3 else OSError):
+        make(place, 2)
+    assert left == [0]
+    assert numbers(place) == ([1, 2] if failures > 3 else [1])
+
+
 def test_the_last_version_is_not_withdrawn(place, monkeypatch):
     """Whoever removed the one before did not ask: then nobody knows, and nothing is deleted."""
     make(place, 1)

@@ -198,18 +198,23 @@ cdef class Lookup:
     cdef int read_whole(self, size_t keys) except -1:
         """Read the whole file from the disk if a call has enough keys to justify it.
 
-        It is read once, and only if it easily fits into memory. The pages in memory are then
-        mapped.
+        It is read once, and only if it easily fits into memory. If all of it is in memory, its
+        pages are only mapped.
         """
         cdef FileTable file = self.file
+        cdef bint fits
         if not self.may_read(keys) or (self.is_here is not None and not self.is_here()):
             return 0
         file.is_read = True
-        if PART_OF_MEMORY * self.map.size > <size_t>memory_limit():
-            return 0
-        if file.checking:
+        fits = PART_OF_MEMORY * self.map.size <= <size_t>memory_limit()
+        if fits and file.checking:
             file.shared.read_ahead()
-        self.map.populate_all(self.drop_scattered)
+        if not self.map.map_all():
+            if not fits:
+                return 0
+            if self.drop_scattered is not None:
+                self.drop_scattered()
+            self.map.populate_some(0, self.map.size)
         if file.blocks.places is not None:
             file.blocks.places.map_all()
         return 0

@@ -332,17 +332,14 @@ cdef class FileMap:
             with nogil:
                 lookupstore_map_populate(self.map, offset, min(size, self.size - offset))
 
-    cdef void populate_all(self, drop_scattered) except *:
-        """Map all of the file, and read it, after `drop_scattered()`, if it is not in memory."""
+    cdef bint map_all(self) noexcept:
+        """Map all pages of the file if it seems to be in memory; return whether it does."""
         cdef bint here
         with nogil:
             here = lookupstore_map_seems_here(self.map, 0, self.size)
             if here:
                 lookupstore_map_touch(self.map, 0, self.size)
-        if not here:
-            if drop_scattered is not None:
-                drop_scattered()
-            self.populate_some(0, self.size)
+        return here
 
     cdef void ahead_of(self, size_t offset, size_t size) noexcept:
         """Implement `ahead`."""

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
@@ -70,6 +71,8 @@ FEW = 4096
 EACH = 4
 
 _log = logging.getLogger(__name__)
+
+_opened: weakref.WeakSet[LookupStore] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -351,6 +354,7 @@ class LookupStore(PointLookups, LocalLookups):
         self._residency = residency
         self._closed = False
         self._refreshing = threading.Lock()
+        _opened.add(self)
         self._refresh: Refresh[LookupStore] | None = None
         cache: BlockCache | None = (
             None if self._cache_bytes is None else BlockCache(self._cache_bytes)
@@ -983,3 +987,12 @@ def _reopen(
             f"{store.id}); open it again"
         )
     return store
+
+
+def _after_fork() -> None:
+    # A thread that is not in this process may have held the lock.
+    for store in _opened:
+        store._refreshing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import signal
 import tempfile
 import threading
 import warnings
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 from hypothesis import strategies as st
+from support.forks import fork, in_child
 from support.in_processes import ask_in_child
 
 import lookupstore.store.store
@@ -989,3 +991,19 @@ def test_get_of_a_time_that_python_does_not_have(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"the column 'days?' has a .*; take it from lookup"):
             store.get(1)
         assert store.lookup([1]).equals(table.select(["day", "days"]))
+
+
+@fork
+def test_a_child_of_fork_refreshes_while_its_parent_does(tmp_path: Path) -> None:
+    """The thread that holds the lock of the parent is not in the child."""
+    store = lookupstore.build(pa.table({"id": [1]}), tmp_path / "s", key="id")
+
+    def work() -> bool:
+        signal.alarm(20)  # it would wait for ever
+        newer = store.refresh()
+        store.close()
+        return newer.version == 1
+
+    with store._refreshing:
+        assert in_child(work)
+    store.close()

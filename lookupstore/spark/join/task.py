@@ -162,15 +162,18 @@ class Task:
     def _table_at(self, planned: TableLookup, moment: float) -> TableLookup:
         """Return the table as of the newest commit that was completed before a moment."""
         before = datetime.fromtimestamp(moment - SETTLE_SECONDS, timezone.utc)
+        seen = _seen_commit(planned)
         position: str | None
         try:
             position = planned.position_at(before)
         except OSError as error:
             _log.warning("%s: could not check for a newer commit: %s", planned.path, error)
             self.count(failed_refreshes=1)
-            position = None
+            position = seen.position if seen.before is None or seen.before <= before else None
         else:
             self.count(refreshes=1)
+            if seen.before is None or seen.before <= before:
+                seen.before, seen.position = before, position
         return _table_of(planned, position)
 
     @property
@@ -265,6 +268,25 @@ def _names() -> tuple[str, str]:
 def _kept(planned: AsPlanned) -> AsPlanned:
     """Return the first of equal objects, which has its lookup files open."""
     return planned
+
+
+@dataclass
+class _SeenCommit:
+    """The newest commit of a table that this process has found.
+
+    Attributes:
+        before: Time before which the commit was completed. None: nothing was found yet.
+        position: Position of the commit. None: the commit of the plan.
+    """
+
+    before: datetime | None = None
+    position: str | None = None
+
+
+@functools.lru_cache(maxsize=STORES_KEPT)
+def _seen_commit(planned: TableLookup) -> _SeenCommit:
+    """Return what this process has found of a table, once per process."""
+    return _SeenCommit()
 
 
 @functools.lru_cache(maxsize=STORES_KEPT)

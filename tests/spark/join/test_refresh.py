@@ -7,9 +7,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ from lookupstore.spark import LookupMetrics, lookup_join
 from lookupstore.spark.join import freshness
 from lookupstore.spark.join import trip as spark_trip
 from lookupstore.spark.join.freshness import SETTLE_SECONDS, ChosenVersion, Freshness
+from lookupstore.spark.join.task import Task
 from lookupstore.storage.location import Location
 
 pytestmark = [
@@ -420,3 +421,36 @@ def test_what_a_hudi_table_cannot_be_asked(spark: SparkSession, tmp_path: Path) 
     old = HudiTable.create(tmp_path / "old", rows, record_key="id", version=6)
     with pytest.raises(FormatError, match="version 6 do not say when they were completed"):
         lookup_join(facts, old, "id", refresh="per_batch")
+
+
+class FollowedTable:
+    """A Hudi table for lookups, whose storage answers while there are `commits`."""
+
+    path = "table"
+
+    def __init__(self, position: str, commits: list[str]) -> None:
+        self.position, self.commits = position, commits
+
+    def position_at(self, moment: datetime) -> str:
+        if not self.commits:
+            raise OSError("no answer")
+        return self.commits.pop(0)
+
+    def at(self, position: str) -> FollowedTable:
+        return FollowedTable(position, [])
+
+
+def test_commits_of_a_table_do_not_go_back_when_the_storage_does_not_answer() -> None:
+    """A task goes on with the newest commit of its process, not with that of the plan."""
+    planned: Any = FollowedTable("planned", [])
+
+    def position(moment: float) -> str:
+        found: Any = Task(cast(Any, None))._table_at(planned, moment)
+        return str(found.position)
+
+    assert position(1000.0) == "planned"
+    planned.commits[:] = ["second", "third"]
+    assert position(1100.0) == "second"
+    assert position(1200.0) == "third"
+    assert position(1300.0) == "third"
+    assert position(1150.0) == "planned"  # a query that began before the third

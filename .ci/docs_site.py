@@ -20,6 +20,12 @@ _CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"([-*]|\d+\.) ")
 _GUIDES = ("start/", "how-to/", "explain/")
 _MOST_WORDS = 1400
+_CELL = re.compile(r"<tr>\s*<td>.*?</td>")
+_NAME = re.compile(r"<code>([\w.]+)</code>")
+_CELL = re.compile(r"<td[^>]*>.*?</td>", flags=re.DOTALL)
+_LONG_CODE = re.compile(r"<code>([^<]{15,})</code>")
+# Where a name may go on in the next line.
+_BREAK = re.compile(r"(?<=[_.(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
 _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n.+)*", flags=re.MULTILINE)
 
 
@@ -38,6 +44,20 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({config.repo_url}/blob/main/{path}{link[2] or ''})"
 
     return _LINK.sub(checked, markdown)
+
+
+def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
+    """Return a page whose tables fit a phone."""
+    return break_names(content)
+
+
+def break_names(content: str) -> str:
+    """Return HTML in which long code in tables may be broken, between the words of a name only."""
+
+    def broken(code: re.Match[str]) -> str:
+        return f"<code>{_BREAK.sub('<wbr>', code[1])}</code>"
+
+    return _CELL.sub(lambda cell: _LONG_CODE.sub(broken, cell[0]), content)
 
 
 def check_page(name: str, markdown: str) -> None:

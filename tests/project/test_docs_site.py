@@ -38,3 +38,12 @@ def test_a_guide_is_short(site: ModuleType, folder: str) -> None:
     site.check_page("reference/a.md", "word " * 3000)
     with pytest.raises(ValueError, match="1401 words; split it: a guide may have 1400"):
         site.check_page(f"{folder}/a.md", "word " * 1401)
+
+
+def test_long_names_in_tables_break_between_words(site: ModuleType) -> None:
+    name = "<code>insert_overwrite_table(rows)</code>"
+    broken = "<code>insert_<wbr>overwrite_<wbr>table(<wbr>rows)</code>"
+    assert site.break_names(f"<td>{name}</td>{name}") == f"<td>{broken}</td>{name}"
+    short = "<td><code>get_one</code></td>"
+    assert site.break_names(short) == short
+    assert "Latest<wbr>Avro" in site.break_names("<td><code>LatestAvroPayload</code></td>")

@@ -1,4 +1,4 @@
-"""What mkdocs does with our pages: links that leave the documents, and examples in docstrings.
+"""What mkdocs does with our pages: links, what a search finds first, and examples in docstrings.
 
 It refuses pages with a list that does not render, and guides that are too long.
 """
@@ -20,6 +20,8 @@ _CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"([-*]|\d+\.) ")
 _GUIDES = ("start/", "how-to/", "explain/")
 _MOST_WORDS = 1400
+# How much more a search values a page: tasks come before what explains them.
+_BOOSTS = {"start/": 4, "how-to/": 4, "contributing/": 0.1, "decisions/": 0.1}
 _CELL = re.compile(r"<tr>\s*<td>.*?</td>")
 _NAME = re.compile(r"<code>([\w.]+)</code>")
 _CELL = re.compile(r"<td[^>]*>.*?</td>", flags=re.DOTALL)
@@ -32,6 +34,9 @@ _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n.+)*", flags=re.MULTILINE)
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return a page whose links to code, benches and folders are those of the repository."""
     check_page(page.file.src_uri, markdown)
+    for start, boost in _BOOSTS.items():
+        if page.file.src_uri.startswith(start):
+            page.meta["search"] = {"boost": boost}
     folder = (DOCS / page.file.src_uri).parent
 
     def checked(link: re.Match[str]) -> str:

@@ -22,12 +22,15 @@ _GUIDES = ("start/", "how-to/", "explain/")
 _MOST_WORDS = 1400
 # How much more a search values a page: tasks come before what explains them.
 _BOOSTS = {"start/": 4, "how-to/": 4, "contributing/": 0.1, "decisions/": 0.1}
-_CELL = re.compile(r"<tr>\s*<td>.*?</td>")
-_NAME = re.compile(r"<code>([\w.]+)</code>")
+_TABLE = re.compile(r"<table>.*?</table>", flags=re.DOTALL)
+# The first cell of a row, and the names in it.
+_FIRST_CELL = re.compile(r"<tr>\s*<td>.*?</td>")
+_NAME = re.compile(r"<code>([\w.]+)</code>(?!</a>)")
 _CELL = re.compile(r"<td[^>]*>.*?</td>", flags=re.DOTALL)
 _LONG_CODE = re.compile(r"<code>([^<]{15,})</code>")
 # Where a name may go on in the next line.
 _BREAK = re.compile(r"(?<=[_.(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
+_MODULE = re.compile(r"# `([\w.]+)`")
 _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n.+)*", flags=re.MULTILINE)
 
 
@@ -52,8 +55,30 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    """Return a page whose tables fit a phone."""
-    return break_names(content)
+    """Return a page whose tables fit a phone, and link names of its module to their headings."""
+    module = _MODULE.match(page.markdown or "")
+    return break_names(link_names(content, module[1]) if module else content)
+
+
+def link_names(content: str, module: str) -> str:
+    """Return HTML with links from names in the first cells of tables to headings of a module.
+
+    Names of a table are those of the module, or of the class that has the most of them.
+    """
+    anchors = set(re.findall(rf' id="({re.escape(module)}\.[\w.]+)"', content))
+    owners = [module, *sorted({anchor.rpartition(".")[0] for anchor in anchors} - {module})]
+
+    def with_links(table: re.Match[str]) -> str:
+        names = _NAME.findall("".join(_FIRST_CELL.findall(table[0])))
+        owner = max(owners, key=lambda one: sum(f"{one}.{name}" in anchors for name in names))
+
+        def linked(name: re.Match[str]) -> str:
+            anchor = f"{owner}.{name[1]}"
+            return f'<a href="#{anchor}">{name[0]}</a>' if anchor in anchors else name[0]
+
+        return _FIRST_CELL.sub(lambda cell: _NAME.sub(linked, cell[0]), table[0])
+
+    return _TABLE.sub(with_links, content)
 
 
 def break_names(content: str) -> str:

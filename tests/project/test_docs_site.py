@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -38,6 +39,27 @@ def test_a_guide_is_short(site: ModuleType, folder: str) -> None:
     site.check_page("reference/a.md", "word " * 3000)
     with pytest.raises(ValueError, match="1401 words; split it: a guide may have 1400"):
         site.check_page(f"{folder}/a.md", "word " * 1401)
+
+
+def test_names_in_tables_link_to_their_headings(site: ModuleType) -> None:
+    table = (
+        "<table>\n<tr>\n<td><code>one</code>, <code>two</code></td>\n<td><code>one</code></td>\n"
+        "</tr>\n</table>"
+    )
+    heading = '<h2 id="pack.one"></h2>'
+    linked = table.replace("<code>one</code>,", '<a href="#pack.one"><code>one</code></a>,')
+    assert site.link_names(table + heading, "pack") == linked + heading
+    assert site.link_names(table + heading, "other") == table + heading
+    assert site.link_names(linked + heading, "pack") == linked + heading
+
+
+def test_names_of_methods_link_to_the_class_that_has_them(site: ModuleType) -> None:
+    names = ["one", "two", "three"]
+    cells = "".join(f"<tr>\n<td><code>{name}</code></td>\n</tr>\n" for name in names)
+    ids = ["one", "A.one", "A.two", "B.one"]
+    headings = "".join(f'<h3 id="pack.{name}"></h3>' for name in ids)
+    linked = site.link_names(f"<table>\n{cells}</table>{headings}", "pack")
+    assert re.findall(r'href="#([^"]*)"', linked) == ["pack.A.one", "pack.A.two"]
 
 
 def test_long_names_in_tables_break_between_words(site: ModuleType) -> None:

@@ -60,6 +60,11 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
     return break_names(link_names(content, module[1]) if module else content)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Return a page that does not ask GitHub about the repository."""
+    return output.replace(' data-md-component="source"', "")
+
+
 def link_names(content: str, module: str) -> str:
     """Return HTML with links from names in the first cells of tables to headings of a module.
 

@@ -1,4 +1,4 @@
-"""The C tests, compiled with sanitizers and run."""
+"""The C tests, compiled and run, also with sanitizers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,21 @@ def check(files: Sequence[Path], sanitizers: Sequence[str], tmp_path: Path) -> N
         assert done.returncode == 0, f"{shlex.join(map(str, command))}\n{done.stdout}"
 
 
-def test_the_c_test_passes_under_sanitizers(tmp_path: Path) -> None:
-    # To compile takes most of the time: `make test-c` does it with more optimization.
-    sanitizers = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+@pytest.mark.parametrize(
+    "sanitizers",
+    [
+        [],
+        pytest.param(
+            ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], marks=pytest.mark.long
+        ),
+    ],
+    ids=["plain", "sanitized"],
+)
+def test_the_c_test_passes(tmp_path: Path, sanitizers: list[str]) -> None:
     tests = sorted((CSRC / "tests").glob("*.c"))
     assert tests
-    check([*tests, *sorted(CSRC.glob("ls_*.c"))], sanitizers, tmp_path)
+    # To compile takes most of the time: `make test-c` does it with more optimization.
+    check([*tests, *sorted(CSRC.glob("ls_*.c"))], ["-O0", *sanitizers], tmp_path)
 
 
 def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.few(1)
-@pytest.mark.few(2)
 @pytest.mark.skipif(
     importlib.util.find_spec(demo.PACKAGE) is None, reason="pip install 'lookupstore[demo]'"
 )

@@ -143,8 +143,11 @@ class ConditionalPuts:
                 is_kept = False
             except FileExistsError:
                 pass
-        finally:
-            self._filesystem.delete_file(path)
+        except BaseException:
+            with suppress(OSError):  # it may not be there
+                self._filesystem.delete_file(path)
+            raise
+        self._filesystem.delete_file(path)
         if not is_kept:
             bucket, conditions = folder.partition("/")[0], self._kind.conditions
             raise FormatError(

@@ -37,6 +37,10 @@ _PIECE = 2 << 20
 def options_of(filesystem: fs.FileSystem) -> dict[str, Any]:
     """Return the options of a file system of S3, with those that it found out itself."""
     options: dict[str, Any] = filesystem.__reduce__()[1][0]  # as pyarrow pickles it
+    # That of the environment variable AWS_ENDPOINT_URL is a URL.
+    scheme, separator, host = (options.get("endpoint_override") or "").partition("://")
+    if separator:
+        return {**options, "scheme": scheme, "endpoint_override": host.rstrip("/")}
     return options
 
 

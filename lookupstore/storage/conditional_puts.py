@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyarrow import fs

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 from support.google_store import BUCKET, google_store
-from support.object_store import Proxy, _wait_for, free_port, object_store
+from support.object_store import BUCKET as S3_BUCKET
+from support.object_store import (
+    Proxy,
+    _wait_for,
+    free_port,
+    object_store,
+    writable_object_store,
+)
 
 from lookupstore import Location
 from lookupstore.errors import FormatError
@@ -26,6 +33,7 @@ from lookupstore.storage import remote_file
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.storage.put_clients import put_clients
+from lookupstore.storage.s3_client import reads_of
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "devstoreaccount1"
@@ -181,6 +189,38 @@ def test_a_server_that_passes_over_conditions_is_refused(
     monkeypatch.setattr(puts, "replace", lambda *given: "1")
     with pytest.raises(FormatError, match=r"ignores the conditions of a put .x-goog-if-generation"):
         puts.check(f"{BUCKET}/passed-over")
+
+
+def test_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of AWS_ENDPOINT_URL, pyarrow has the whole URL where it otherwise has host and port."""
+    with writable_object_store() as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        rows = pa.table({"id": [1, 2], "v": ["a", "b"]})
+        uri = f"s3://{S3_BUCKET}/of-the-environment"
+        HudiTable.create(uri, rows, record_key="id").insert(rows)
+        assert HudiTable.open(uri).lookup([2, 3])["v"].to_pylist() == ["b", None]
+        filesystem, _ = fs.FileSystem.from_uri(uri)
+        reads = reads_of(filesystem)
+        assert reads is not None
+        path = f"{S3_BUCKET}/of-the-environment/.hoodie/hoodie.properties"
+        assert b"hoodie.table.type" in reads.read_whole(path, 1 << 16, uri)
+
+
+def test_a_check_of_conditions_raises_the_error_of_the_server(
+    google: fs.FileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the deletion of an object that is not there."""
+    place = Location(f"{BUCKET}/refused", filesystem=google)
+    assert isinstance(place, RemoteFolder)
+    puts = place.conditional_puts()
+
+    def refuse(path: str, content: bytes) -> str:
+        raise PermissionError("no puts here")
+
+    monkeypatch.setattr(puts, "create", refuse)
+    with pytest.raises(PermissionError, match="no puts here"):
+        puts.check(f"{BUCKET}/refused")
 
 
 def test_elsewhere_there_are_no_conditions(tmp_path: Path) -> None:

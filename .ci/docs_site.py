@@ -117,7 +117,15 @@ def check_page(name: str, markdown: str) -> None:
 
 
 class Examples(griffe.Extension):
-    """An extension of griffe that marks the examples of a docstring as code."""
+    """An extension of griffe that marks the examples of a docstring as code.
+
+    It leaves out what Cython adds to classes.
+    """
+
+    def on_members(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Remove members that nobody calls by their names."""
+        for name in ("__doc__", "__new__", "__pyx_vtable__"):
+            obj.members.pop(name, None)
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Put fences around what begins with `>>>`."""

@@ -56,7 +56,6 @@ from lookupstore.store.data_files import FileOptions
 Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location]
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
-_MEMORY = 128 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ class ColumnarFiles(PlannedFiles):
         on_duplicate: Rule = "error",
         latest_partition: str | None = None,
         build: Build = "auto",
-        memory: Size = _MEMORY,
+        memory: Size = 128 << 20,
         residency: Residency | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:

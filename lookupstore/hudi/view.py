@@ -35,7 +35,7 @@ from lookupstore.hudi.timeline.archive import Archive, completed_writes
 from lookupstore.hudi.timeline.archived_log import ArchivedLog
 from lookupstore.hudi.timeline.cleans import CleanedFile, cleaned_files
 from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
-from lookupstore.hudi.timeline.history import History
+from lookupstore.hudi.timeline.lsm_timeline import LsmTimeline
 from lookupstore.hudi.timeline.names import BASE_FILE, GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
@@ -99,7 +99,7 @@ class TableView:
         """Return the archive of the timeline; its files are read when they are needed."""
         if self.options.version == 6:
             return ArchivedLog(self.location, self.options.archive)
-        return History(self.location, self.options.archive)
+        return LsmTimeline(self.location, self.options.archive)
 
     @cached_property
     def table_schema(self) -> TableSchema:

@@ -229,7 +229,7 @@ def find_rival(
                 return None  # the other versions had been withdrawn
     raise CommitConflictError(
         f"{location.uri}: another version was published at the same time as version {ours.number} "
-        f"(id {ours.id}), which was withdrawn; refresh and retry"
+        f"(id {ours.id}), which was withdrawn: build or upsert again"
     )
 
 
@@ -304,7 +304,7 @@ def _conflict_error(
 ) -> CommitConflictError:
     return CommitConflictError(
         f"{location.uri}: version {theirs.number} (id {theirs.id}) was published first; ours (id "
-        f"{ours.id}) was withdrawn; refresh and retry"
+        f"{ours.id}) was withdrawn: build or upsert again"
     )
 
 

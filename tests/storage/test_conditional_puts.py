@@ -203,8 +203,9 @@ def test_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         filesystem, _ = fs.FileSystem.from_uri(uri)
         reads = reads_of(filesystem)
         assert reads is not None
-        path = f"{S3_BUCKET}/of-the-environment/.hoodie/hoodie.properties"
-        assert b"hoodie.table.type" in reads.read_whole(path, 1 << 16, uri)
+        with filesystem.open_output_stream(f"{S3_BUCKET}/object") as file:
+            file.write(b"content")
+        assert reads.read_whole(f"{S3_BUCKET}/object", 1 << 16, uri) == b"content"
 
 
 def test_a_check_of_conditions_raises_the_error_of_the_server(

@@ -176,7 +176,7 @@ def test_who_stood_still_is_told_of_those_that_came_between(place, monkeypatch, 
         make(place, 3, retain)
 
     around_the_write(monkeypatch, before=others)
-    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn: build or upsert again"):
         make(place, 4, retain)
     assert numbers(place) == ([3] if retain == 0 else [1, 2, 3])
     assert value_of(place) == 3
@@ -202,7 +202,7 @@ def test_a_listing_that_misses_those_that_came_between(place, monkeypatch, shown
         return [*(old if "old" in shown else []), *(ours if "ours" in shown else [])]
 
     around_the_write(monkeypatch, others, lambda: next_listing(monkeypatch, late))
-    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn: build or upsert again"):
         make(place, 4)
     assert (numbers(place), value_of(place)) == ([3], 3)
 
@@ -223,7 +223,7 @@ def test_a_listing_that_misses_a_version_since_another_was_withdrawn(place, monk
         next_listing(monkeypatch, late)
 
     around_the_write(monkeypatch, after=others)
-    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn: build or upsert again"):
         make(place, 2)
     assert (numbers(place), value_of(place)) == ([1, 3], 3)
 

@@ -264,7 +264,7 @@ def test_of_two_new_stores_at_once_at_most_one_is_told_so(tmp_path, monkeypatch,
         real(location, name, chunks)
 
     monkeypatch.setattr(type(place), "write", meanwhile)
-    with pytest.raises(CommitConflictError, match="withdrawn; refresh and retry"):
+    with pytest.raises(CommitConflictError, match="withdrawn: build or upsert again"):
         build(table_of(2), place, key="id")
     with lookupstore.open(place) as store:
         assert (store.version, content(store)) == (1, model_of(table_of(1)))

@@ -36,7 +36,7 @@ from lookupstore.errors import (
 )
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.services.archiver import Archival
-from lookupstore.hudi.timeline.history import History
+from lookupstore.hudi.timeline.lsm_timeline import LsmTimeline
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, plan_bytes
 from lookupstore.hudi.timeline.timeline import CLEAN, ROLLBACK, Instant
 from lookupstore.hudi.write.transaction import Transaction
@@ -111,15 +111,15 @@ def test_nothing_leaves_the_timeline_after_the_lock_is_lost(
 ) -> None:
     """Another writer may be at work on the same instants: what is archived stays where it is."""
     table, times = many(tmp_path, 9)
-    add = History.add
+    add = LsmTimeline.add
 
-    def added(self: History, *arguments: Any) -> None:
+    def added(self: LsmTimeline, *arguments: Any) -> None:
         add(self, *arguments)
         (tmp_path / ".hoodie" / "lock").unlink()
 
     before = {path.name for path in (tmp_path / ".hoodie" / "timeline").iterdir()}
     with monkeypatch.context() as patched:
-        patched.setattr(History, "add", added)
+        patched.setattr(LsmTimeline, "add", added)
         with pytest.raises(LockLostError):
             table.archive(min_commits=3, max_commits=7)
     assert list(java_archive.known(tmp_path)) == times[:5]
@@ -548,7 +548,7 @@ def test_small_files_are_merged(tmp_path: Path, version: int) -> None:
 
 
 def test_merged_files_are_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookupstore.hudi.timeline.history._MERGED", 2)
+    monkeypatch.setattr("lookupstore.hudi.timeline.lsm_timeline._MERGED", 2)
     table, times = many(tmp_path, 9, 2)
     for number in range(8):
         done = table.upsert(some([number], "m"), options=ONE).instant

@@ -97,8 +97,8 @@ class _File:
         return match
 
 
-class History:
-    """The archive of a table of version 8 or 9; see `Archive`.
+class LsmTimeline:
+    """Hudi's LSM timeline: the archive of a table of version 8 or 9; see `Archive`.
 
     Args:
         location: Location of the table.

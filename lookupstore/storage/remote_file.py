@@ -126,12 +126,9 @@ class RemoteFile:
             return data
         attempt = 1
         while True:
-            file = None
             self.requests += 1
             try:
-                with _fork_gate.passed(self.uri):
-                    file = self.opened()
-                    data = bytes(file.read_at(size, offset))
+                data = self._read_once(offset, size)
                 if len(data) == size:
                     self.nbytes_read += size
                     return data
@@ -140,7 +137,6 @@ class RemoteFile:
                 raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
             except OSError as error:
                 problem = told_by(self._filesystem, str(error), self.uri)
-            self._forget(file)
             what = f"{self.uri}: {size} bytes at offset {offset}"
             if attempt == ATTEMPTS:
                 raise OSError(
@@ -150,6 +146,19 @@ class RemoteFile:
             self.retries += 1
             pause_after(attempt)
             attempt += 1
+
+    def _read_once(self, offset: int, size: int) -> bytes:
+        """Return bytes; after a failure or too few bytes, the next read opens the file again."""
+        data = b""
+        with _fork_gate.passed(self.uri):
+            file = self.opened()
+            try:
+                data = bytes(file.read_at(size, offset))
+            finally:
+                if len(data) != size:
+                    self._forget(file)
+                del file  # its client must not be closing it when the process forks
+        return data
 
     def _read_directly(self, offset: int, size: int) -> bytes | None:
         """Return bytes read by one request, or None if pyarrow's client has to read them."""

@@ -6,6 +6,7 @@ The proxy before the server counts what all processes ask for.
 from __future__ import annotations
 
 import errno
+import faulthandler
 import gc
 import hashlib
 import itertools
@@ -426,6 +427,7 @@ def in_child(work: Callable[[], object], beside: Callable[[], object] | None = N
     """Run in a child of fork, and something else in its parent; return its exit status."""
     pid = os.fork()
     if pid == 0:
+        faulthandler.dump_traceback_later(30, file=sys.__stderr__)
         try:
             work()
         except BaseException:

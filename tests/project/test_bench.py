@@ -447,6 +447,7 @@ def test_imports_are_timed(tmp_path: Path) -> None:
         assert re.search(rf"^{verb} +\d+ +\d+$", shown, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_the_table_behind_the_defaults(tmp_path: Path) -> None:
     shown = python(tmp_path, str(BENCH / "defaults.py"), *SIZES)
     lines = [line for line in shown.splitlines() if line.startswith("| ")]

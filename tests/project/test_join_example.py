@@ -16,7 +16,7 @@ from lookupstore import demo
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.skipif(
     importlib.util.find_spec(demo.PACKAGE) is None, reason="pip install 'lookupstore[demo]'"
 )

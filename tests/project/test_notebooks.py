@@ -30,7 +30,7 @@ BARS = {"joins": [["3,322 rows", "3,322 rows"]], "hudi_table": []}
 # ---- notebooks ----------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAID)
 def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What kernels keep of themselves is not of the user who runs the tests.

@@ -240,7 +240,7 @@ def test_of_two_publishers_of_one_number_the_greater_id_stays(place, monkeypatch
 
         monkeypatch.setattr(type(place), "write", meanwhile)
         if first is small:
-            with pytest.raises(CommitConflictError, match=f"{great.id}.*{small.id}.*retry"):
+            with pytest.raises(CommitConflictError, match=f"{great.id}.*{small.id}.*again"):
                 publish_version(place, first, overwrite=True)
         else:
             results.append(publish_version(place, first, overwrite=True))

@@ -50,7 +50,8 @@ def publish_lookup_files(
     """Build lookup files next to Parquet or ORC files.
 
     SOURCE is a path, URI, glob or folder. Hosts that look up the same key and columns download
-    what they need instead of building it. Existing lookup files are kept.
+    what they need instead of building it. Existing lookup files are kept, unless they are
+    incomplete.
     """
     with ColumnarFiles(
         source,

@@ -2,6 +2,9 @@
 
 Row groups are read until these reads have cost as much as making the lookup file would (`Rent`). If
 a batch would read a large part of the file at once, the lookup file is made.
+
+A damaged lookup file is removed from this host, or not used any more if it is a published one. Then
+keys are answered as if there had been none.
 """
 
 from __future__ import annotations
@@ -40,6 +43,17 @@ from lookupstore.storage import descriptors
 LARGE_LOOK = 0.25
 
 _log = logging.getLogger(__name__)
+
+_REMOVED = "%s; removed: the lookup file is built again when needed"
+_NOT_USED = (
+    "%s; the published lookup file is not used: rows are read from %s; delete it and its .json, "
+    "then publish it again"
+)
+# Errors of a lookup file that is damaged, or was deleted after it was listed.
+_UNUSABLE = (CorruptionError, FileNotFoundError)
+# Number of lookup files of one columnar file that are given up in a call: a published one, and the
+# one that was made instead.
+_REPAIRS = 2
 
 A = TypeVar("A")
 
@@ -91,7 +105,7 @@ class FileLookup(descriptors.Holder):
             Positions of the found keys, ascending, and the packed row of each.
 
         Raises:
-            CorruptionError: If the file is damaged.
+            CorruptionError: If the columnar file is damaged.
             StaleStoreError: If the file was written again, or is gone.
             DiskQuotaError: If the lookup file does not fit into the quota.
             ValueError: If a key is repeated under the rule `error`.
@@ -99,14 +113,17 @@ class FileLookup(descriptors.Holder):
         if encoded.null_count == len(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
         descriptors.used(self)
-        reader = self._ready()
-        if reader is None:
-            found = self._probed(encoded)
-            if found is not None:
-                return found
-            reader = self.reader()
         wanted = encoded if hashed is None else hashed
-        return _present(self._repaired(reader, lambda reader: reader.lookup(wanted)))
+        reader = self._ready()
+        if reader is not None:
+            try:
+                return _present(reader.lookup(wanted))
+            except _UNUSABLE as error:
+                self._give_up(reader, error)
+        found = self._probed(encoded)
+        if found is not None:
+            return found
+        return _present(self._repaired(lambda reader: reader.lookup(wanted)))
 
     def scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
@@ -127,7 +144,7 @@ class FileLookup(descriptors.Holder):
 
         # The file may be released while other files are read: no reader is kept between two
         # batches.
-        while (batch := self._repaired(self.reader(), following)) is not None:
+        while (batch := self._repaired(following)) is not None:
             descriptors.used(self)
             last = batch.column(0)[-1].as_py()
             yield batch
@@ -143,26 +160,46 @@ class FileLookup(descriptors.Holder):
             StaleStoreError: If the columnar file was written again, or is gone.
             OSError: If a remote file could not be read.
         """
-        reader = self._ready()
+        reader = self._opened()
         if reader is not None:
             reader.verify()
         check_lookup_file(self.plan, reader, self._memory)
         return reader is not None
 
-    def _repaired(self, reader: Reader, use: Callable[[Reader], A]) -> A:
-        """Return the result of `use` for the reader, or for that of a new file if it is damaged."""
-        try:
-            return use(reader)
-        except CorruptionError:
-            if not isinstance(self._pinned, PinnedLookupFile):
-                raise
-            _log.warning("%s: damaged; building it again", reader.path)
-            self._discard(reader)
-            return use(self.reader())
+    def _repaired(self, use: Callable[[Reader], A]) -> A:
+        """Return the result of `use` for the lookup file; a damaged file is made again."""
+        for _ in range(_REPAIRS):
+            reader = self.reader()
+            try:
+                return use(reader)
+            except _UNUSABLE as error:
+                self._give_up(reader, error)
+        return use(self.reader())
 
     def is_ready(self) -> bool:
         """Return whether the lookup file is on this host, or published."""
         return self._ready() is not None
+
+    def is_on_host(self) -> bool:
+        """Return whether the lookup file, or a part of the published one, is on this host."""
+        if self._residency.lookup_files.has(self._name):
+            return True
+        file = self._published
+        if file is None:
+            return False
+        _, nbytes = self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)
+        return nbytes > 0
+
+    def made(self) -> Reader:
+        """Return a reader of the lookup file of this host, and make the file if it is missing.
+
+        A published file is not used any more.
+        """
+        with self._lock:
+            self._published = None
+            if isinstance(self._pinned, PinnedCopy):
+                self._forget()
+        return self.reader()
 
     def reader(self) -> Reader:
         """Return a reader of the lookup file, and fetch or make the file if it is missing."""
@@ -233,7 +270,20 @@ class FileLookup(descriptors.Holder):
             descriptors.gave(self)
 
     def _ready(self) -> Reader | None:
-        """Return a reader of the lookup file if it is on this host or published."""
+        """Return a reader of the lookup file if one is on this host or published, and whole."""
+        try:
+            return self._opened()
+        except _UNUSABLE as error:
+            self._give_up(None, error)
+            return None
+
+    def _opened(self) -> Reader | None:
+        """Return a reader of the lookup file if it is on this host or published.
+
+        Raises:
+            CorruptionError: If the published file is damaged.
+            FileNotFoundError: If the published file was deleted after it was listed.
+        """
         if self._reader is not None:
             return self._reader
         with self._lock:
@@ -249,7 +299,7 @@ class FileLookup(descriptors.Holder):
             try:
                 self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))
             except (CorruptionError, FormatError) as error:
-                _log.warning("%s; building it again", error)
+                _log.warning(_REMOVED, error)
                 pinned.close()
                 self._residency.lookup_files.discard(self._name)
 
@@ -266,8 +316,10 @@ class FileLookup(descriptors.Holder):
         try:
             tables = self._residency.shared_tables
             self._use(pinned, Reader(pinned.path, fill=pinned.fill, tables=tables))
-        except BaseException:
+        except BaseException as error:
             pinned.close()
+            if isinstance(error, FormatError):
+                raise CorruptionError(uri, 0, "a lookup file", error) from None
             raise
 
     def _use(self, pinned: PinnedCopy | PinnedLookupFile, reader: Reader) -> None:
@@ -277,12 +329,28 @@ class FileLookup(descriptors.Holder):
             self._probe = None
         self._count()
 
-    def _discard(self, reader: Reader) -> None:
+    def _give_up(self, reader: Reader | None, error: Exception) -> None:
+        """Remove a damaged lookup file from this host, or use the published one no more.
+
+        Args:
+            reader: Reader of the file. None: the published file could not be opened.
+            error: What is wrong.
+        """
         with self._lock:
-            if self._reader is reader:
+            if self._reader is not reader:  # another thread has closed it
+                return
+            if isinstance(self._pinned, PinnedLookupFile):
+                _log.warning(_REMOVED, error)
                 self._residency.lookup_files.discard(self._name)
-                self._reader = self._pinned = None
-                self._count()
+            elif self._published is not None:
+                _log.warning(_NOT_USED, error, self.plan.source.uri)
+                self._published = None
+            self._forget()
+
+    def _forget(self) -> None:
+        # Threads that use the reader keep the file until they are done.
+        self._reader = self._pinned = None
+        self._count()
 
     def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Return answers from row groups. None: the lookup file should be made."""

@@ -302,10 +302,11 @@ class ColumnarFiles(PlannedFiles):
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
         """Write the lookup files next to their columnar files, for other hosts to fetch.
 
-        They are written to the folder `_lookup` of the source. Existing ones are kept. If a file
-        has changed, a `publish` removes its old lookup files that are more than a day old. Files
-        that may still change unseen are skipped with a warning in the log: on an object store
-        without ETags, those of the last minute; on other file systems, those of the last moment.
+        They are written to the folder `_lookup` of the source. Existing ones are kept, unless their
+        description is damaged or records another size: those are replaced. If a file has changed, a
+        `publish` removes its old lookup files that are more than a day old. Files that may still
+        change unseen are skipped with a warning in the log: on an object store without ETags, those
+        of the last minute; on other file systems, those of the last moment.
 
         Args:
             threads: Number of lookup files to make at the same time.
@@ -337,7 +338,7 @@ class ColumnarFiles(PlannedFiles):
             elif plan.name not in present:
                 location = location_of(plan.source)
                 published[plan.name] = publish_file(
-                    location, plan.name, plan.source, lookup.reader().path
+                    location, plan.name, plan.source, lookup.made().path
                 )
 
         published: dict[str, PublishedFile] = {}

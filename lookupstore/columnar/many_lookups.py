@@ -26,7 +26,8 @@ class FilesInfo:
         num_rows: Number of rows.
         files: Number of files.
         bytes: Size of all files in bytes.
-        lookup_files: Number of files that have a lookup file on this host.
+        lookup_files: Number of files with a lookup file on this host, built or downloaded. One that
+            is downloaded in part counts.
         options: Options of the lookups, by name.
     """
 
@@ -129,7 +130,6 @@ class ManyLookups(LocalLookups):
 
     def info(self) -> FilesInfo:
         """Describe the files."""
-        made = self._residency.lookup_files
         return FilesInfo(
             path=self.path,
             id=self.id,
@@ -138,7 +138,7 @@ class ManyLookups(LocalLookups):
             num_rows=self.num_rows,
             files=self.num_files,
             bytes=self.nbytes,
-            lookup_files=sum(made.has(lookup.plan.name) for lookup in self._every()),
+            lookup_files=sum(lookup.is_on_host() for lookup in self._every()),
             options=self._options(),
         )
 

@@ -1,7 +1,9 @@
 """Lookup files next to their columnar files, so that other hosts need not make them.
 
 They are in a folder `_lookup`, which Spark and Hive ignore. The name of each is derived from its
-content. A description is written after its file: a file without a description is ignored.
+content. A description is written after its file: a file without a description is ignored. So is a
+file with a damaged description, or of another size than its description records. The next publish
+replaces both.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from lookupstore.columnar.source_file import SourceFile
@@ -56,26 +59,35 @@ def location_of(source: SourceFile) -> Location:
 def published_files(location: Location, names: Iterable[str]) -> dict[str, PublishedFile]:
     """Return the published files among the lookup files with some names, by name.
 
-    Raises:
-        CorruptionError: If a description is damaged.
+    Files that are damaged as far as their descriptions and sizes show are left out, with a warning
+    in the log. Their bytes are not read.
     """
-    present = {file.name for file in location.files(FOLDER)}
-    return {
-        name: _read(location, name)
-        for name in names
-        if described_name(name) in present and data_name(name) in present
-    }
+    sizes = {file.name: file.bytes for file in location.files(FOLDER)}
+    found = {}
+    for name in names:
+        if described_name(name) in sizes and data_name(name) in sizes:
+            file = _read_or_warn(location, name, sizes[data_name(name)])
+            if file is not None:
+                found[name] = file
+    return found
 
 
 def publish_file(location: Location, name: str, source: SourceFile, path: str) -> PublishedFile:
     """Publish a lookup file of this host, readable only by users that may read its source.
 
-    The file is copied from a path of this host, with the mode of the source.
+    The file is copied from a path of this host, with the mode of the source. It replaces files of
+    its name that are damaged, or were left by a publisher that was killed. If another publisher has
+    just published it, nothing is written.
     """
     file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
+    size = location.size(data_name(name))
+    if size is not None:
+        with suppress(CorruptionError, FileNotFoundError):
+            return _read(location, name, size)
     mode = source.address.mode
-    location.write(data_name(name), file_chunks(path), mode=mode)
-    location.write(described_name(name), [json.dumps(asdict(file)).encode() + b"\n"], mode=mode)
+    described = json.dumps(asdict(file)).encode() + b"\n"
+    location.write(data_name(name), file_chunks(path), mode=mode, overwrite=True)
+    location.write(described_name(name), [described], mode=mode, overwrite=True)
     return file
 
 
@@ -93,8 +105,10 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
         name, _, extension = file.name.removeprefix(f"{FOLDER}/").partition(".")
         if extension != "json" or name in kept:
             continue
-        old = file.modified is not None and time.time() - file.modified > KEPT_SECONDS
-        if old and _read(location, name).source in known:
+        if file.modified is None or time.time() - file.modified <= KEPT_SECONDS:
+            continue
+        said = _read_or_warn(location, name)
+        if said is not None and said.source in known:
             location.delete(described_name(name))
             location.delete(data_name(name))
             removed.append(name)
@@ -103,7 +117,33 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
     return removed
 
 
-def _read(location: Location, name: str) -> PublishedFile:
+def _read_or_warn(location: Location, name: str, size: int | None = None) -> PublishedFile | None:
+    """Return what the description of a lookup file records. None: it is damaged, or deleted."""
+    try:
+        return _read(location, name, size)
+    except FileNotFoundError:  # deleted since it was listed
+        return None
+    except CorruptionError as error:
+        _log.warning(
+            "%s; the published lookup file is not used; publish lookup files of the same columns "
+            "again, which replaces it",
+            error,
+        )
+        return None
+
+
+def _read(location: Location, name: str, size: int | None) -> PublishedFile:
+    """Return what the description of a lookup file records.
+
+    Args:
+        location: Location of the published files.
+        name: Name of the lookup file.
+        size: Size of the lookup file, which must be the recorded one. None: it is not compared.
+
+    Raises:
+        CorruptionError: If the description is damaged, or the lookup file has another size.
+        FileNotFoundError: If there is no description.
+    """
     path = described_name(name)
     content = location.read(path, _MOST_BYTES)
     try:
@@ -117,8 +157,12 @@ def _read(location: Location, name: str) -> PublishedFile:
         ) from None
     right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
     right = right and _HASH.fullmatch(file.xxh64) is not None  # copies are named after it
+    right = right and isinstance(file.source, str)
     if file.name != name or not right:
         raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
+    if size not in (None, file.bytes):
+        data = location.show(data_name(name))
+        raise CorruptionError(data, 0, f"{file.bytes} bytes, as described", f"{size} bytes")
     return file
 
 

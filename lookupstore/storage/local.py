@@ -114,9 +114,11 @@ class LocalFolder(Location):
         names = ((file.name, final_name(file.name)) for file in self.files())
         return {name: final for name, final in names if final is not None}
 
-    def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
+    def write(
+        self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666, overwrite: bool = False
+    ) -> None:
         """Write a new file by a temporary one."""
-        self._write(name, chunks, mode=mode)
+        self._write(name, chunks, mode=mode, overwrite=overwrite)
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Any]:
@@ -296,16 +298,20 @@ class LocalFolder(Location):
         chunks: Iterable[bytes],
         check: Callable[[], None] | None = None,
         mode: int = 0o666,
+        overwrite: bool = False,
     ) -> None:
         def opener(path: str, how: int) -> int:
             return os.open(path, how, mode)
 
-        with self._new(name, check) as temporary, open(temporary, "xb", opener=opener) as file:
+        new = self._new(name, check, overwrite)
+        with new as temporary, open(temporary, "xb", opener=opener) as file:
             for chunk in chunks:
                 file.write(chunk)
 
     @contextmanager
-    def _new(self, name: str, check: Callable[[], None] | None = None) -> Iterator[str]:
+    def _new(
+        self, name: str, check: Callable[[], None] | None = None, overwrite: bool = False
+    ) -> Iterator[str]:
         """Give the path of a temporary file, which the block makes, and publish it as the name."""
         path = self._path(name)
         folder, last = os.path.split(path)
@@ -320,7 +326,10 @@ class LocalFolder(Location):
                 check()
             _delete_checksums(path)
             try:
-                os.link(temporary, path)  # unlike a rename, fails if another writer was first
+                if overwrite:
+                    os.replace(temporary, path)
+                else:
+                    os.link(temporary, path)  # unlike a rename, fails if another writer was first
             except FileExistsError:
                 if os.path.isdir(path):
                     raise folder_error(path) from None

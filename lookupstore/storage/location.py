@@ -252,17 +252,21 @@ class Location:
 
     # Writing.
 
-    def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
+    def write(
+        self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666, overwrite: bool = False
+    ) -> None:
         """Write a new file durably, so that readers see all of it or nothing.
 
         Args:
             name: Name of the file.
             chunks: Content of the file, in pieces.
             mode: Largest permissions of a local file.
+            overwrite: Whether to replace a file of that name, in one step on a local disk or an
+                object store.
 
         Raises:
-            FileExistsError: The file exists already, on a local disk. Elsewhere, choose names that
-                no other writer uses.
+            FileExistsError: The file exists already, on a local disk, and `overwrite` is False.
+                Elsewhere, choose names that no other writer uses.
         """
         raise NotImplementedError
 

@@ -150,7 +150,9 @@ class RemoteFolder(Location):
         """Return an empty dict: objects appear complete; temporary files are in the folders."""
         return {}
 
-    def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
+    def write(
+        self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666, overwrite: bool = False
+    ) -> None:
         """Put an object; or write a temporary file, and move it."""
         path = self._path(name)
         if self._is_one_put:
@@ -159,6 +161,8 @@ class RemoteFolder(Location):
         temporary = self._temporary(name, path)
         try:
             self._put(name, temporary, chunks)
+            if overwrite:  # not every file system moves a file to a name that exists
+                self.delete(name)
             with self._telling(name):
                 self._filesystem.move(temporary, path)
         except BaseException:

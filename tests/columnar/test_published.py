@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
+from pyarrow import fs, orc
 from support.columnar import plans_of
 from support.object_store import BUCKET, FOR_WRITES, ObjectStore, Proxy, has_server, object_store
 
 from lookupstore.columnar import ColumnarFiles, published
+from lookupstore.columnar.rent import BUILDS
 from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.storage.location import Location
@@ -26,6 +28,7 @@ from lookupstore.store.local_files import files_of
 
 MAKING = "building a lookup file"
 ROWS = 30_000
+SMALL = 1000  # rows of a local file
 UNREADABLE = 1_700_000_000_120_000_000  # nanoseconds since 1970
 
 
@@ -188,22 +191,286 @@ def test_a_lookup_file_that_came_halfway_is_not_published(
     check(dim.files(tmp_path / "b"))
 
 
-def test_damaged_published_files(dim: Dimension, tmp_path: Path) -> None:
+def test_damaged_published_files(
+    dim: Dimension, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     dim.files(tmp_path / "a").publish()
-    data = dim.published(".sst")[0]
-    content = bytearray(dim.read(data))
-    content[100] ^= 1
-    dim.put(data, content)
-    other = dim.files(tmp_path / "b")
-    with pytest.raises(CorruptionError, match="_lookup"):
-        other.lookup(list(range(2 * ROWS)))
-    described = dim.published(".json")[0]
+    data, described = dim.published(".sst")[0], dim.published(".json")[0]
     name = Path(described).stem
-    right = dim.read(described)
-    for wrong in (b"{}", b"[1]", b"no JSON", right.replace(name.encode(), b"0" * 32)):
-        dim.put(described, wrong)
-        with pytest.raises(CorruptionError, match=rf"_lookup/{name}\.json"):
-            dim.files(tmp_path / "b")
+    content, right = dim.read(data), dim.read(described)
+    flipped = bytearray(content)
+    flipped[100] ^= 1
+    cases = {
+        data: (flipped, content[:-1], content + b"?"),
+        described: (b"{}", b"[1]", b"no JSON", right.replace(name.encode(), b"0" * 32)),
+    }
+    damaged = [(path, wrong) for path, contents in cases.items() for wrong in contents]
+    for number, (path, wrong) in enumerate(damaged):
+        dim.put(path, wrong)
+        caplog.clear()
+        other = dim.files(tmp_path / f"b{number}")
+        got = other.lookup(list(range(2 * ROWS)))["v"].to_pylist()
+        assert got == [f"value {key}" for key in range(2 * ROWS)]
+        (warned,) = [one for one in caplog.messages if "published lookup file is not used" in one]
+        assert f"{path}: " in warned
+        dim.put(data, content)
+        dim.put(described, right)
+
+
+def write_parts(folder: Path, suffix: str = ".parquet") -> dict[int, str]:
+    """Write the two files of a dimension in a local folder, and return their rows."""
+    folder.mkdir()
+    for part in range(2):
+        ids = range(part * SMALL, (part + 1) * SMALL)
+        table = pa.table({"id": ids, "v": [f"value {key}" for key in ids]})
+        if suffix == ".orc":
+            orc.write_table(table, folder / f"{part}.orc")
+        else:
+            pq.write_table(table, folder / f"{part}.parquet", row_group_size=200)
+    return {key: f"value {key}" for key in range(2 * SMALL)}
+
+
+def opened(folder: Path, cache: Path, **options: Any) -> ColumnarFiles:
+    return ColumnarFiles(folder, key="id", residency=Residency(cache, quota=64 << 20), **options)
+
+
+def check_rows(files: ColumnarFiles, rows: dict[int, str], asked: list[int]) -> None:
+    assert files.lookup(asked)["v"].to_pylist() == [rows.get(key) for key in asked]
+
+
+def seen(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return inode, time and content of each published file and description, by name."""
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+        for path in (folder / "_lookup").iterdir()
+    }
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    "left", ["a file", "half a file", "a description", "a damaged description", "a longer file"]
+)
+def test_a_publish_replaces_what_is_incomplete_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: str
+) -> None:
+    caplog.set_level(logging.INFO, logger="lookupstore")
+    folder = tmp_path / "dim"
+    rows = write_parts(folder)
+    with opened(folder, tmp_path / "a") as first:
+        assert first.publish() == 2
+    before = seen(folder)
+    data = min((folder / "_lookup").glob("*.sst"))
+    described = data.with_suffix(".json")
+    content = data.read_bytes()
+    if left in ("a file", "half a file"):
+        described.unlink()
+    if left == "half a file":
+        data.write_bytes(content[: len(content) // 2])
+    if left == "a longer file":
+        data.write_bytes(content + bytes(9))
+    if left == "a description":
+        data.unlink()
+    if left == "a damaged description":
+        described.write_bytes(described.read_bytes()[:-9])
+    with opened(folder, tmp_path / "b") as second:
+        assert second.publish() == 1
+    after = seen(folder)
+    assert {name: one[2] for name, one in after.items()} == {
+        name: one[2] for name, one in before.items()
+    }
+    for name in before.keys() - {data.name, described.name}:
+        assert after[name] == before[name]
+    caplog.clear()
+    with opened(folder, tmp_path / "c", build="always") as third:
+        check_rows(third, rows, [0, SMALL, 2 * SMALL, -1])
+        assert third.verify().lookup_files == 2
+        assert third.publish() == 0
+    assert MAKING not in caplog.text
+    assert not warnings_of(caplog)
+    assert seen(folder) == after
+
+
+def test_of_two_publishers_at_once_both_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "dim"
+    rows = write_parts(folder)
+    first, second = opened(folder, tmp_path / "a"), opened(folder, tmp_path / "b")
+    hashed = published.file_hash
+    before: dict[str, tuple[int, int, bytes]] = {}
+
+    def after_the_other(path: str) -> str:
+        monkeypatch.setattr(published, "file_hash", hashed)
+        assert second.publish() == 2
+        before.update(seen(folder))
+        return hashed(path)
+
+    monkeypatch.setattr(published, "file_hash", after_the_other)
+    first.publish()
+    assert len(before) == 4
+    assert seen(folder) == before  # hosts may have begun to read these
+    with opened(folder, tmp_path / "c") as third:
+        check_rows(third, rows, list(rows))
+        assert third.verify().lookup_files == 2
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".orc"])
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("damage", ["block", "footer", "cut", "gone"])
+def test_hosts_do_without_a_damaged_file(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    suffix: str,
+    build: Any,
+    damage: str,
+    seed: int,
+) -> None:
+    """Damage that a host finds after it has listed the files, wherever it is."""
+    rng = random.Random(seed)
+    caplog.set_level(logging.INFO, logger="lookupstore")
+    folder = tmp_path / "dim"
+    rows = write_parts(folder, suffix)
+    with opened(folder, tmp_path / "a") as first:
+        first.publish()
+    files = opened(folder, tmp_path / "b", build=build)
+    hurt = rng.choice(sorted((folder / "_lookup").glob("*.sst")))
+    content = bytearray(hurt.read_bytes())
+    at = {
+        "block": rng.randrange(1000),
+        "footer": len(content) - 1 - rng.randrange(8),
+        "cut": rng.randrange(len(content)),
+    }.get(damage, 0)
+    content[at] ^= 1 << rng.randrange(8)
+    hurt.write_bytes(content[:at] if damage == "cut" else content)
+    if damage == "gone":
+        hurt.unlink()
+    caplog.clear()
+    with files:
+        check_rows(files, rows, rng.sample(range(2 * SMALL), 3))
+        check_rows(files, rows, list(range(-1, 2 * SMALL + 1)))
+        check_rows(files, rows, rng.sample(range(2 * SMALL), 3))
+    warned = [one for one in warnings_of(caplog) if "published lookup file is not used" in one]
+    assert len(warned) == 1
+    assert str(hurt) in warned[0]
+    assert caplog.text.count(MAKING) == (0 if (build, suffix) == ("never", ".parquet") else 1)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_goes_on_where_a_published_file_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reverse: bool
+) -> None:
+    caplog.set_level(logging.INFO, logger="lookupstore")
+    folder = tmp_path / "dim"
+    folder.mkdir()
+    keys = list(range(40_000))
+    pq.write_table(
+        pa.table({"id": keys, "v": [f"{key} " * 9 for key in keys]}), folder / "a.parquet"
+    )
+    with opened(folder, tmp_path / "a") as first:
+        first.publish()
+    (path,) = (folder / "_lookup").glob("*.sst")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    caplog.clear()
+    with opened(folder, tmp_path / "b") as files:
+        table = files.scan(reverse=reverse).read_all()
+    assert table["id"].to_pylist() == (keys[::-1] if reverse else keys)
+    assert table["v"].to_pylist() == [f"{key} " * 9 for key in table["id"].to_pylist()]
+    assert caplog.text.count(MAKING) == 1
+    assert sum(str(path) in one for one in warnings_of(caplog)) >= 1
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_damaged_source_of_a_damaged_published_file_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, build: Any
+) -> None:
+    folder = tmp_path / "dim"
+    write_parts(folder)
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table, path, compression="none", use_dictionary=False,
+                       write_page_checksum=True)  # fmt: skip
+    with opened(folder, tmp_path / "a") as first:
+        first.publish()
+    for path in (folder / "_lookup").glob("*.sst"):
+        path.write_bytes(bytes(path.stat().st_size))
+    source = folder / "0.parquet"
+    status = source.stat()
+    pages = bytearray(source.read_bytes())
+    pages[pages.index(b"value 7")] ^= 1
+    with open(source, "r+b") as file:
+        file.write(pages)
+    os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with (
+        opened(folder, tmp_path / "b", build=build) as files,
+        pytest.raises(CorruptionError, match=r"0\.parquet"),
+    ):
+        files.lookup(list(range(SMALL)))
+    assert any("published lookup file is not used" in one for one in warnings_of(caplog))
+
+
+def test_verify_of_damaged_published_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """What hosts would download is an error; what they leave out is a warning."""
+    rng = random.Random(seed)
+    folder = tmp_path / "dim"
+    write_parts(folder)
+    with opened(folder, tmp_path / "a") as first:
+        first.publish()
+    path, _ = (folder / "_lookup").glob("*.sst")
+    right = path.read_bytes()
+    for number, at in enumerate([len(right) - 1, *rng.sample(range(len(right)), 20)]):
+        content = bytearray(right)
+        content[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+        with opened(folder, tmp_path / f"b{number}") as files:
+            with pytest.raises(CorruptionError) as caught:
+                files.verify()
+            assert caught.value.path == str(path), at
+    path.write_bytes(right[:-1])
+    caplog.clear()
+    with opened(folder, tmp_path / "c") as files:
+        assert files.verify().lookup_files == 1
+    (warned,) = warnings_of(caplog)
+    assert f"{path}: " in warned
+
+
+def test_published_files_that_were_downloaded_count(tmp_path: Path) -> None:
+    folder = tmp_path / "dim"
+    rows = write_parts(folder)
+    with opened(folder, tmp_path / "a") as first:
+        assert first.info().lookup_files == 0
+        first.publish()
+        assert first.info().lookup_files == 2
+    with opened(folder, tmp_path / "b") as other:
+        assert other.info().lookup_files == 0
+        check_rows(other, rows, [1])
+        other.prepare()
+        assert other.info().lookup_files == 2
+    with opened(folder, tmp_path / "b") as again:
+        assert again.info().lookup_files == 2
+
+
+def test_a_host_publishes_again_what_it_had_downloaded(tmp_path: Path) -> None:
+    folder = tmp_path / "dim"
+    rows = write_parts(folder)
+    with opened(folder, tmp_path / "a") as first:
+        first.publish()
+    before = seen(folder)
+    with opened(folder, tmp_path / "b") as files:
+        files.prepare()
+        for path in (folder / "_lookup").iterdir():
+            path.unlink()
+        assert files.publish() == 2
+        check_rows(files, rows, list(rows))
+    assert {name: one[2] for name, one in seen(folder).items()} == {
+        name: one[2] for name, one in before.items()
+    }
 
 
 @pytest.mark.long
@@ -238,3 +505,19 @@ def test_every_file_of_an_older_source_goes(
         location.write(published.described_name(name), [json.dumps(said).encode()])
     assert sorted(published.forget_old(location, ["x", "y"], ["b"])) == ["a", "c"]
     assert {Path(file.name).stem for file in location.files(published.FOLDER)} == {"b", "d"}
+
+
+def test_a_damaged_description_of_an_older_source_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(published, "KEPT_SECONDS", -60)
+    folder = tmp_path / "dim"
+    write_parts(folder)
+    (folder / "_lookup").mkdir()
+    wrong = folder / "_lookup" / f"{0:032}.json"
+    wrong.write_text(json.dumps({"name": wrong.stem, "source": [], "bytes": 1, "xxh64": "0" * 16}))
+    with opened(folder, tmp_path / "a") as files:
+        assert files.publish() == 2
+    assert wrong.exists()
+    (warned,) = warnings_of(caplog)
+    assert f"{wrong}: " in warned

@@ -85,6 +85,7 @@ def test_checksums_of_hadoop_go_before_a_file_gets_other_bytes(tmp_path):
 
     ways = {
         "write": lambda name: place.write(name, [b"new"]),
+        "overwrite": lambda name: place.write(name, [b"new"], overwrite=True),
         "create": lambda name: place.create(name, b"new"),
         "new_file": write_piece,
         "replace": lambda name: place.replace(name, b"new"),
@@ -96,7 +97,7 @@ def test_checksums_of_hadoop_go_before_a_file_gets_other_bytes(tmp_path):
         for name in (f"{way}/file", f"{way}/other"):
             (tmp_path / way).mkdir(exist_ok=True)
             (tmp_path / way / f".{name.rpartition('/')[2]}.crc").write_bytes(b"crc")
-        if way in ("replace", "delete"):
+        if way in ("overwrite", "replace", "delete"):
             place.write(f"{way}/kept", [b"old"])
             (tmp_path / way / ".kept.crc").write_bytes(b"crc")
             change(f"{way}/kept")
@@ -153,6 +154,24 @@ def test_a_local_file_is_not_written_over(tmp_path):
         place.write("a", [b"2"])
     assert place.read("a") == b"1"
     assert place.names() == ["a"]
+
+
+def test_a_file_is_written_over_if_asked(place):
+    for content in (b"1", b"22", b""):
+        place.write("data/a", [content], overwrite=True)
+        assert place.read("data/a") == content
+    place.write("data/a", [b"333"], overwrite=True)
+
+    def chunks():
+        yield b"a part"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        place.write("data/a", chunks(), overwrite=True)
+    # An object store has ended the old object when it is told that the new one is not wanted.
+    left = [] if "s3" in repr(place) else ["data/a"]
+    assert [file.name for file in place.files(recursive=True)] == left
+    assert not left or place.read("data/a") == b"333"
 
 
 def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):

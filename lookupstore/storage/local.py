@@ -330,7 +330,7 @@ class LocalFolder(Location):
                     os.replace(temporary, path)
                 else:
                     os.link(temporary, path)  # unlike a rename, fails if another writer was first
-            except FileExistsError:
+            except (FileExistsError, IsADirectoryError):
                 if os.path.isdir(path):
                     raise folder_error(path) from None
                 raise

@@ -37,7 +37,7 @@ def test_changed_files_do_no_harm() -> None:
     assert all(int(answered) > 0 for _, answered in inputs), run.stdout
 
 
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "kind"),
     [

@@ -85,6 +85,7 @@ def test_spark_finds_what_the_cases_say(spark: SparkSession, tmp_path: Path) -> 
         assert rows_of(df) == case.expected(), case.name
 
 
+@pytest.mark.long
 def test_a_build_tells_spark_how_to_read(
     spark: SparkSession, tmp_path: Path, other_zone: None
 ) -> None:

@@ -93,6 +93,7 @@ def test_active_session_is_returned_as_it_is(spark, caplog):
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "97"
 
 
+@pytest.mark.long
 def test_what_spark_submit_was_told_goes_first(tmp_path):
     job = tmp_path / "job.py"
     job.write_text(

@@ -171,7 +171,7 @@ def test_a_rollback_of_the_last_commit_that_java_ends(tmp_path: Path, version: i
     assert ends == {True, False}
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("named_later", [False, True])
 def test_a_living_writer_that_java_rolls_back(

@@ -64,6 +64,7 @@ def put(folder: Path, name: str, table: pa.Table) -> None:
     (folder / f".{name}").rename(folder / f"{name}.parquet")
 
 
+@pytest.mark.long
 def test_exactly_once_while_executors_are_killed(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

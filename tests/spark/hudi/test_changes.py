@@ -293,7 +293,7 @@ def became(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[tuple[Any, 
     return said
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @needs_limits
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_became_of_rows_comes_once(

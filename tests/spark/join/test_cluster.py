@@ -316,6 +316,7 @@ def test_an_object_store_that_fails_now_and_then(
     assert spoiled
 
 
+@pytest.mark.long
 def test_an_object_store_that_is_gone_for_a_while(
     spark: SparkSession, server: ObjectStore, proxy: Proxy, facts: DataFrame, seed: int
 ) -> None:

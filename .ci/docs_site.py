@@ -123,7 +123,7 @@ class Examples(griffe.Extension):
     """
 
     def on_members(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Remove members that nobody calls by their names."""
+        """Remove the members that Cython adds."""
         for name in ("__doc__", "__new__", "__pyx_vtable__"):
             obj.members.pop(name, None)
 

@@ -340,7 +340,7 @@ class Rounds:
         rows = zip(*(column.to_pylist() for column in self.table.columns), strict=True)
         connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
         connection.commit()
-        if path != ":memory:":  # nothing writes to it any more: no locks are needed
+        if path != ":memory:":  # it is complete: no locks are needed
             connection = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
             self.stack.enter_context(closing(connection))
             connection.execute("PRAGMA mmap_size = 4000000000")

@@ -181,7 +181,7 @@ class Sqlite(FromParquet):
 
     @contextmanager
     def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
-        # Mapped and without locks, since nothing writes to it any more.
+        # Mapped and without locks, since it is complete.
         uri = f"file:{folder / 'table.sqlite'}?immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.execute("PRAGMA cache_size = -4000000")  # room for all of it, as others have

@@ -9,8 +9,8 @@ static int ends_row(uint8_t byte) {
 /* Returns the next quote that opens a field, or `end`. */
 static const uint8_t *find_opening(const ls_csv *csv, const uint8_t *at, const uint8_t *end) {
     const uint8_t *from = at;
-    while (from < end) {
-        const uint8_t *quote = memchr(from, '"', (size_t)(end - from));
+    while (csv->has_quotes && from < end) {
+        const uint8_t *quote = memchr(from, csv->quote, (size_t)(end - from));
         if (quote == NULL)
             break;
         uint8_t before = quote == at ? csv->before : quote[-1];
@@ -35,18 +35,18 @@ ls_status ls_csv_move(ls_csv *csv, const uint8_t *data, size_t size, size_t *end
     *end = 0;
     while (at < stop) {
         if (csv->state == LS_CSV_QUOTED) {
-            const uint8_t *quote = memchr(at, '"', (size_t)(stop - at));
+            const uint8_t *quote = memchr(at, csv->quote, (size_t)(stop - at));
             if (quote == NULL)
                 break;
             csv->state = LS_CSV_CLOSED;
             at = quote + 1;
         } else if (csv->state == LS_CSV_CLOSED) {
-            if (*at == '"') {
+            if (*at == csv->quote) {
                 csv->state = LS_CSV_QUOTED;
                 at++;
             } else if (*at == csv->separator || ends_row(*at)) {
                 csv->state = LS_CSV_PLAIN;
-                csv->before = '"';
+                csv->before = csv->quote;
             } else {
                 return LS_BAD_ROW;
             }

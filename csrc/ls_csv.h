@@ -1,6 +1,6 @@
 /* The ends of rows of CSV in text that is passed in blocks.
  *
- * The dialect is that of Arrow's parser: a quote opens a field only as its first byte; within
+ * The dialect is that of Arrow's parser, with any separator and quote: a quote opens a field only as its first byte; within
  * quotes, two quotes stand for one; a row ends at \n, at \r, or at both, outside of quotes. If
  * Arrow would drop a quote without an error, this is an error: a closing quote must be followed by
  * a separator, the end of a row, or the end of the text. */
@@ -17,6 +17,8 @@ typedef enum {
 
 typedef struct {
     uint8_t separator;
+    uint8_t quote;
+    int has_quotes; /* 0: no byte is a quote */
     uint8_t before; /* the last byte, outside of quotes; \n at the beginning */
     ls_csv_state state;
     size_t field; /* bytes of the unfinished field so far, including its quotes */

@@ -11,13 +11,12 @@ from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
     Option,
-    max_text_option,
     names_of,
     output_option,
     retain_option,
 )
 from lookupstore.cli.output import write_first_rows
-from lookupstore.cli.sources import source_of
+from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import in_types
@@ -66,7 +65,7 @@ temp_dir_option: Option = click.option(
               "age).")  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
               help="Memory for changes; the rest is spilled to disk.")  # fmt: skip
-@max_text_option
+@text_flags
 @temp_dir_option
 @threads_option
 @retain_option
@@ -83,7 +82,7 @@ def upsert(
     max_run_share: float,
     max_run_age: str | None,
     memory: str,
-    max_text: str,
+    text: TextFlags,
     temp_dir: str | None,
     threads: int | None,
     retain: str,
@@ -107,7 +106,7 @@ def upsert(
     gone = None if not deletes else _keys(deletes, keys)
     changed = upsert_store(
         path,
-        source_of(sources, max_text) if sources else None,
+        text.source_of(sources) if sources else None,
         deletes=gone,
         columns=None if columns is None else names_of(columns),
         changes_by=changes_by,

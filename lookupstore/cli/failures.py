@@ -71,6 +71,17 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(sequence|kind)= (?=takes)": r"--\1 ",
     r"in types=": "in --schema",
     r"temp_dir(=|(?=:))": "--temp-dir",
+    r"pass pyarrow\.csv\.open_csv\(\.\.\.\) with parse_options": "give --delimiter ';'",
+    r"pass pyarrow\.csv\.read_csv\(\.\.\.\) with ParseOptions\(quote_char=False\)": (
+        "give --quote none"
+    ),
+    r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
+    r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
+    r"pass a reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with "
+    r"convert_options": "give --types COLUMN=TYPE",
+    r"(give )?tables or pyarrow\.json\.read_json\(\.\.\.\) with an explicit_schema in its place": (
+        "give --types COLUMN=TYPE"
+    ),
     r"raise max_text=, or read the file yourself, and pass its rows": "raise --max-text",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",

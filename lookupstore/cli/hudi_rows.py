@@ -24,13 +24,12 @@ from lookupstore.cli.options import (
     PLACE,
     as_of_option,
     filter_option,
-    max_text_option,
     names_of,
     output_option,
     query_type_option,
 )
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
-from lookupstore.cli.sources import source_of
+from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.hudi.index import INDEXES
@@ -296,7 +295,7 @@ def tag(
               help="insert and bulk_insert do not look for existing keys; "
               "insert_overwrite and insert_overwrite_table replace whole partitions, or the whole "
               "table.")  # fmt: skip
-@max_text_option
+@text_flags
 @write_flags(
     "duplicates", "sort_mode", "sort_by", "on_error", "memory", "evolve", "missing", "index",
     "update_partition_path", *ROW_WRITES,
@@ -307,7 +306,7 @@ def upsert(
     path: str,
     files: tuple[str, ...],
     operation: str,
-    max_text: str,
+    text: TextFlags,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -322,7 +321,7 @@ def upsert(
         operation = asked if asked in _OPERATIONS else operation
     table = HudiTable.open(path)
     options = flags.options(table, operation)
-    source = source_of(files, max_text)
+    source = text.source_of(files)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
         write_json(fields_of(result, dry_run))

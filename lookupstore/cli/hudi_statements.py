@@ -11,9 +11,9 @@ from lookupstore.cli.hudi_options import (
     write_flags,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said
-from lookupstore.cli.options import PLACE, max_text_option, names_of, output_option
+from lookupstore.cli.options import PLACE, names_of, output_option
 from lookupstore.cli.output import write_json
-from lookupstore.cli.sources import source_of
+from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.storage.uris import shown_uri
@@ -62,7 +62,7 @@ def update(
               help="What happens: 'matched then update', 'matched and SQL then delete', 'matched "
               "then update set a = target.a + source.a', 'not matched then insert', 'not matched "
               "by source then delete'; repeatable. The first that applies counts.")  # fmt: skip
-@max_text_option
+@text_flags
 @write_flags("memory", "index", *ROW_WRITES)
 @dry_run_option
 @output_option("table", "json")
@@ -71,7 +71,7 @@ def merge(
     files: tuple[str, ...],
     on: str | None,
     clauses: tuple[str, ...],
-    max_text: str,
+    text: TextFlags,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -82,7 +82,7 @@ def merge(
     """
     table = HudiTable.open(path)
     options = flags.options(table, "upsert")
-    merging = table.merge(source_of(files, max_text), None if on is None else names_of(on))
+    merging = table.merge(text.source_of(files), None if on is None else names_of(on))
     for clause in clauses:
         merging = merging.when(clause)
     _show(path, merging.execute(options=options, dry_run=dry_run), dry_run, output)

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
-from lookupstore.cli.options import PLACE, columns_option, max_text_option, names_of, output_option
+from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, write_file, write_first_rows
-from lookupstore.cli.sources import check_kept, source_of
+from lookupstore.cli.sources import TextFlags, check_kept, text_flags
 from lookupstore.keys.joins import HOWS, How, check_adds_nothing
 from lookupstore.progress import watched
 from lookupstore.source.source import in_types, with_every_column
@@ -33,7 +33,7 @@ from lookupstore.storage.uris import shown_uri
 @click.option("--prefix", metavar="TEXT", help="What the names of appended columns begin with.")
 @click.option("--found", metavar="NAME", help="Append a column that says which keys were found.")
 @lookups_options
-@max_text_option
+@text_flags
 @click.option("-o", "--out", metavar="FILE",
               help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
               "a time.")  # fmt: skip
@@ -49,7 +49,7 @@ def join(
     columns: str | None,
     prefix: str | None,
     found: str | None,
-    max_text: str,
+    text: TextFlags,
     out: str | None,
     output: str,
     **what: Any,
@@ -76,7 +76,7 @@ def join(
         pairs = _pairs(",".join(on))
         keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
                 if name in opened.key]  # fmt: skip
-        source = in_types(with_every_column(source_of([facts], max_text)), pa.schema(keys))
+        source = in_types(with_every_column(text.source_of([facts])), pa.schema(keys))
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:

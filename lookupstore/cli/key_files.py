@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lookupstore.cli.key_text import key_types, parse_columns
 from lookupstore.errors import FormatError, listed
+from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows, names_at
 from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
 from lookupstore.source.source import Source, open_source
@@ -232,7 +233,8 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             raise _json_error(name)
         if len(key) == 1:
             return Keys(key_types(key), (parse_columns([one], key) for one in _lines(whole, name)))
-        rows = CsvRows(_blocks(whole), name, names=key.names)
+        dialect = CsvDialect(separator=",", names=tuple(key.names))
+        rows = CsvRows(_blocks(whole), name, dialect=dialect)
         return _parsed(rows.read(_as_texts(key)), key)
 
 

@@ -95,13 +95,6 @@ latest_partition_option: Option = click.option(
 key_option: Option = click.option(
     "--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table."
 )
-max_text_option: Option = click.option(
-    "--max-text",
-    default="64MiB",
-    show_default=True,
-    metavar="SIZE",
-    help="The most bytes of one value in files of CSV or JSON lines.",
-)
 as_of_option: Option = click.option(
     "--as-of",
     metavar="INSTANT|TIME",

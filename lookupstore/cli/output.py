@@ -12,13 +12,12 @@ from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 from click.core import ParameterSource
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from lookupstore.arrow.types import plain_type, unwrap
-from lookupstore.cli.json_text import json_lines, json_of, plain
+from lookupstore.cli.csv_text import csv_lines, csv_names
+from lookupstore.cli.json_text import json_lines, json_of
 from lookupstore.cli.tables import fields_table, list_table, rows_table
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.parquet_rows import ParquetRowWriter
@@ -217,10 +216,9 @@ def _write_binary(
 ) -> None:
     """Write rows as a stream or file of Arrow IPC, as CSV or as Parquet."""
     if kind == "csv":
-        schema = _csv_schema(schema)
-        with pa_csv.CSVWriter(file, schema) as writer:
-            for batch in batches:
-                writer.write_batch(_csv_batch(batch, schema))
+        file.write(csv_names(schema))
+        for batch in batches:
+            file.write(csv_lines(batch))
     elif kind == "parquet":
         with ParquetRowWriter(file, schema) as rows:
             for batch in batches:
@@ -284,40 +282,3 @@ def write_fields(title: str, fields: Mapping[str, object]) -> None:
     echo(title)
     console = OutputConsole()
     console.print(fields_table(fields, console.width))
-
-
-def _csv_schema(schema: pa.Schema) -> pa.Schema:
-    fields = []
-    for field in schema:
-        kind = _csv_type(field.type)
-        try:
-            pa_csv.write_csv(pa.table({field.name: pa.nulls(1, kind)}), pa.BufferOutputStream())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise ValueError(
-                f"column {field.name!r}: CSV cannot hold {field.type}; "
-                "choose --columns without it, or --output json or arrow"
-            ) from None
-        fields.append(pa.field(field.name, kind))
-    return pa.schema(fields)
-
-
-def _csv_type(kind: pa.DataType) -> pa.DataType:
-    kind = plain_type(kind)
-    return pa.string() if _is_bytes(kind) else kind
-
-
-def _csv_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for column in map(unwrap, batch.columns):
-        if _is_bytes(column.type):
-            column = pa.array([plain(value) for value in column.to_pylist()], pa.string())
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )

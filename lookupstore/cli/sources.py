@@ -1,38 +1,158 @@
-"""Rows that a command reads: from its arguments, or from standard input."""
+"""Rows that a command reads from files or from standard input, and options for files of text."""
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import click
+import pyarrow as pa
 
+from lookupstore.cli.options import Option, names_of
+from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of
+from lookupstore.source.csv_dialect import USUAL, CsvDialect, is_character
 from lookupstore.source.source import Source, open_source
 from lookupstore.source.text_limits import LEAST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder
 from lookupstore.storage.uris import shown_uri
 
+# Names of types in SQL that Arrow does not have.
+_SQL_TYPES = {
+    "text": pa.string(), "bigint": pa.int64(), "integer": pa.int32(), "int": pa.int32(),
+    "smallint": pa.int16(), "boolean": pa.bool_(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
-def source_of(given: Sequence[str], max_text: str) -> Source:
-    """Open the given paths, or for `-` the standard input.
 
-    Args:
-        given: Paths to open, or `-` alone.
-        max_text: Size that was given as `--max-text`.
+@dataclass(frozen=True)
+class TextFlags:
+    """The options about files of CSV and JSON lines.
 
-    Raises:
-        UsageError: If `-` is one of several paths.
+    Attributes:
+        max_text: Largest size of one value in bytes.
+        dialect: Separator, quotes, nulls and names of CSV.
+        types: Types of columns, whose other types would be inferred.
     """
-    most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
-    if "-" not in given:
-        return open_source(list(given), max_text=most)
-    if len(given) > 1:
-        raise click.UsageError("- is standard input, and stands alone")
-    return open_source(sys.stdin.buffer, max_text=most)
+
+    max_text: int
+    dialect: CsvDialect
+    types: dict[str, pa.DataType]
+
+    def source_of(self, given: Sequence[str]) -> Source:
+        """Open the given paths, or for `-` the standard input.
+
+        Args:
+            given: Paths to open, or `-` alone.
+
+        Raises:
+            UsageError: If `-` is one of several paths, or the files do not have what the options
+                are about.
+        """
+        if "-" in given and len(given) > 1:
+            raise click.UsageError("- is standard input, and stands alone")
+        rows = sys.stdin.buffer if "-" in given else list(given)
+        source = open_source(rows, max_text=self.max_text, dialect=self.dialect)
+        if source.in_types is None and (self.types or self.dialect != USUAL):
+            raise click.UsageError(
+                f"{source.description} has types of its own; --delimiter, --quote, --null, "
+                "--names and --types are for CSV, and --types for JSON lines"
+            )
+        return _typed(source, self.types) if self.types else source
+
+
+def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about files of text to a command, as its argument `text`."""
+
+    @functools.wraps(command)
+    def with_flags(
+        *,
+        max_text: str,
+        delimiter: str | None,
+        quote: str,
+        null: tuple[str, ...],
+        names: str | None,
+        types: dict[str, pa.DataType],
+        **values: Any,
+    ) -> Any:
+        dialect = CsvDialect(
+            separator=delimiter,
+            quote=None if quote == "none" else quote,
+            nulls=("", *null),
+            names=None if names is None else tuple(names_of(names)),
+        )
+        most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
+        return command(text=TextFlags(most, dialect, types), **values)
+
+    made: Callable[..., Any] = with_flags
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    return made
+
+
+def _character(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """Return a character that was typed."""
+    if given in ("tab", r"\t"):
+        return "\t"
+    if given is not None and given != "none" and not is_character(given):
+        raise click.BadParameter(f"{given!r}: give one character of ASCII, or tab")
+    return given
+
+
+def _types(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, pa.DataType]:
+    """Return types that were typed as COLUMN=TYPE."""
+    found: dict[str, pa.DataType] = {}
+    # Commas in brackets belong to a decimal.
+    for one in re.split(r",(?![^(]*\))", ",".join(given)) if given else ():
+        name, equals, kind = (part.strip() for part in one.partition("="))
+        if not (name and equals and kind):
+            raise click.BadParameter(f"{one!r}: give COLUMN=TYPE, such as zip=text")
+        if name in found:
+            raise click.BadParameter(f"the column {name!r} is given twice")
+        found[name] = _type_of(kind)
+    return found
+
+
+def _type_of(kind: str) -> pa.DataType:
+    name = kind.lower()
+    if name in _SQL_TYPES:
+        return _SQL_TYPES[name]
+    decimal = _DECIMAL.fullmatch(name)
+    try:
+        if decimal is not None:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        return pa.type_for_alias(name)
+    except ValueError:
+        raise click.BadParameter(
+            f"{kind!r} is not a type; give text, int, bigint, float, double, boolean, date, "
+            "timestamp, timestamp_ntz, decimal(P,S), or the name of an Arrow type"
+        ) from None
+
+
+def _typed(source: Source, types: dict[str, pa.DataType]) -> Source:
+    """Return a source whose columns have given types, for any destination."""
+    for name in types:
+        if name not in source.schema.names:
+            raise click.UsageError(
+                f"--types: {source.description} has no column {name!r}; it has "
+                f"[{listed(source.schema.names)}]"
+            )
+    in_types = source.in_types
+    assert in_types is not None
+
+    def in_others(known: pa.Schema) -> Source:
+        others = (field for field in known if field.name not in types)
+        return in_types(pa.schema([*others, *types.items()]))
+
+    return replace(in_others(pa.schema([])), in_types=in_others)
 
 
 def check_kept(out: str | None, *given: str | None) -> None:
@@ -58,3 +178,22 @@ def check_kept(out: str | None, *given: str | None) -> None:
             raise click.UsageError(
                 f"-o {out} is in what is read ({shown_uri(path)}); give another name"
             )
+
+
+_OPTIONS: tuple[Option, ...] = (
+    click.option("--delimiter", callback=_character, metavar="CHAR",
+                 help="Character between the fields of CSV; tab for a tab (default: a comma, or a "
+                 "tab where the first line has more tabs)."),
+    click.option("--quote", callback=_character, default='"', show_default=True,
+                 metavar="CHAR|none", help="Character around fields of CSV."),
+    click.option("--null", multiple=True, metavar="TEXT",
+                 help="Field of CSV that is null, such as NA, if it has no quotes; repeatable. An "
+                 "empty field always is."),
+    click.option("--names", metavar="A,B",
+                 help="Column names of CSV whose first line is a row."),
+    click.option("--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
+                 help="Type of a column of CSV or JSON lines, such as zip=text or "
+                 "'price=decimal(10,2)'; repeatable (default: inferred from the first megabyte)."),
+    click.option("--max-text", default="64MiB", show_default=True, metavar="SIZE",
+                 help="The most bytes of one value in files of CSV or JSON lines."),
+)  # fmt: skip

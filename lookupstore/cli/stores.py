@@ -12,7 +12,6 @@ from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
     allow_empty_option,
-    max_text_option,
     names_of,
     output_option,
     overwrite_option,
@@ -20,7 +19,7 @@ from lookupstore.cli.options import (
     version_option,
 )
 from lookupstore.cli.output import write_json, write_list
-from lookupstore.cli.sources import source_of
+from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
@@ -60,7 +59,7 @@ from lookupstore.store.store import open as open_store
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N",
               help="Threads that read ahead, sort, compress and write (default: one for each "
               "processor).")  # fmt: skip
-@max_text_option
+@text_flags
 @overwrite_option
 @allow_empty_option
 @retain_option
@@ -77,7 +76,7 @@ def build(
     memory: str,
     temp_dir: str | None,
     threads: int | None,
-    max_text: str,
+    text: TextFlags,
     overwrite: bool,
     allow_empty: bool,
     retain: str,
@@ -94,7 +93,7 @@ def build(
         bytes_of(memory, "--memory"),
         seconds_of(retain, "--retain"),
     )
-    source = source_of(sources, max_text)
+    source = text.source_of(sources)
     store = in_process.build(
         source,
         path,

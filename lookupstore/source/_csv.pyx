@@ -13,6 +13,8 @@ cdef extern from "ls_csv.h":
         LS_CSV_CLOSED
     ctypedef struct ls_csv:
         uint8_t separator
+        uint8_t quote
+        int has_quotes
         uint8_t before
         ls_csv_state state
         size_t field
@@ -22,13 +24,20 @@ cdef extern from "ls_csv.h":
 @cython.final
 @cython.auto_pickle(False)
 cdef class RowEnds:
-    """The ends of rows in text that is passed in blocks, in the dialect of Arrow's parser."""
+    """The ends of rows in text that is passed in blocks, in the dialect of Arrow's parser.
+
+    Args:
+        separator: Character between fields.
+        quote: Character around fields. None: No character is special.
+    """
 
     cdef ls_csv csv
     cdef bint wrong
 
-    def __init__(self, str separator not None):
+    def __init__(self, str separator not None, str quote='"'):
         self.csv.separator = ord(separator)
+        self.csv.has_quotes = quote is not None
+        self.csv.quote = 0 if quote is None else ord(quote)
         self.csv.before = b"\n"
         self.csv.state = LS_CSV_PLAIN
         self.csv.field = 0

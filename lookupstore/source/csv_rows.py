@@ -18,6 +18,7 @@ import pyarrow.csv as pa_csv
 from lookupstore.arrow.types import first_invalid
 from lookupstore.errors import FormatError
 from lookupstore.source._csv import RowEnds
+from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import RECODE, type_of, typed
 
@@ -36,8 +37,7 @@ class CsvRows:
         blocks: Blocks of the text, without a byte-order mark, from its line of names on.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row.
-        names: Names of the columns, if the text has only rows, with commas between fields. Default:
-            The first line contains the names.
+        dialect: Separator, quotes, nulls and names.
 
     Raises:
         ValueError: If the first lines are not CSV in UTF-8, or are separated by semicolons.
@@ -53,24 +53,21 @@ class CsvRows:
         blocks: Iterable[bytes],
         name: str,
         limits: TextLimits = BY_DEFAULT,
-        *,
-        names: Sequence[str] | None = None,
+        dialect: CsvDialect = USUAL,
     ) -> None:
         blocks = iter(blocks)
         self._name = name
         self._limits = limits
-        self.names: list[str] = [] if names is None else list(names)
-        self._whole = "the line of names" if names is None else "a key"  # line that has all fields
-        if names is not None:
+        self._dialect = dialect
+        self.names: list[str] = list(dialect.names or ())
+        head = next(blocks, b"")
+        self._separator = _separator(head, name, dialect)
+        self._pieces = self._cut(chain([head], blocks))
+        if dialect.names is not None:
             self._rows = 0
-            self._separator = ","
-            self._pieces = self._cut(blocks)
             self._first = next(self._pieces, b"")
             return
-        head = next(blocks, b"")
         self._rows = -1  # number of rows read, after the line of names
-        self._separator = _separator(_first_line(head), name)
-        self._pieces = self._cut(chain([head], blocks))
         first = next(self._pieces).lstrip(b"\r\n")
         line, self._first = self._split(first)
         self.names = self._names(line)
@@ -110,7 +107,7 @@ class CsvRows:
             ValueError: If a quote is wrong, after all rows before it were yielded.
             FormatError: If a value or a row is too long, after all rows before it were yielded.
         """
-        ends = RowEnds(self._separator)
+        ends = RowEnds(self._separator, self._dialect.quote)
         held: list[bytes] = []
         size = whole = 0  # bytes held, and bytes of whole rows among them
         is_long = False
@@ -149,7 +146,7 @@ class CsvRows:
         where = f"source: {self._name}: {self._where()}"
         if field_bytes <= self._limits.text:
             return self._limits.row_error(where)
-        at = len(names_in(row[:-field_bytes], self._separator)) - 1
+        at = len(self._fields(row[:-field_bytes])) - 1
         column = f", column {self.names[at]!r}" if 0 <= at < len(self.names) else ""
         return self._limits.text_error(f"{where}{column}")
 
@@ -157,13 +154,13 @@ class CsvRows:
         row = self._where()
         shown = text.lstrip(b"\r\n")[:_SHOWN]
         return ValueError(
-            f"source: {self._name}: {row} {what}: {_text(shown)!r}; if these quotes are text, give "
-            "pyarrow.csv.read_csv(...) with ParseOptions(quote_char=False) in its place"
+            f"source: {self._name}: {row} {what}: {_text(shown)!r}; if these quotes are text, pass "
+            "pyarrow.csv.read_csv(...) with ParseOptions(quote_char=False)"
         )
 
     def _split(self, text: bytes) -> tuple[bytes, bytes]:
         """Return the first row of a piece without its line end, and the rest of the piece."""
-        ends, start = RowEnds(self._separator), 0
+        ends, start = RowEnds(self._separator, self._dialect.quote), 0
         while start < len(text):
             found = [at for at in (text.find(b"\n", start), text.find(b"\r", start)) if at >= 0]
             stop = min(found, default=len(text) - 1) + 1
@@ -184,7 +181,10 @@ class CsvRows:
                 f"source: {self._name}: the line of names has zero bytes, as text in UTF-16 has: "
                 f"{line[:_SHOWN]!r}; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it"
             )
-        return names_in(line, self._separator)
+        return self._fields(line)
+
+    def _fields(self, line: bytes) -> list[str]:
+        return _fields(line, self._separator, self._dialect.quote)
 
     def _texts(self, piece: bytes, names: Sequence[str]) -> list[pa.Array]:
         """Return columns of a piece as strings."""
@@ -199,7 +199,7 @@ class CsvRows:
                     raise ValueError(
                         f"source: {self._name}: the column {name!r} is not UTF-8 in row "
                         f"{self._rows + 1 + at}: {column[at].as_py()[:_SHOWN]!r}; {RECODE}, or "
-                        "pyarrow.csv.read_csv(...) with ReadOptions(encoding=...) in its place"
+                        "pass pyarrow.csv.read_csv(...) with ReadOptions(encoding=...)"
                     ) from None
             raise ValueError(f"source: {self._name}: {error}") from None
         if len(piece) > self._limits.text:
@@ -223,11 +223,15 @@ class CsvRows:
                 pa_csv.ReadOptions(
                     use_threads=False, block_size=len(piece) + 1, column_names=self.names
                 ),
-                pa_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
+                pa_csv.ParseOptions(
+                    delimiter=self._separator,
+                    quote_char=self._dialect.quote or False,
+                    newlines_in_values=True,
+                ),
                 pa_csv.ConvertOptions(
                     include_columns=names,
                     column_types=dict.fromkeys(names, kind),
-                    null_values=[""],
+                    null_values=self._dialect.nulls,
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                 ),
@@ -238,11 +242,12 @@ class CsvRows:
             if wrong is None:
                 raise
             number, expected, found, text = wrong.groups()
+            names = "the line of names" if self._dialect.names is None else "there are names for"
             raise ValueError(
                 f"source: {self._name}: row {self._rows + int(number)} has {found} fields, and "
-                f"{self._whole} {expected}: {text[:_SHOWN]!r}; quote fields that have a "
-                f"{self._separator!r}, or give pyarrow.csv.read_csv(...) with an "
-                "invalid_row_handler in its place"
+                f"{names} {expected}: {text[:_SHOWN]!r}; quote fields that have a "
+                f"{self._separator!r}, or pass pyarrow.csv.read_csv(...) with an "
+                "invalid_row_handler"
             ) from None
         return [one.combine_chunks() for one in table]
 
@@ -261,11 +266,10 @@ def names_at(head: bytes, name: str) -> list[str]:
     >>> names_at(b"id\\tzip\\n1\\t2\\n", "users.csv")
     ['id', 'zip']
     """
-    line = _first_line(head)
-    return names_in(line, _separator(line, name))
+    return _fields(_first_line(head, USUAL.quote), _separator(head, name, USUAL), USUAL.quote)
 
 
-def names_in(line: bytes, separator: str) -> list[str]:
+def _fields(line: bytes, separator: str, quote: str | None) -> list[str]:
     """Return the fields of the first row of CSV, which may span several lines.
 
     Raises:
@@ -273,7 +277,11 @@ def names_in(line: bytes, separator: str) -> list[str]:
     """
     try:
         text = io.StringIO(_text(line), newline="")
-        return next(csv.reader(text, delimiter=separator), [])
+        if quote is None:
+            rows = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_NONE)
+        else:
+            rows = csv.reader(text, delimiter=separator, quotechar=quote)
+        return next(rows, [])
     except csv.Error as error:
         raise ValueError(f"source: a first line of CSV: {error}") from None
 
@@ -282,31 +290,34 @@ def _text(text: bytes) -> str:
     return text.decode(errors="replace")
 
 
-def _first_line(head: bytes) -> bytes:
+def _first_line(head: bytes, quote: str | None) -> bytes:
     """Return the first row of a text, up to a line end after an even number of quotes."""
     head = head.lstrip(b"\r\n")
     ends = b"\n" if b"\n" in head else b"\r"
     start, is_open = 0, False
     while (end := head.find(ends, start)) >= 0:
-        is_open ^= head.count(b'"', start, end) % 2 == 1
+        if quote is not None:
+            is_open ^= head.count(quote.encode(), start, end) % 2 == 1
         if not is_open:
             return head[:end]
         start = end + 1
     return head
 
 
-def _separator(line: bytes, name: str) -> str:
-    """Return the separator of the names in a first row.
+def _separator(head: bytes, name: str, dialect: CsvDialect) -> str:
+    """Return the separator of the fields in a text that begins with `head`.
 
     Raises:
         ValueError: If the separator is a semicolon, since numbers may then have a comma.
     """
+    if dialect.separator is not None:
+        return dialect.separator
+    line = _first_line(head, dialect.quote)
     if ".tsv" in name.lower()[-8:] or line.count(b"\t") > line.count(b","):
         return "\t"
     if b";" in line and b"," not in line:
         raise ValueError(
-            f"source: {name} is separated by ';'; give pyarrow.csv.open_csv(...) with "
-            "parse_options in its place"
+            f"source: {name} is separated by ';'; pass pyarrow.csv.open_csv(...) with parse_options"
         )
     return ","
 

@@ -349,9 +349,14 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
 
 
 def _with_known(kind: pa.DataType, found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """Return a type, with wanted types where the first rows have only nulls."""
+    """Return a type, with wanted types where the first rows have only nulls, or other numbers."""
     if pa.types.is_null(found):
         return _in_json(wanted)
+    if pa.types.is_integer(found) or pa.types.is_floating(found):
+        # Later numbers may be fractions, or have more digits than a float.
+        if pa.types.is_decimal(wanted):
+            return wanted
+        return pa.float64() if pa.types.is_floating(wanted) else kind
     if pa.types.is_list(found) and pa.types.is_list(wanted):
         return pa.list_(_with_known(kind.value_type, found.value_type, wanted.value_type))
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):

@@ -33,6 +33,7 @@ from lookupstore.errors import FormatError, LookupStoreError, listed
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.quantities import Size, bytes_of
+from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.folder_columns import Value
 from lookupstore.source.python_rows import table_of
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
@@ -122,7 +123,7 @@ class Source:
     every_column: Callable[[], Source] | None = None
 
 
-def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
+def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect = USUAL) -> Source:
     """Open a source of rows, of one of the kinds that `source.KNOWN` lists.
 
     Folders are read recursively, by Spark's rules. Every file must be Parquet or ORC, with any
@@ -140,6 +141,7 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
         source: Files, or rows in any form that `source.KNOWN` lists.
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
+        dialect: Separator, quotes, nulls and names of files of CSV.
 
     Raises:
         TypeError: If `source` is not a source of rows.
@@ -154,10 +156,12 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2
     """
-    return _opened(source, max_text, None)
+    return _opened(source, max_text, None, dialect)
 
 
-def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
+def _opened(
+    source: Any, max_text: Size, known: pa.Schema | None, dialect: CsvDialect = USUAL
+) -> Source:
     """Open a source of rows for a destination whose columns may be known.
 
     Args:
@@ -165,12 +169,13 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
         known: Schema of the destination of Python rows, such as a table. None: unknown.
+        dialect: Separator, quotes, nulls and names of files of CSV.
     """
     if isinstance(source, Source):
         return source
-    limits = TextLimits(bytes_of(max_text, "max_text", least=LEAST_TEXT))
+    text = _Text(TextLimits(bytes_of(max_text, "max_text", least=LEAST_TEXT)), dialect)
     if isinstance(source, (str, os.PathLike, Location)):
-        return _files_source([path_of(source)], limits)
+        return _files_source([path_of(source)], text)
     if isinstance(source, pa.RecordBatch):
         return _table_source(pa.Table.from_batches([source]))
     if isinstance(source, pa.Table):
@@ -204,9 +209,9 @@ def _opened(source: Any, max_text: Size, known: pa.Schema | None) -> Source:
         # Other objects may have to run a query to know their length.
         return replace(rows, count_rows=lambda: len(source)) if is_polars(source) else rows
     if hasattr(source, "read") and hasattr(source, "readable"):
-        return _object_source(source, limits)
+        return _object_source(source, text)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
-        return _iterable_source(source, limits, known)
+        return _iterable_source(source, text, known)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
 
 
@@ -433,7 +438,7 @@ def _one_line(schema: pa.Schema) -> str:
     return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
-def _iterable_source(source: Iterable[Any], limits: TextLimits, known: pa.Schema | None) -> Source:
+def _iterable_source(source: Iterable[Any], text: _Text, known: pa.Schema | None) -> Source:
     items = iter(source)
     first = next(items, None)
     if first is None:
@@ -447,7 +452,7 @@ def _iterable_source(source: Iterable[Any], limits: TextLimits, known: pa.Schema
             if not isinstance(item, (str, os.PathLike, Location)):
                 raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
             paths.append(path_of(item))
-        return _files_source(paths, limits, in_order=not isinstance(source, (set, frozenset)))
+        return _files_source(paths, text, in_order=not isinstance(source, (set, frozenset)))
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
@@ -478,7 +483,20 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
     return _checked(Source(dataset.schema.remove_metadata(), description, select, count_rows))
 
 
-def _object_source(file: Any, limits: TextLimits) -> Source:
+@dataclass(frozen=True)
+class _Text:
+    """What to expect of files of text.
+
+    Attributes:
+        limits: Limits for the size of one value and one row.
+        dialect: Separator, quotes, nulls and names of CSV.
+    """
+
+    limits: TextLimits
+    dialect: CsvDialect
+
+
+def _object_source(file: Any, text: _Text) -> Source:
     """Return an open file as a source."""
     # It is imported here, as below: importing takes time, and few sources are text.
     from lookupstore.source.streams import FROM_THE_END, open_stream
@@ -497,7 +515,7 @@ def _object_source(file: Any, limits: TextLimits) -> Source:
                 return _columnar_object(file, kind.lower(), shown)
     what = "CSV, JSON lines or Arrow IPC"
     with reading(shown, what, local=True):
-        stream = open_stream(file, shown, limits)
+        stream = open_stream(file, shown, text.limits, text.dialect)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
@@ -524,7 +542,7 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
 def _streams_source(
     paths: Sequence[Path],
     found: Sequence[FoundFiles],
-    limits: TextLimits,
+    text: _Text,
     *,
     in_order: bool,
 ) -> Source:
@@ -544,9 +562,10 @@ def _streams_source(
     ) -> Stream:
         compression = COMPRESSIONS.get(posixpath.splitext(file.path)[1].lower())
         if compression is None:
-            return open_stream(handle, file.shown, limits)
+            return open_stream(handle, file.shown, text.limits, text.dialect)
         handle = stack.enter_context(pa.CompressedInputStream(handle, compression))
-        return open_stream(handle, file.shown, replace(limits, compressed=identity.nbytes))
+        limits = replace(text.limits, compressed=identity.nbytes)
+        return open_stream(handle, file.shown, limits, text.dialect)
 
     def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
         for file, identity in files:
@@ -624,7 +643,7 @@ def _each(
         yield batch
 
 
-def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool = True) -> Source:
+def _files_source(paths: Sequence[Path], text: _Text, *, in_order: bool = True) -> Source:
     are_streams = all(
         is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
     )
@@ -635,7 +654,7 @@ def _files_source(paths: Sequence[Path], limits: TextLimits, *, in_order: bool =
     if isinstance(found, FoundTable):
         return _checked(table_reader("hudi").table_source(found.path))
     if are_streams:
-        return _streams_source(paths, found, limits, in_order=in_order)
+        return _streams_source(paths, found, text, in_order=in_order)
     files = [file for one in found for file in one.files]
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:

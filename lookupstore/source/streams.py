@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lookupstore.arrow.texts import check_texts
+from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
@@ -58,7 +59,9 @@ class Stream:
     read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
 
 
-def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> Stream:
+def open_stream(
+    file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT, dialect: CsvDialect = USUAL
+) -> Stream:
     """Open a file at its beginning, by the format of its first bytes.
 
     If the first line begins with `{`, the file is JSON lines. Other text is CSV with a line of
@@ -69,6 +72,7 @@ def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> S
         file: File to read. The caller closes it.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row of CSV and JSON lines.
+        dialect: Separator, quotes, nulls and names of CSV.
 
     Raises:
         TypeError: If the file returns text.
@@ -112,10 +116,12 @@ def open_stream(file: BinaryIO, name: str, limits: TextLimits = BY_DEFAULT) -> S
         )
     blocks = chain([head.removeprefix(BOM)], iter(lambda: _some_of(file, _BLOCK), b""))
     if text.startswith(b"{"):
+        if dialect != USUAL:
+            raise ValueError(f"source: {name} is JSON lines; separators and such are of CSV")
         objects = JsonRows(blocks, name, limits)
         check_once(objects.schema.names, name)
         return Stream(objects.schema, True, objects.read)
-    rows = CsvRows(blocks, name, limits)
+    rows = CsvRows(blocks, name, limits, dialect)
     check_once(rows.names, name)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -60,8 +60,8 @@ def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
             texts = half
     raise ValueError(
         f"source: {name}: the column {field.name!r} is {field.type} and has {texts[0].as_py()!r} "
-        f"in row {row}; give a reader of the types that are meant in its place, such as "
-        "pyarrow.csv.open_csv"
+        f"in row {row}; pass a reader with the right types, such as "
+        "pyarrow.csv.open_csv(...) with convert_options"
     )
 
 

@@ -153,14 +153,17 @@ def test_keys_of_several_fields(tmp_path: Path) -> None:
         assert [json.loads(line)["v"] for line in result.stdout.splitlines()] == [*range(9)]
     cut = run("get", tmp_path / "s", "--keys", "-", given=b"plain\n")
     assert cut.exit_code == 2
-    assert "--keys: standard input: row 1 has 1 fields, and a key 2: 'plain'" in cut.stderr
+    assert (
+        "--keys: standard input: row 1 has 1 fields, and there are names for 2: 'plain'"
+        in cut.stderr
+    )
 
 
 def test_keys_of_sorted_files(tmp_path: Path) -> None:
     with Writer(tmp_path / "t.sst") as writer:
         writer.put_many([b"a", b"b\xff"], [b"1", b"2"])
     got = run("get", tmp_path / "t.sst", "--keys", "-", "--output", "csv", given=b"0x62ff\nz\na")
-    assert got.stdout.splitlines() == ['"key","value"', '"0x62ff","0x32"', '"0x61","0x31"']
+    assert got.stdout.splitlines() == ["key,value", "0x62ff,0x32", "0x61,0x31"]
     assert got.stderr == f"Error: {tmp_path}/t.sst: 1 of 3 keys not found\n"
     with Writer(tmp_path / "n.sst", dialect="paimon", order="int32") as writer:
         for number in (-5, 7):
@@ -342,7 +345,7 @@ def test_keys_that_are_categories_of_views(tmp_path: Path) -> None:
                     ["join", tmp_path / "k.arrow", tmp_path / "s", "--on", "id"]):  # fmt: skip
         result = run(*command, "--output", "csv")
         assert result.exit_code == 0, result.output
-        assert result.stdout.splitlines() == ['"id","n"', '"b",2', '"a",1']
+        assert result.stdout.splitlines() == ["id,n", "b,2", "a,1"]
 
 
 def test_a_failure_leaves_no_file(store: Path, tmp_path: Path) -> None:

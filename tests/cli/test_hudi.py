@@ -251,7 +251,7 @@ def test_keys_of_standard_input(table: Path, given: bytes) -> None:
         main, ["hudi", "get", str(table), "--keys", "-", "--columns", "id", "--output", "csv"],
         input=given,
     )  # fmt: skip
-    assert (got.stdout, got.exit_code) == ('"id"\n3\n2\n', 1)
+    assert (got.stdout, got.exit_code) == ("id\n3\n2\n", 1)
     assert "1 of 3 keys not found" in got.stderr
     tagged = command.invoke(
         main, ["hudi", "tag", str(table), "--keys", "-", "--output", "json"], input=given

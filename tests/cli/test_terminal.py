@@ -27,6 +27,8 @@ from lookupstore.hostcache.counts import Counts
 from lookupstore.hudi import HudiTable
 from lookupstore.sst import Writer
 
+pytestmark = pytest.mark.drawn(0.4)
+
 RUN = """
 import shlex, sys
 from lookupstore.cli import main

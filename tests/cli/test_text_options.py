@@ -1,0 +1,134 @@
+"""`--delimiter`, `--quote`, `--null`, `--names` and `--types`: CSV as other programs leave it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(line: str, *more: str, given: str | None = None) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, [*line.split(), *more], input=given)
+
+
+def done(line: str, *more: str, given: str | None = None) -> None:
+    result = run(line, *more, given=given)
+    assert result.exit_code == 0, result.output
+
+
+def refused(line: str, *more: str) -> str:
+    result = run(line, *more)
+    assert result.exit_code in (1, 2), result.output
+    assert "pyarrow" not in result.stderr
+    return result.stderr
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    with lookupstore.open(path) as store:
+        rows: list[dict[str, Any]] = store.scan().read_all().to_pylist()
+        return rows
+
+
+def test_each_error_of_csv_names_the_option_that_helps() -> None:
+    Path("a.csv").write_text("id;zip;price\n1;'a;b';1,5\n2;02134;NA\n")
+    assert "separated by ';'; give --delimiter ';'" in refused("build a.csv s --key id")
+    done("build a.csv s --key id --null NA --delimiter ; --quote '")
+    assert rows_of("s") == [
+        {"id": 1, "zip": "a;b", "price": "1,5"},
+        {"id": 2, "zip": "02134", "price": None},
+    ]
+    Path("b.csv").write_text('id,v\n1,"5" pipe\n')
+    assert "if these quotes are text, give --quote none" in refused("build b.csv t --key id")
+    done("build b.csv t --key id --quote none")
+    assert rows_of("t") == [{"id": 1, "v": '"5" pipe'}]
+    Path("c.csv").write_text("id,v\n" + "1,2\n" * 400_000 + "2,x\n")
+    assert "in row 400001; give --types COLUMN=TYPE" in refused(
+        "build c.csv u --key id --on-duplicate last"
+    )
+    done("build c.csv u --key id --on-duplicate last --types v=text")
+    assert rows_of("u") == [{"id": 1, "v": "2"}, {"id": 2, "v": "x"}]
+    Path("d.csv").write_bytes(b"id,v\n1,M\xfcller\n")
+    assert "as `iconv -f latin1 -t utf-8` makes it of Latin-1\n" in refused(
+        "build d.csv v --key id"
+    )
+    Path("e.csv").write_text("id,v\n1,2,3\n")
+    assert "row 1 has 3 fields" in refused("build e.csv v --key id")
+
+
+def test_types_in_the_words_of_sql_and_arrow() -> None:
+    text = "1|1.50|7|2026-01-02 03:04:05|1\n"
+    types = "b=decimal(10, 2),c=INT", "d=timestamp_ntz", "e=uint8"
+    options = [word for one in types for word in ("--types", one)]
+    done("build - s --key a --names a,b,c,d,e --delimiter |", *options, given=text)
+    with lookupstore.open("s") as store:
+        assert [str(field.type) for field in store.schema] == [
+            "int64", "decimal128(10, 2)", "int32", "timestamp[us]", "uint8",
+        ]  # fmt: skip
+    assert rows_of("s")[0]["b"] == Decimal("1.50")
+    for wrong, said in (
+        ("b", "'b': give COLUMN=TYPE, such as zip=text"),
+        ("b=money", "'money' is not a type; give text, int,"),
+        ("b=decimal(99,2)", "'decimal(99,2)' is not a type"),
+        ("b=int,b=text", "the column 'b' is given twice"),
+    ):
+        assert said in refused("build a.csv s --key a --types", wrong)
+
+
+def test_types_of_json_lines() -> None:
+    Path("a.jsonl").write_text('{"id": 1, "v": 2}\n' * 100_000 + '{"id": 2, "v": 2.5}\n')
+    line = "build a.jsonl s --key id --on-duplicate first"
+    assert "give --types COLUMN=TYPE" in refused(line)
+    done(f"{line} --types v=double")
+    assert [row["v"] for row in rows_of("s")] == [2.0, 2.5]
+    assert "is JSON lines; separators" in refused(f"{line} --overwrite --delimiter ;")
+
+
+def test_options_of_text_for_files_with_types_are_refused() -> None:
+    Path("a.csv").write_text("id,v\n1,2\n")
+    done("build a.csv s --key id")
+    with lookupstore.open("s") as store:
+        pq.write_table(store.scan().read_all(), "a.parquet")
+    for option in ("--delimiter ;", "--quote none", "--null NA", "--names a,b", "--types v=text"):
+        assert "has types of its own" in refused(f"build a.parquet t --key id {option}")
+    assert "has no column 'w'; it has ['id', 'v']" in refused(
+        "build a.csv t --key id --types w=int"
+    )
+    assert "';;': give one character of ASCII, or tab" in refused("build a.csv t --delimiter ;;")
+
+
+def test_every_command_that_reads_rows_has_the_options() -> None:
+    Path("a.csv").write_text("id\tv\n1\t'x'\n2\t-\n")
+    options = "--delimiter tab --quote ' --null -"
+    done(f"build a.csv s --key id {options}")
+    done(f"upsert s a.csv {options}")
+    assert rows_of("s") == [{"id": 1, "v": "x"}, {"id": 2, "v": None}]
+    joined = run(f"join a.csv s --on id --prefix s_ --output csv {options}")
+    assert joined.stdout == "id,v,s_v\n1,x,x\n2,,\n"
+    Path("like.csv").write_text("id,v\n1,x\n")
+    done("hudi create t --like like.csv --key id")
+    done(f"hudi upsert t a.csv {options}")
+    done(f"hudi merge t a.csv {options}", "--when", "matched then update set v = source.v || 'y'")
+    found = HudiTable.open("t").scan(columns=["id", "v"]).to_pylist()
+    assert found == [{"id": 1, "v": "xy"}, {"id": 2, "v": None}]
+
+
+def test_the_type_of_a_typed_column_is_kept_by_an_upsert() -> None:
+    """A text column for numbers is an error; without `--types`, the store's type is read."""
+    Path("a.csv").write_text("id,v\n1,2\n")
+    done("build a.csv s --key id")
+    assert "v" in refused("upsert s a.csv --types v=text")
+    done("upsert s a.csv")

@@ -1,0 +1,102 @@
+"""CSV in other notations: separators, quotes, nulls and names, as Python's csv module has them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lookupstore.source import csv_rows
+from lookupstore.source.csv_dialect import CsvDialect
+from lookupstore.source.csv_rows import CsvRows
+from lookupstore.source.source import open_source
+
+TEXTS = ["", "NA", "-", "a", "ü", "a b", '"', "'", '""', ",", ";", "|", "\t", "\n", "5", "x'y"]
+
+
+def written(rows: list[list[str]], dialect: CsvDialect) -> bytes:
+    """Write rows with Python's csv module, every field within quotes if there are quotes."""
+    text = io.StringIO(newline="")
+    if dialect.quote is None:
+        writer = csv.writer(text, delimiter=dialect.separator or ",", quoting=csv.QUOTE_NONE)
+    else:
+        writer = csv.writer(
+            text, delimiter=dialect.separator or ",", quotechar=dialect.quote, quoting=csv.QUOTE_ALL
+        )
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def read(text: bytes, size: int, dialect: CsvDialect) -> tuple[list[str], list[list[str | None]]]:
+    blocks = [text[at : at + size] for at in range(0, len(text), size)]
+    rows = CsvRows(blocks, "a.csv", dialect=dialect)
+    texts = pa.schema([(name, pa.string()) for name in rows.names])
+    found = [list(row.values()) for batch in rows.read(texts) for row in batch.to_pylist()]
+    return rows.names, found
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+@pytest.mark.parametrize("quote", ['"', "'", None])
+def test_as_it_was_written(
+    seed: int, monkeypatch: pytest.MonkeyPatch, quote: str | None, has_names: bool
+) -> None:
+    """Texts with separators, quotes and line ends; those that a text without quotes cannot have
+    are left out there.
+    """
+    monkeypatch.setattr(csv_rows, "_PIECE", 1)
+    chance = random.Random(seed)
+    for _ in range(60):
+        separator = chance.choice(",;|\t:")
+        nulls = ("",) if quote is not None else ("", "NA")
+        names = [f"c{at}" for at in range(chance.randrange(2, 4))]
+        dialect = CsvDialect(separator, quote, nulls, None if has_names else tuple(names))
+        fits = [one for one in TEXTS if quote or not {separator, "\n", '"'} & {*one}]
+        rows = [[chance.choice(fits) for _ in names] for _ in range(chance.randrange(1, 30))]
+        text = written([names, *rows] if has_names else rows, dialect)
+        wanted = [[None if quote is None and one in nulls else one for one in row] for row in rows]
+        assert read(text, chance.randrange(1, 30), dialect) == (names, wanted), (dialect, text)
+
+
+def test_nulls_have_no_quotes() -> None:
+    dialect = CsvDialect(nulls=("", "NA"))
+    text = b'a,b\nNA,"NA"\n,""\n'
+    assert read(text, 99, dialect)[1] == [[None, "NA"], [None, ""]]
+
+
+def test_nulls_do_not_decide_types(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;v\n1;NA\n2;1.5\n")
+    source = open_source(tmp_path / "a.csv", dialect=CsvDialect(separator=";", nulls=("", "NA")))
+    assert source.schema.field("v").type == pa.float64()
+    (batch,) = source.batches(["v"])
+    assert batch.to_pylist() == [{"v": None}, {"v": 1.5}]
+
+
+def test_errors_count_rows_without_a_line_of_names() -> None:
+    dialect = CsvDialect(names=("a", "b"))
+    with pytest.raises(ValueError, match="row 2 has 1 fields, and there are names for 2: '3'"):
+        read(b"1,2\n3\n", 99, dialect)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"separator": ""}, "separator is ''; give one character of ASCII"),
+        ({"separator": "ü"}, "separator is 'ü'"),
+        ({"separator": "\n"}, "separator is '.n'"),
+        ({"quote": "''"}, "quote is"),
+        ({"separator": "'", "quote": "'"}, "both"),
+    ],
+)
+def test_characters_that_cannot_be_used(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CsvDialect(**given)  # type: ignore[arg-type]
+
+
+def test_json_lines_have_no_separator(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    with pytest.raises(ValueError, match="is JSON lines; separators"):
+        open_source(tmp_path / "a.jsonl", dialect=CsvDialect(separator=";"))

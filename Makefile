@@ -137,6 +137,7 @@ else
 # processes ignore Ctrl-C, and notices signals only while it waits.
 test: java $(VENV)/.built  ## Run every test except the long part; WING=sst: that folder of tests/, PYTEST_ARGS='-k name': those
 	@mkdir -p build
+	export LOOKUPSTORE_TEST_DRAW=1; \
 	$(BIN)/pytest -m "spark and not long" --durations 20 -o cache_dir=build/pytest-spark \
 	    tests/spark tests/project/test_docs.py >build/test-spark.log 2>&1 & \
 	spark=$$!; \

@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests of the cluster first: Spark's JVM keeps the environment it starts in."""
-    samples.mark_cases_not_drawn(items)
+    samples.mark_not_drawn(items)
     for item in items:
         is_spark = item.get_closest_marker("spark") and not item.get_closest_marker("long")
         if is_spark and SPARK not in item.path.parents and item.path != EXAMPLES:

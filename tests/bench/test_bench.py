@@ -24,6 +24,8 @@ from support.object_store import has_server
 
 import lookupstore
 
+pytestmark = pytest.mark.drawn(0.2)
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 WORKERS = ROOT / "tests" / "support" / "spark" / "workers"

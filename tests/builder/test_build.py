@@ -978,7 +978,7 @@ print(peak() - start)
 """
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.skipif(
     os.environ.get("LOOKUPSTORE_BUILD") == "sanitize", reason="AddressSanitizer keeps freed memory"

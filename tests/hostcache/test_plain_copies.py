@@ -25,6 +25,8 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import BreakEven
 from lookupstore.store.local_files import files_of
 
+pytestmark = pytest.mark.drawn(0.4)
+
 MODEL = {3 * i: random.Random(i).randbytes(30) + bytes(90) for i in range(6000)}
 ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})
 

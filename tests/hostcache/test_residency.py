@@ -44,6 +44,7 @@ from lookupstore.storage import remote_file as remote
 from lookupstore.storage.uris import shown_uri
 
 pytestmark = [
+    pytest.mark.drawn(0.4),
     pytest.mark.skipif(not has_server(), reason="rclone is not installed"),
     # Python 3.12 and later say so of every fork of a process with threads.
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

@@ -27,6 +27,8 @@ from lookupstore.sst.shared import HostTables
 from lookupstore.sst.stored import StoredFile
 from lookupstore.storage import descriptors
 
+pytestmark = pytest.mark.drawn(0.4)
+
 COUNT = 6000
 RECORDS = [(b"%06d" % (3 * i), b"%d" % i) for i in range(COUNT)]
 MODEL = dict(RECORDS)

@@ -56,6 +56,8 @@ from lookupstore.parquet import claims as limits
 from lookupstore.parquet.claims import Claims
 from lookupstore.source.reading import check_file, read_file
 
+pytestmark = pytest.mark.drawn(0.4)
+
 MB = 1 << 20
 
 

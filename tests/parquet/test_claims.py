@@ -29,6 +29,8 @@ from lookupstore.parquet.structs import I64
 from lookupstore.source import reading
 from lookupstore.source.reading import read_file
 
+pytestmark = pytest.mark.drawn(0.4)
+
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
     """Return a table as a file, without statistics: these hold a long value twice."""

@@ -22,7 +22,9 @@ def first_words(text: str) -> tuple[dict[str, str], dict[str, str]]:
     classes: dict[str, str] = {}
     functions: dict[str, str] = {}
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (said := ast.get_docstring(node)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (
+            said := ast.get_docstring(node, clean=False)
+        ):
             found = classes if isinstance(node, ast.ClassDef) else functions
             found[f"{node.name}:{node.lineno}"] = said.split()[0].rstrip(".,:;")
     return classes, functions

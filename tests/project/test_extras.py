@@ -23,6 +23,8 @@ from lookupstore.cli import main
 from lookupstore.cli.lazy import LazyGroup
 from lookupstore.extras import PACKAGES, require
 
+pytestmark = pytest.mark.drawn(0.4)
+
 PACKAGE = Path(lookupstore.__file__).parent
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -17,6 +17,8 @@ from support.scripts import script
 
 import lookupstore
 
+pytestmark = pytest.mark.drawn(0.4)
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SAID = {

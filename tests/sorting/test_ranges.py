@@ -17,6 +17,8 @@ from lookupstore.sorting import ranges, shared_values
 from lookupstore.sorting.pieces import Piece, PieceFile
 from lookupstore.sorting.ranges import EvenRanges, RangeSorter, cuts_of, ends_of
 
+pytestmark = pytest.mark.drawn(0.4)
+
 
 def positions_of(numbers: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array([int(one).to_bytes(4, "big") for one in numbers], pa.binary(4))

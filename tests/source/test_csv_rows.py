@@ -17,6 +17,8 @@ from lookupstore.source import csv_rows
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.source import open_source
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SOME = ['"', '""', ",", "\t", "\n", "\r\n", "\r", "a", "b", " ", "5", "", "ü"]
 
 

@@ -29,6 +29,8 @@ from lookupstore.source import search as file_search
 from lookupstore.source.source import open_source
 from lookupstore.store.path_kind import PathKind, kind_of
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "name": pa.string()})
 
 

@@ -27,6 +27,8 @@ from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of, warmed
 from lookupstore.sst.stored import StoredFile
 
+pytestmark = pytest.mark.drawn(0.4)
+
 RECORDS, VALUE = 40_000, 1000
 PAGES = 2 * os.sysconf("SC_PAGESIZE")  # in which a block begins and ends
 IO = Path("/proc/self/io")

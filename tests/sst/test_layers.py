@@ -18,6 +18,8 @@ from lookupstore.sst._changes import MOST_RUNS, Changes
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of, reads_of
 
+pytestmark = pytest.mark.drawn(0.4)
+
 KEYS = [b"%07d" % i for i in range(9000)]
 
 

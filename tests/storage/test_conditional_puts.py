@@ -35,6 +35,8 @@ from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.storage.put_clients import put_clients
 from lookupstore.storage.s3_client import reads_of
 
+pytestmark = pytest.mark.drawn(0.4)
+
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "devstoreaccount1"
 # Of every azurite; it is in its manual.

@@ -33,7 +33,10 @@ LIMIT = 100  # fewer than the files, and more than Python and pyarrow have open
 MODEL = {3 * i: f"{i} " * 20 for i in range(2400)}
 ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+pytestmark = [
+    pytest.mark.drawn(0.4),
+    pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc"),
+]
 
 
 def open_now(folder: Path | None = None) -> int:

@@ -28,6 +28,8 @@ from lookupstore.store import files as bucket_files
 from lookupstore.store.local_files import files_of
 from lookupstore.store.version_files import read_newest
 
+pytestmark = pytest.mark.drawn(0.4)
+
 BUCKETS = 8
 MODEL = {3 * i: random.Random(i).randbytes(60) + bytes(60) for i in range(8000)}
 ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})

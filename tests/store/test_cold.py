@@ -30,6 +30,8 @@ from lookupstore.storage import remote_file, s3_client
 from lookupstore.store.local_files import files_of
 from lookupstore.store.version_files import NEWEST_COPY
 
+pytestmark = pytest.mark.drawn(0.4)
+
 pytest.importorskip("obstore")
 
 COUNT = 40_000

@@ -29,6 +29,8 @@ from lookupstore.store.manifest import manifest_bytes
 from lookupstore.store.publish_step import numbered
 from lookupstore.store.version_files import name_of, named_files, read_newest
 
+pytestmark = pytest.mark.drawn(0.4)
+
 changing = importlib.import_module("lookupstore.store.changing")
 new_version = importlib.import_module("lookupstore.store.new_version")
 os_modules = [

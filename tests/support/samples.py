@@ -1,12 +1,14 @@
 """Draw the cases that `make test` runs from large suites.
 
-The cases change each day. `make test-long` sets LOOKUPSTORE_TEST_LONG and runs all of them. Two
+The cases change each day. `make test-long` sets LOOKUPSTORE_TEST_LONG and runs all of them. These
 marks name the tests that are sampled:
 
 - `few(n)`: a parametrized test, of which `make test` runs n cases. Unmarked tests of Spark run a
   quarter of their cases; other unmarked tests run all;
 - `sampled`: a test that calls `some_of` or `amount`, whose loop is shorter in `make test`. Tests of
-  Hypothesis are marked so, too: they have fewer examples.
+  Hypothesis are marked so, too: they have fewer examples;
+- `drawn(share)`, for a file: `make test` runs this share of its tests, which LOOKUPSTORE_TEST_DRAW
+  asks for; `make test WING=...` runs all. Unmarked files of Spark's tests have the share 0.4.
 
 For example, this test runs two of its nine cases, and each of these kills six of all operations:
 
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -33,6 +35,8 @@ import pytest
 
 #: Whether all cases run.
 LONG = os.environ.get("LOOKUPSTORE_TEST_LONG") == "1"
+#: Whether tests of marked files are drawn, too.
+DRAW = os.environ.get("LOOKUPSTORE_TEST_DRAW") == "1"
 #: Set when pytest starts, so that all of its workers draw the same, also at midnight.
 DAY = "LOOKUPSTORE_TEST_DAY"
 
@@ -61,8 +65,14 @@ def amount(usual: int, long: int) -> int:
     return long if LONG else usual
 
 
-def mark_cases_not_drawn(items: Iterable[pytest.Item]) -> None:
-    """Mark as `long` the cases of tests marked `few`, and of Spark's, that are not drawn today."""
+def mark_not_drawn(items: Sequence[pytest.Item]) -> None:
+    """Mark as `long` the cases and tests that are not drawn today."""
+    _mark_cases(items)
+    if LONG or DRAW:
+        _mark_tests(items)
+
+
+def _mark_cases(items: Iterable[pytest.Item]) -> None:
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
@@ -75,10 +85,28 @@ def mark_cases_not_drawn(items: Iterable[pytest.Item]) -> None:
         count = few.args[0] if few else math.ceil(len(cases) / 4)
         if count >= len(cases):
             continue
-        drawn = set() if LONG else _drawn(len(cases), count, name)
-        for at, item in enumerate(cases):
-            if at not in drawn:
-                item.add_marker("long")
+        _mark_all_but(count, cases, name)
+
+
+def _mark_tests(items: Iterable[pytest.Item]) -> None:
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        is_sampled = item.get_closest_marker("drawn") or item.get_closest_marker("spark")
+        if is_sampled and not item.get_closest_marker("long"):
+            files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    for name, tests in files.items():
+        mark = tests[0].get_closest_marker("drawn")
+        share = mark.args[0] if mark else 0.4
+        if share < 1:
+            _mark_all_but(math.ceil(len(tests) * share), tests, name)
+
+
+def _mark_all_but(count: int, items: Sequence[pytest.Item], name: str) -> None:
+    """Mark as `long` all but `count` items, or in `make test-long` all of them."""
+    drawn = set() if LONG else _drawn(len(items), count, name)
+    for at, item in enumerate(items):
+        if at not in drawn:
+            item.add_marker("long")
 
 
 def _drawn(length: int, count: int, name: str = "") -> set[int]:

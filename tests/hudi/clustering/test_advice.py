@@ -17,6 +17,8 @@ from lookupstore.hudi.clustering import SimulatedOrder
 from lookupstore.hudi.clustering.simulation import NumberedColumn
 from lookupstore.hudi.layout import sample
 
+pytestmark = pytest.mark.drawn(0.4)
+
 pytest.importorskip("sqlglot")
 
 SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "19"))

@@ -42,6 +42,8 @@ from lookupstore.hudi.timeline.timeline import CLUSTERING, State
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.transaction import Transaction
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "a": pa.int32(), "s": pa.string()})
 SMALL = WriteOptions(sizing=FileSizing(max_file_size=10_000, small_file_limit=0))
 BEGINNING = "20000101000000000"

@@ -23,6 +23,8 @@ from lookupstore.hudi.layout import known_bounds
 from lookupstore.hudi.layout.kept.kept_layout import LAYOUTS_FOLDER
 from lookupstore.hudi.write.partitioner import FileSizing
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "a": pa.int64(), "b": pa.string()})
 # Small files stay as they are, so that what comes is in new ones.
 NEW = WriteOptions(sizing=FileSizing(small_file_limit=0))

@@ -24,6 +24,8 @@ from lookupstore.hudi.file_group.group_copy import GroupCopy
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, Struct
 
+pytestmark = pytest.mark.drawn(0.4)
+
 ROWS = 4000
 FORMAT = FileFormat(row_group_bytes=128 << 10)
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -41,6 +41,8 @@ from lookupstore.hudi.metadata.maintain import forget_instant
 from lookupstore.hudi.options import METADATA_CHOICES
 from lookupstore.hudi.timeline.timeline import NEWEST, Instant, TimelineFolder
 
+pytestmark = pytest.mark.drawn(0.4)
+
 Real = Callable[[str], Path]
 NAMES = pytest.mark.parametrize("name", WITH_METADATA)
 

@@ -22,6 +22,8 @@ from lookupstore.hudi.metadata.group_files import TIMELINE, group_files
 from lookupstore.hudi.options import COLUMN_STATS
 from lookupstore.hudi.read import java_statistics
 
+pytestmark = pytest.mark.drawn(0.4)
+
 ONE = "txn_id = 'TXN-001'"
 
 

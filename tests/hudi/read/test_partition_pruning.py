@@ -26,6 +26,8 @@ from lookupstore.hudi.options import TableOptions, new_options
 from lookupstore.hudi.properties import print_properties
 from lookupstore.hudi.read.partition_pruning import partitions_left
 
+pytestmark = pytest.mark.drawn(0.4)
+
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "s": (pa.string(), ["a", "b/c", "ü", "x=y", "%41", "A", "a b", "", None, "s=a"]),
     "q": (pa.int32(), [-1, 0, 3, 2**31 - 1, None]),

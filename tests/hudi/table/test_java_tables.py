@@ -23,6 +23,8 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.properties import parse_properties
 
+pytestmark = pytest.mark.drawn(0.4)
+
 # hudi-rs panics at times without a zone; docs/how-to/hudi-columns.md says so.
 LOCAL_TIMES = "v9-local-timestamp"
 MAINTAIN = WriteOptions(metadata="maintain", threads=1)

@@ -24,6 +24,8 @@ from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.storage.uris import open_uri
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string()})
 TABLES = ("v6_complexkeygen_hivestyle", "v9_txns_simple_nometa", "v9_txns_nonpart_meta")
 

@@ -24,6 +24,8 @@ from lookupstore.hudi.write import retries as retries_module
 from lookupstore.hudi.write.write import Write
 from lookupstore.source import kept
 
+pytestmark = pytest.mark.drawn(0.4)
+
 
 def some(*ids: int, value: str) -> pa.Table:
     return pa.table({"id": list(ids), "value": [value] * len(ids)}, schema=SCHEMA)

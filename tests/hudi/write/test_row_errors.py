@@ -14,6 +14,8 @@ from lookupstore.hudi import HudiTable, RowError, WriteOptions
 from lookupstore.hudi.write import pipeline, steps
 from lookupstore.hudi.write.partitioner import FileSizing
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SCHEMA = pa.schema({"id": pa.string(), "p": pa.string(), "ts": pa.int64(), "n": pa.int32()})
 # As they are given: of a wider type, of which not each value fits.
 GIVEN = pa.schema({"n": pa.int64(), "id": pa.string(), "p": pa.string(), "ts": pa.int64()})

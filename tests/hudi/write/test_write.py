@@ -31,6 +31,8 @@ from lookupstore.hudi.write import files as file_writes
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.storage.location import Location
 
+pytestmark = pytest.mark.drawn(0.4)
+
 NULL = pa.array([None], pa.float64())
 METADATA = r"[h]oodie\.table\.metadata\.partitions"
 ADDED = f"{METADATA[1]}oodie.table.metadata.partitions=files\n"

@@ -34,6 +34,8 @@ from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.rows.spilled import SpilledRows
 from lookupstore.sorting import runs
 
+pytestmark = pytest.mark.drawn(0.4)
+
 SMALL = 1 << 16
 LAYOUTS = [
     Layout(9, ("id",), ("p",), False, "ts", False),

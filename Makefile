@@ -132,7 +132,7 @@ else ifneq ($(PYTEST_ARGS),)
 test: $(VENV)/.built
 	$(BIN)/pytest -m "not long" $(PYTEST_ARGS)
 else
-# Side by side: Spark's tests keep the processors busy for half of their time, and two processes with
+# Side by side: Spark's tests keep the processors busy for half of their time, and three processes with
 # the others use the rest. The recipe waits for both before it reports a failure. A shell makes background
 # processes ignore Ctrl-C, and notices signals only while it waits.
 test: java $(VENV)/.built  ## Run every test except the long part; WING=sst: that folder of tests/, PYTEST_ARGS='-k name': those
@@ -141,7 +141,7 @@ test: java $(VENV)/.built  ## Run every test except the long part; WING=sst: tha
 	$(BIN)/pytest -m "spark and not long" --durations 20 -o cache_dir=build/pytest-spark \
 	    tests/spark tests/project/test_docs.py >build/test-spark.log 2>&1 & \
 	spark=$$!; \
-	nice -n 5 $(BIN)/pytest -n 2 --dist worksteal -m "not spark and not long" --durations 20 \
+	nice -n 5 $(BIN)/pytest -n 3 --dist worksteal -m "not spark and not long" --durations 20 \
 	    --ignore tests/spark & \
 	others=$$!; failed=0; \
 	trap 'kill $$spark $$others 2>/dev/null || true; wait; exit 130' INT TERM; \

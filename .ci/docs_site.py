@@ -20,6 +20,9 @@ _CODE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"([-*]|\d+\.) ")
 _GUIDES = ("start/", "how-to/", "explain/")
 _MOST_WORDS = 1400
+# People look things up in other pages. One lists all options of Hudi.
+_MOST_WORDS_OF_OTHERS = 3000
+_LIST = "reference/hudi-options.md"
 # How much more a search values a page: tasks come before what explains them.
 _BOOSTS = {"start/": 4, "how-to/": 4, "contributing/": 0.1, "decisions/": 0.1}
 _TABLE = re.compile(r"<table>.*?</table>", flags=re.DOTALL)
@@ -96,14 +99,14 @@ def break_names(content: str) -> str:
 
 
 def check_page(name: str, markdown: str) -> None:
-    """Check that the lists of a page render, and that a guide is not too long.
+    """Check that the lists of a page render, and that it is not too long.
 
     Args:
         name: Path of the page below `docs`.
         markdown: Text of the page.
 
     Raises:
-        ValueError: If a list does not follow a blank line, or a guide has too many words.
+        ValueError: If a list does not follow a blank line, or the page has too many words.
     """
     text = _CODE.sub(lambda code: "\n" * code[0].count("\n"), markdown)
     before = ""
@@ -114,6 +117,10 @@ def check_page(name: str, markdown: str) -> None:
     words = sum(any(letter.isalnum() for letter in word) for word in text.split())
     if name.startswith(_GUIDES) and words > _MOST_WORDS:
         raise ValueError(f"docs/{name}: {words} words; split it: a guide may have {_MOST_WORDS}")
+    if words > _MOST_WORDS_OF_OTHERS and name != _LIST:
+        raise ValueError(
+            f"docs/{name}: {words} words; split it: a page may have {_MOST_WORDS_OF_OTHERS}"
+        )
 
 
 class Examples(griffe.Extension):

@@ -7,6 +7,7 @@ import re
 import click
 import pyarrow as pa
 
+from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -43,7 +44,7 @@ temp_dir_option: Option = click.option(
 @click.argument("sources", type=PLACE, nargs=-1, metavar="[SOURCE...]")
 @click.option("--deletes", type=PLACE, multiple=True, metavar="FILE",
               help="Parquet or ORC with the keys to delete; repeatable.")  # fmt: skip
-@click.option("--columns", metavar="A,B",
+@click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Value columns to take from the sources (default: all).")  # fmt: skip
 @click.option("--changes-by", type=click.Choice(SHAPES),
               help="What the rows are: rows to upsert, or events of a changelog, as 'lookupstore "
@@ -52,7 +53,7 @@ temp_dir_option: Option = click.option(
 @click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
               help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
               "for all value columns or for one; repeatable.")  # fmt: skip
-@click.option("--sequence", metavar="COLUMN",
+@click.option("--sequence", type=COLUMNS, metavar="COLUMN",
               help="Value column that says which row is newer (default: the one that came "
               "later).")  # fmt: skip
 @click.option("--max-runs", type=click.IntRange(0, 64), default=8, show_default=True, metavar="N",
@@ -150,8 +151,10 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
               "2026-11-22T07:30:00Z (default: from nothing).")  # fmt: skip
 @click.option("--until", metavar="VERSION|TIME",
               help="The same of the version at the end (default: the current one).")  # fmt: skip
-@click.option("--columns", metavar="A,B", help="Value columns, in this order (default: all).")
-@click.option("--ignore", metavar="A,B", help="Value columns in which a change does not count.")
+@click.option("--columns", type=COLUMNS, metavar="A,B",
+              help="Value columns, in this order (default: all).")  # fmt: skip
+@click.option("--ignore", type=COLUMNS, metavar="A,B",
+              help="Value columns in which a change does not count.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @output_option("table", "json", "csv", "arrow")
 def changes(

@@ -160,6 +160,11 @@ def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
         return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
+        letter = error.option_name[1:2]
+        options = [] if error.ctx is None else [one.opts[0] for one in error.ctx.command.params]
+        close = [one for one in options if one.startswith(f"--{letter}")] if letter else []
+        if close:
+            return f" (did you mean {' or '.join(close)}?)"
         return " (put -- before keys that begin with a minus)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f" (see '{error.ctx.command_path} --help')"

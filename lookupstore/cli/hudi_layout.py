@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.hudi_options import (
     WriteFlags,
     lock_option,
@@ -34,7 +35,7 @@ from lookupstore.storage.uris import shown_uri
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option("--by", metavar="A,B",
+@click.option("--by", type=COLUMNS, metavar="A,B",
               help="Columns to order rows by, those first by which most is asked.")  # fmt: skip
 @click.option("--curve", type=click.Choice(get_args(Curve)),
               help="How several columns become one order (default: grid; hilbert with "
@@ -101,7 +102,7 @@ def cluster(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option("--columns", metavar="A,B",
+@click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Columns, the first 32 if not given.")  # fmt: skip
 @metadata_option
 @lock_option
@@ -148,7 +149,7 @@ def explain_scan(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option("--by", metavar="A,B", default="",
+@click.option("--by", type=COLUMNS, metavar="A,B", default="",
               help="Columns that are asked for (default: those of the last clustering, else those "
               "that the table has statistics of).")  # fmt: skip
 @click.option("--by-partition", is_flag=True, help="Look at each partition alone.")
@@ -170,7 +171,7 @@ def layout_health(path: str, by: str, by_partition: bool, output: str) -> None:
 @click.option("--query", "queries", multiple=True, metavar="SQL",
               help="A condition that is asked, such as \"a >= 3 and b = 'x'\"; repeatable.",
               )  # fmt: skip
-@click.option("--columns", metavar="A,B",
+@click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Columns that rows may be ordered by (default: those of the queries); without "
               "queries, for one value and for 1 % of the rows by each of them.")  # fmt: skip
 @click.option("--target-file-size", "sizes", multiple=True, metavar="SIZE",

@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.hudi_options import (
     ROW_WRITES,
     WriteFlags,
@@ -70,6 +71,12 @@ _until = click.option(
     metavar="POSITION",
     help="The same of the last instant that counts (default: the latest).",
 )
+_columns = click.option(
+    "--columns",
+    type=COLUMNS,
+    metavar="A,B",
+    help="Columns, in this order (default: the data columns).",
+)
 _limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 _skipping = click.option(
     "--skipping/--no-skipping",
@@ -89,9 +96,7 @@ _skipping = click.option(
     metavar="FILE|-",
     help="Keys of a file, as of 'lookupstore get'.",
 )
-@click.option(
-    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
-)
+@_columns
 @as_of_option
 @query_type_option
 @output_option("table", "json", "csv", "arrow")
@@ -139,9 +144,7 @@ def get(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option(
-    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
-)
+@_columns
 @filter_option(required=False)
 @click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
 @_limit
@@ -177,9 +180,7 @@ def scan(
 @click.argument("path", type=PLACE, metavar="TABLE")
 @_since
 @_until
-@click.option(
-    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
-)
+@_columns
 @filter_option(required=False)
 @_limit
 @output_option("table", "json", "csv", "arrow")
@@ -206,10 +207,9 @@ def incremental(
 @click.argument("path", type=PLACE, metavar="TABLE")
 @_since
 @_until
-@click.option(
-    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
-)
-@click.option("--ignore", metavar="A,B", help="Columns in which a change does not count.")
+@_columns
+@click.option("--ignore", type=COLUMNS, metavar="A,B",
+              help="Columns in which a change does not count.")  # fmt: skip
 @_limit
 @output_option("table", "json", "csv", "arrow")
 def changes(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from lookupstore.cli.completion import FACT_COLUMNS
 from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
@@ -23,7 +24,7 @@ from lookupstore.storage.uris import shown_uri
 @click.command()
 @click.argument("facts", type=PLACE, metavar="FACTS")
 @click.argument("path", type=PLACE, metavar="STORE")
-@click.option("--on", required=True, multiple=True, metavar="A,B=KEY",
+@click.option("--on", type=FACT_COLUMNS, required=True, multiple=True, metavar="A,B=KEY",
               help="Columns of FACTS that hold the key; A=KEY where the names differ; repeatable.",
               )  # fmt: skip
 @click.option("--how", type=click.Choice(HOWS), default="left", show_default=True,

@@ -106,6 +106,7 @@ def _said_of_keys() -> Iterator[None]:
         if not str(error).startswith("source"):
             raise
         said = str(error).removeprefix("source").removeprefix(":").lstrip()
+        said = said.partition("pass pyarrow")[0].rstrip("; ")  # a remedy for rows
         raise click.UsageError(f"--keys: {said}") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -38,6 +39,17 @@ class LazyGroup(click.Group):
         module = importlib.import_module(self.lazy[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return a command and its arguments; for a wrong name, suggest the closest one."""
+        name = args[0]
+        if name not in self.lazy and name[:1] != "-" and not ctx.resilient_parsing:
+            close = get_close_matches(name, self.lazy, n=1)
+            suggested = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"No such command {name!r}.{suggested}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

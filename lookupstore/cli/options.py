@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from lookupstore.cli import STORAGE_OPTIONS
+from lookupstore.cli.completion import COLUMNS
 
 #: Decorator that adds an option to a command.
 Option: TypeAlias = "Callable[[Any], Any]"
@@ -15,6 +17,12 @@ Option: TypeAlias = "Callable[[Any], Any]"
 
 class _Place(click.types.StringParamType):
     """A path or URI; a URI uses the storage options of the main command."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Leave it to the shell to complete the name of a file."""
+        return [CompletionItem(incomplete, type="file")]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text; raise ValueError for options that the object store does not support."""
@@ -59,7 +67,7 @@ def filter_option(*, required: bool) -> Option:
 
 
 columns_option: Option = click.option(
-    "--columns", metavar="A,B", help="Value columns, in this order."
+    "--columns", type=COLUMNS, metavar="A,B", help="Value columns, in this order."
 )
 version_option: Option = click.option(
     "--version",
@@ -93,7 +101,7 @@ latest_partition_option: Option = click.option(
     help="Read only the folder NAME=value with the greatest value.",
 )
 key_option: Option = click.option(
-    "--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table."
+    "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."
 )
 as_of_option: Option = click.option(
     "--as-of",

@@ -8,6 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.builder import in_process
+from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -31,10 +32,10 @@ from lookupstore.store.store import open as open_store
 @click.command()
 @click.argument("sources", type=PLACE, nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("path", type=PLACE)
-@click.option("--key", required=True, metavar="A,B", help="Key columns; they sort the store.")
-@click.option(
-    "--columns", metavar="A,B", help="Value columns (default: all that are not in the key)."
-)
+@click.option("--key", type=COLUMNS, required=True, metavar="A,B",
+              help="Key columns; they sort the store.")  # fmt: skip
+@click.option("--columns", type=COLUMNS, metavar="A,B",
+              help="Value columns (default: all that are not in the key).")  # fmt: skip
 @click.option(
     "--buckets",
     type=click.IntRange(1, 1 << 16),
@@ -48,7 +49,8 @@ from lookupstore.store.store import open as open_store
     metavar="error|first|last|max:COLUMN",
     help="Which row of a repeated key to keep.",
 )
-@click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may be null.")
+@click.option("--nullable-keys", type=COLUMNS, default="", metavar="A,B",
+              help="Key columns that may be null.")  # fmt: skip
 @click.option("--compression", type=click.Choice(COMPRESSIONS),
               help="Codec of the files (default: none in a folder, zstd at a URI).")  # fmt: skip
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE",

@@ -1,8 +1,8 @@
 """Check and show the arguments of methods and classes.
 
-`keyword_only` makes errors name the keywords. `shows_init` shows the arguments of a class. `ABSENT`
-is the value of an argument that was not given: an option that can also be set elsewhere counts if
-the caller wrote it, even with the default value.
+`keyword_only` makes errors name the keywords. `shows_init` shows the arguments of a class.
+`column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
+option that can also be set elsewhere counts if the caller wrote it, even with the default value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,6 +27,36 @@ class _Absence(enum.Enum):
 #: Type of an argument that was not given.
 Absent = Literal[_Absence.ABSENT]
 ABSENT: Final = _Absence.ABSENT
+
+
+def column_names(argument: str, given: str | Iterable[str]) -> list[str]:
+    """Return the names of columns that were given as one text or as several.
+
+    Args:
+        argument: Name of the argument, for errors.
+        given: One name, or several.
+
+    Raises:
+        TypeError: If it is something else, such as an expression of polars or Spark.
+        ValueError: If a name is given twice.
+
+    >>> column_names("key", "id"), column_names("key", ("a", "b"))
+    (['id'], ['a', 'b'])
+    """
+    try:
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        module = type(given).__module__.partition(".")[0]
+        kind = f"{module} {type(given).__name__}".removeprefix("builtins ")
+        raise TypeError(
+            f"{argument} is {kind}; give the name of a column, such as {argument}='id'"
+        ) from None
+    for at, name in enumerate(names):
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} contains {name!r}; give column names")
+        if name in names[:at]:
+            raise ValueError(f"{argument} names the column {name!r} twice")
+    return names
 
 
 def only_given(**arguments: Any) -> dict[str, Any]:

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     import polars
 
 
+#: Maximum number of rows that a notebook shows.
+SHOWN_ROWS = 3
+# Maximum number of characters of each value there.
+_SHOWN_TEXT = 40
+
+
+def _clipped(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN_TEXT else f"{text[: _SHOWN_TEXT - 1]}…"
+
+
 class ArrowRows(ABC):
     """Rows that Arrow, pandas, polars and other readers of Arrow streams can read."""
 
@@ -36,13 +47,26 @@ class ArrowRows(ABC):
         """Return the title of the table of columns in a notebook."""
         return repr(self)[1:-1]
 
+    def _first_rows(self) -> pa.Table | None:
+        """Return rows that a notebook shows. None: It is not cheap to read some."""
+        return None
+
     def _repr_html_(self) -> str:
         keys = self._key_names()
+        first = self._first_rows()
+        shown = {} if first is None else first.slice(0, SHOWN_ROWS).to_pydict()
         rows = (
-            (field.name, str(field.type), "key" if field.name in keys else "")
+            (
+                field.name,
+                str(field.type),
+                "key" if field.name in keys else "",
+                *map(_clipped, shown.get(field.name, ())),
+            )
             for field in self.schema
         )
-        return html_table(self._title(), ("column", "type", ""), rows)
+        numbers = range(1, 1 + (0 if first is None else min(SHOWN_ROWS, first.num_rows)))
+        heads = ("column", "type", "", *(f"row {number}" for number in numbers))
+        return html_table(self._title(), heads, rows)
 
     def to_arrow(self, **scan: Any) -> pa.Table:
         """Return the rows as an Arrow table.

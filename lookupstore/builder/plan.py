@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lookupstore.errors import DuplicateKeyError, listed
 from lookupstore.keys.schema import KeySchema
+from lookupstore.keywords import column_names
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import KEEP_RULES, Keep
 
@@ -120,7 +121,7 @@ def plan_build(
     ['name']
     """
     counts = Counter(schema.names)
-    keys = _names("key", key)
+    keys = column_names("key", key)
     if not keys:
         raise ValueError("key is empty; name at least one column of the source")
     for name in keys:
@@ -128,10 +129,10 @@ def plan_build(
     if columns is None:
         values = [name for name in schema.names if name not in keys]
     else:
-        values = [name for name in _names("columns", columns) if name not in keys]
+        values = [name for name in column_names("columns", columns) if name not in keys]
     for name in values:
         _check_column(counts, name, "columns")
-    nullable = _names("nullable_keys", nullable_keys)
+    nullable = column_names("nullable_keys", nullable_keys)
     for name in nullable:
         if name not in keys:
             raise KeyError(f"nullable_keys: {name!r} is not a key column; the key is {keys}")
@@ -148,18 +149,6 @@ def plan_build(
             raise
         raise TypeError(f"source: {source}: {error}") from None
     return BuildPlan(key_schema, row_schema, keep, rank_schema)
-
-
-def _names(argument: str, names: str | Sequence[str]) -> list[str]:
-    listed = [names] if isinstance(names, str) else list(names)
-    seen: set[str] = set()
-    for name in listed:
-        if not isinstance(name, str):
-            raise TypeError(f"{argument} contains {name!r}; give column names")
-        if name in seen:
-            raise ValueError(f"{argument} names the column {name!r} twice")
-        seen.add(name)
-    return listed
 
 
 def _check_column(counts: Counter[str], name: str, argument: str) -> None:

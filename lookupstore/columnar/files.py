@@ -43,7 +43,8 @@ from lookupstore.errors import DuplicateKeyError, FormatError, listed
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
-from lookupstore.quantities import Size, bytes_of
+from lookupstore.keywords import column_names
+from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.search import FoundTable, find_source, shown_path
@@ -140,7 +141,7 @@ class ColumnarFiles(PlannedFiles):
             if value not in known:
                 raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
-        names = [key] if isinstance(key, str) else list(key)
+        names = column_names("key", key)
         values = [columns] if isinstance(columns, str) else columns
         (source,) = paths_with_options(storage_options, source=source)
         paths = given_paths(source)
@@ -457,9 +458,12 @@ class ColumnarFiles(PlannedFiles):
 
     def __repr__(self) -> str:
         return (
-            f"<ColumnarFiles {self.path}: {self.num_files} files, {self.num_rows:,} rows, key "
-            f"{', '.join(self.key)}>"
+            f"<ColumnarFiles {self.path}: {counted(self.num_files, 'file')}, "
+            f"{counted(self.num_rows, 'row')}, key {', '.join(self.key)}>"
         )
+
+    def _first_rows(self) -> pa.Table | None:
+        return self._plans[0].first_rows() if self._plans else None
 
 
 def _restored(state: dict[str, Any]) -> ColumnarFiles:

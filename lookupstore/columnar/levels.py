@@ -31,7 +31,8 @@ from lookupstore.columnar.source_file import SourceFile, source_files
 from lookupstore.errors import DuplicateKeyError, FormatError, listed
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
-from lookupstore.quantities import Size, bytes_of
+from lookupstore.keywords import column_names
+from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.search import FoundFiles, FoundTable, Path, find_source, shown_path
@@ -121,7 +122,7 @@ class Levels(PlannedFiles):
             if value not in known:
                 raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
-        names = [key] if isinstance(key, str) else list(key)
+        names = column_names("key", key)
         if not names:
             raise ValueError("key is empty; name at least one column of the files")
         if kind in names:
@@ -357,7 +358,7 @@ class Levels(PlannedFiles):
     def __repr__(self) -> str:
         return (
             f"<Levels {self.path}: {', '.join(map(str, self._counts))} files by level, "
-            f"{self.num_rows:,} rows, key {', '.join(self.key)}>"
+            f"{counted(self.num_rows, 'row')}, key {', '.join(self.key)}>"
         )
 
 

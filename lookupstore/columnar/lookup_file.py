@@ -84,6 +84,13 @@ class LookupFilePlan:
             return list(self.build.columns)
         return [name for name in self.build.columns if name != POSITION]
 
+    def first_rows(self) -> pa.Table | None:
+        """Return the first rows of the columnar file. None: It is not a local one."""
+        if not os.path.isfile(self.source.uri):
+            return None
+        batches = self.source.batches(self.columns)
+        return next(map(pa.Table.from_batches, ([batch] for batch in batches)), None)
+
     def repeated_error(self, key: bytes) -> DuplicateKeyError:
         """Return the error for a key that occurs more than once in the file."""
         error = self.build.repeated_error(key, self.remedy)

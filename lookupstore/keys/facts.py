@@ -182,6 +182,9 @@ class _PandasFacts(Facts):
         is_arrow = any(isinstance(kind, pandas.ArrowDtype) for kind in self.frame.dtypes)
         columns = pa.Table.from_arrays(answers.kept_columns, schema=join.appended)
         appended = pandas_frame(columns, arrow=is_arrow)
+        if (levels := frame.columns.nlevels) > 1:
+            tuples = [(name, *[""] * (levels - 1)) for name in appended.columns]
+            appended.columns = pandas.MultiIndex.from_tuples(tuples)
         # pandas combines frames with numbered rows directly; it would have to compare text indexes.
         bare = frame.copy(deep=False)
         bare.index = appended.index

@@ -87,7 +87,8 @@ def name_pairs(on: On) -> list[tuple[str, str]]:
             names = [on]  # type: ignore[list-item]
         pairs = [(name, name) for name in names]
     for name in itertools.chain.from_iterable(pairs):
-        if not isinstance(name, str):
+        is_fact = isinstance(on, Mapping) and name in on  # several levels in pandas
+        if not isinstance(name, str) and not (is_fact and isinstance(name, tuple)):
             raise TypeError(
                 f"on: found a {type(name).__name__}; give names of fact columns, or a dict from "
                 "fact column to key column, such as {'fact': 'key'}"

@@ -12,17 +12,19 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
+from lookupstore.html_table import html_fields
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import not_shown, progress_bars
-from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
+from lookupstore.quantities import Duration, Size, bytes_of, counted, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import MIN_MEMORY
@@ -127,6 +129,9 @@ class StoreInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return html_fields(f"StoreInfo {self.path}", {**asdict(self), "path": None})
 
 
 def open(
@@ -849,16 +854,22 @@ class LookupStore(PointLookups, LocalLookups):
         values = len(self.value_schema)
         state = ", closed" if self._closed else ""
         return (
-            f"<LookupStore {self.path!r}: key ({key}), {values} value "
-            f"column{'s'[: values != 1]}, {self.num_rows:,} rows{state}>"
+            f"<LookupStore {self.path!r}: key ({key}), {counted(values, 'value column')}, "
+            f"{counted(self.num_rows, 'row')}{state}>"
         )
 
     def _title(self) -> str:
         info = self.info()
         return (
-            f"LookupStore {info.path}: {info.num_rows:,} rows, {info.bytes:,} bytes, "
-            f"{info.buckets} bucket{'s'[: info.buckets != 1]}"
+            f"LookupStore {info.path}: {counted(info.num_rows, 'row')}, "
+            f"{counted(info.bytes, 'byte')}, {counted(info.buckets, 'bucket')}"
         )
+
+    def _first_rows(self) -> pa.Table | None:
+        if self._closed or not os.path.isdir(self.path):
+            return None
+        with self.scan() as reader:
+            return pa.Table.from_batches([*islice(reader, 1)], reader.schema)
 
     def _check_open(self) -> None:
         if self._closed:

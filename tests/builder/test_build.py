@@ -654,6 +654,8 @@ def test_a_null_key_is_named_with_its_row(tmp_path):
         ({"key": "idd"}, KeyError, r"key: .*no column 'idd'; it has \['id', 'name', 'price'\]"),
         ({"key": []}, ValueError, "key is empty"),
         ({"key": [1]}, TypeError, "key contains 1; give column names"),
+        ({"key": pl.col("id")}, TypeError, "key is polars Expr; give the name of a column, such"),
+        ({"key": 7}, TypeError, "key is int; give the name of a column, such as key="),
         ({"key": ["id", "id"]}, ValueError, "key names the column 'id' twice"),
         ({"key": "id", "columns": ["nope"]}, KeyError, "columns: .*no column 'nope'"),
         ({"key": "id", "columns": ["name", "name"]}, ValueError, "columns names .* twice"),

@@ -139,6 +139,22 @@ def test_pandas_whose_index_is_the_key(planes: tuple[Lookups, pa.Table], seed: i
     )
 
 
+def test_pandas_whose_columns_have_levels(planes: tuple[Lookups, pa.Table], seed: int) -> None:
+    """The appended columns have empty lower levels, as pandas names them."""
+    lookups, _ = planes
+    flights = flights_of(seed).to_pandas()
+    plain = lookups.join(flights, {"plane": "id"}, columns=["seats"])
+    flights.columns = pd.MultiIndex.from_tuples([("given", name) for name in flights.columns])
+    joined = lookups.join(flights, {("given", "plane"): "id"}, columns=["seats"])
+    assert list(joined.columns) == [*flights.columns, ("seats", "")]
+    assert joined["seats"].equals(plain["seats"])
+    pd.testing.assert_frame_equal(joined[["given"]], flights)
+    with pytest.raises(KeyError, match="the facts have no column"):
+        lookups.join(flights, "plane")
+    with pytest.raises(TypeError, match="found a tuple"):
+        lookups.join(flights, {("given", "plane"): ("id",)})
+
+
 def test_polars_looks_up_only_what_a_filter_of_facts_leaves(
     planes: tuple[Lookups, pa.Table], seed: int
 ) -> None:

@@ -475,8 +475,11 @@ def test_info_repr_and_html(plain, tmp_path):
     with build(pa.table({"<k>": [1], "v": [2]}), tmp_path / "s", key="<k>") as store:
         page = store._repr_html_()
         assert "<td>&lt;k&gt;</td><td>int64</td><td>key</td>" in page
-        assert "1 value column, 1 rows>" in repr(store)
-    assert "rows, closed>" in repr(store)
+        assert "1 value column, 1 row>" in repr(store)
+        assert "<td>num_rows</td><td>1</td>" in store.info()._repr_html_()
+        assert "<th>row 1</th></tr>" in page
+    assert "row, closed>" in repr(store)
+    assert "row 1" not in store._repr_html_()  # it is closed
 
 
 def test_a_file_is_no_store(tmp_path):

@@ -47,6 +47,8 @@ from lookupstore.hudi.timeline.timeline import When, given_time, print_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
+from lookupstore.keywords import column_names
+from lookupstore.quantities import counted
 from lookupstore.sorting.runs import RepeatedKeyError
 from lookupstore.storage.location import Location, as_location
 
@@ -473,7 +475,8 @@ class TableLookup(ManyLookups):
             raise
 
     def __repr__(self) -> str:
-        return f"<TableLookup {self.path}: {self.num_files} files, key {', '.join(self.key)}>"
+        files = counted(self.num_files, "file")
+        return f"<TableLookup {self.path}: {files}, key {', '.join(self.key)}>"
 
 
 def _view_of(
@@ -503,7 +506,7 @@ def _planned(
     as_of: When | None,
     build: Build,
 ) -> LookupPlan:
-    names = [key] if isinstance(key, str) else None if key is None else list(key)
+    names = None if key is None else column_names("key", key)
     values = [columns] if isinstance(columns, str) else columns
     time = given_time("as_of", as_of, view.options.timezone)
     return plan_lookup(view, names, values, time, build)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 
-from lookupstore.arrow.outgoing import ArrowRows
+from lookupstore.arrow.outgoing import SHOWN_ROWS, ArrowRows
 from lookupstore.hudi.file_group.groups import FileGroup, FileGroups
 from lookupstore.hudi.locking.lock import TableLock, table_lock
 from lookupstore.hudi.metadata.maintain import prepared
@@ -46,6 +47,12 @@ class TableHandle(ArrowRows):
 
     def __repr__(self) -> str:
         return f"<HudiTable {self._location.uri!r} version {self._options.version}>"
+
+    def _first_rows(self) -> pa.Table | None:
+        if not os.path.isdir(self._location.uri):
+            return None
+        with self._reader(limit=SHOWN_ROWS) as reader:
+            return reader.read_all()
 
     def _key_names(self) -> tuple[str, ...]:
         return tuple(self._options.record_key)

@@ -39,9 +39,15 @@ def test_columns_and_key(tmp_path: Path, kind: str) -> None:
     assert caption is not None
     assert str(folder) in (caption.text or "")
     cells = [[cell.text or "" for cell in row] for row in page.findall("tbody/tr")]
-    assert [name for name, _, role in cells if role == "key"] == [key]
+    assert [name for name, _, role, *_ in cells if role == "key"] == [key]
     assert [name for name, *_ in cells] == shown.schema.names
-    assert all(kind == str(shown.schema.field(name).type) for name, kind, _ in cells)
+    assert all(kind == str(shown.schema.field(name).type) for name, kind, *_ in cells)
+    heads = [cell.text or "" for cell in page.findall("thead/tr/th")]
+    count = 0 if kind == "lookup" else min(3, ROWS.num_rows)
+    assert heads == ["column", "type", "", *(f"row {number + 1}" for number in range(count))]
+    values = {name: row for name, _, _, *row in cells if not name.startswith("_hoodie")}
+    for name, row in zip(values, ROWS.to_pydict().values(), strict=True):
+        assert values[name] == [str(value) for value in row][:count]
 
 
 def test_funnels(tmp_path: Path) -> None:

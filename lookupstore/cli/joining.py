@@ -11,7 +11,7 @@ import pyarrow as pa
 from lookupstore.cli.completion import FACT_COLUMNS
 from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
-from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
+from lookupstore.cli.options import PLACE, columns_option, names_of, no_cache_option, output_option
 from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import TextFlags, check_kept, text_flags
 from lookupstore.keys.joins import HOWS, How, check_adds_nothing
@@ -34,6 +34,7 @@ from lookupstore.storage.uris import shown_uri
 @click.option("--prefix", metavar="TEXT", help="What the names of appended columns begin with.")
 @click.option("--found", metavar="NAME", help="Append a column that says which keys were found.")
 @lookups_options
+@no_cache_option
 @text_flags
 @click.option("-o", "--out", metavar="FILE",
               help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "

@@ -27,6 +27,7 @@ from lookupstore.cli.options import (
     columns_option,
     hex_option,
     names_of,
+    no_cache_option,
     output_option,
 )
 from lookupstore.cli.output import (
@@ -54,6 +55,7 @@ from lookupstore.store.path_kind import PathKind, kind_of
               "key each; - is standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
 @columns_option
 @lookups_options
+@no_cache_option
 @hex_option
 @click.option("-o", "--out", metavar="FILE",
               help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "

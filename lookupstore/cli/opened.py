@@ -18,6 +18,7 @@ from lookupstore.cli.options import (
     version_option,
 )
 from lookupstore.cli.output import write_fields, write_json
+from lookupstore.cli.terminal import echoed_info
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.quantities import size_text
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 #: Objects that look up keys.
 Opened: TypeAlias = "LookupStore | Reader | ColumnarFiles | TableLookup"
+
+
+# Bytes of columnar files from which on a command says that it makes lookup files of them.
+_LARGE = 64 << 20
 
 
 def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,6 +68,7 @@ def open_lookups(
     on_duplicate: Rule,
     version: int | None,
     order: str,
+    no_cache: bool = False,
 ) -> Opened:
     """Open a store, a sorted file, columnar files or a Hudi table for lookups.
 
@@ -75,6 +81,7 @@ def open_lookups(
         on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
         version: Version of a store. None: the current one.
         order: Order of the keys of a sorted file.
+        no_cache: Whether no lookup files are made of columnar files.
     """
     kind = kind_of(path)
     if kind is PathKind.SORTED_FILE and is_stream(path):
@@ -88,13 +95,21 @@ def open_lookups(
             raise click.UsageError(
                 f"{shown_uri(path)} is a {kind.value}, which has its key; leave out --key"
             )
-        return ColumnarFiles(
+        files = ColumnarFiles(
             path,
             key=names_of(key),
             columns=columns,
             on_duplicate=on_duplicate,
             latest_partition=latest_partition,
+            build="never" if no_cache else "auto",
         )
+        if files.nbytes >= _LARGE:
+            click.get_current_context().with_resource(
+                echoed_info("lookupstore.columnar.file_lookup")
+            )
+        return files
+    if no_cache:
+        raise click.UsageError("--no-cache is an option of columnar files, with --key")
     if latest_partition is not None:
         raise click.UsageError("--latest-partition is an option of columnar files, with --key")
     if on_duplicate != "error":

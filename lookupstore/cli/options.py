@@ -103,6 +103,11 @@ latest_partition_option: Option = click.option(
 key_option: Option = click.option(
     "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."
 )
+no_cache_option: Option = click.option(
+    "--no-cache",
+    is_flag=True,
+    help="Read columnar files instead of making lookup files of them, which later commands use.",
+)
 as_of_option: Option = click.option(
     "--as-of",
     metavar="INSTANT|TIME",

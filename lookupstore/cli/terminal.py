@@ -50,6 +50,20 @@ class _EchoHandler(logging.Handler):
 
 
 @contextmanager
+def echoed_info(name: str) -> Iterator[None]:
+    """Print also the information of one logger with `echo` while the block runs."""
+    log, handler = logging.getLogger(name), _EchoHandler(logging.INFO)
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+@contextmanager
 def echoed_logs() -> Iterator[None]:
     """Print the messages of loggers without configuration with `echo` while the block runs."""
     before = logging.lastResort

@@ -208,6 +208,10 @@ class FileLookup(descriptors.Holder):
             return reader
         with self._lock:
             if self._reader is None:
+                _log.info(
+                    "%s: making a lookup file, which is kept in %s",
+                    self.plan.source.uri, self._residency.folder,
+                )  # fmt: skip
                 pinned = with_room(
                     lambda: self._residency.lookup_files.make(
                         self._name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 
 import lookupstore
 from lookupstore.builder import bucket_count
-from lookupstore.cli import main
+from lookupstore.cli import main, opened
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
 from lookupstore.hostcache import stats
@@ -1204,3 +1205,36 @@ def test_text_is_not_looked_up_in(tmp_path: Path, extension: str) -> None:
         done = run(*words)
         assert done.exit_code == 2
         assert f"make a store of it: lookupstore build {path} STORE --key NAME" in done.stderr
+
+
+def test_lookup_files_are_told_of_or_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of small files nothing is printed; without a cache the files are read each time."""
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
+    numbers = list(range(30_000))
+    random.Random(1).shuffle(numbers)
+    pq.write_table(pa.table({"id": numbers, "n": numbers}), tmp_path / "f.parquet")
+    words = ["get", tmp_path / "f.parquet", *range(0, 30_000, 100), "--key", "id"]
+    read = run(*words, "--output", "csv", "--no-cache")
+    assert (read.exit_code, read.stderr) == (0, "")
+    assert not list(tmp_path.glob("cache/**/*.sst"))
+    asked = tmp_path / "asked.parquet"
+    pq.write_table(pa.table({"id": [7, 5]}), asked)
+    joined = run("join", asked, tmp_path / "f.parquet", "--key", "id", "--on", "id", "--no-cache",
+                 "--output", "csv")  # fmt: skip
+    assert (joined.stdout, joined.stderr) == ("id,n\n7,7\n5,5\n", "")
+    assert not list(tmp_path.glob("cache/**/*.sst"))
+    monkeypatch.setattr(opened, "_LARGE", 1000)
+    made = run(*words, "--output", "csv")
+    assert made.stdout == read.stdout
+    assert made.stderr == (
+        f"{tmp_path}/f.parquet: making a lookup file, which is kept in {tmp_path}/cache\n"
+    )
+    assert run(*words, "--output", "csv").stderr == ""
+    assert len(list(tmp_path.glob("cache/**/*.sst"))) == 1
+    monkeypatch.setattr(opened, "_LARGE", 1 << 20)
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "other"))
+    assert run(*words, "--output", "csv").stderr == ""
+    refused = run("get", tmp_path / "f.parquet", 1, "--no-cache")
+    assert "--no-cache is an option of columnar files, with --key" in refused.stderr

@@ -17,8 +17,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_S3 = "dimension_on_s3.py"
-# These are run by tests/project/test_join_example.py.
-WITHOUT_SPARK = ("flight_server.py", "join_in_pandas.py", "lookups_in_asyncio.py")
+# These are run by tests/project/test_join_example.py and test_web_service.py.
+WITHOUT_SPARK = (
+    "flight_server.py", "join_in_pandas.py", "lookups_in_asyncio.py", "web_service.py",
+)  # fmt: skip
 
 
 def run(name: str, argument: str, environment: dict[str, str]) -> str:

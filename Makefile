@@ -80,10 +80,14 @@ help:  ## List these targets
 $(BIN)/python:
 	$(call new-venv,$(VENV),$(PYTHON))
 
-# Modules are compiled when they are first imported: most of them never are.
+# Modules are compiled when they are first imported: most of them never are. The extensions are built
+# while pip downloads and unpacks.
 $(VENV)/.dependencies: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-compile $(BUILD_REQUIRES)
-	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation --editable '.[dev]'
+	@set -x; $(BIN)/python setup.py --quiet build_ext --inplace & building=$$!; \
+	LOOKUPSTORE_BUILD=none $(BIN)/python -m pip install --quiet --no-compile --no-build-isolation \
+	    --editable '.[dev]' || { kill $$building; exit 1; }; \
+	wait $$building
 	@touch $@
 
 # The package is installed in place, so Python edits need nothing; this follows edits of the rest.
@@ -185,6 +189,13 @@ endef
 build/spark.jsa: tests/support/spark/classes.py $(VENV)/.dependencies | $(VENV)/.built java
 	@mkdir -p $(@D)
 	SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$@ -Xlog:disable" $(BIN)/python $< $@
+
+# Where PyTorch is a download of gigabytes: TORCH='torch --index-url ...' takes one for processors only.
+TORCH ?= torch
+.PHONY: test-torch
+test-torch: $(VENV)/.built  ## Install PyTorch, and run the tests of lookupstore.torch with it
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/pytest tests/engines/test_torch_tensors.py $(PYTEST_ARGS)
 
 .PHONY: stranger
 stranger: java  ## Do what the README says in new folders and empty environments, and each extra alone

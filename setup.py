@@ -3,6 +3,7 @@
 LOOKUPSTORE_BUILD=debug turns on Cython's bounds checks and C's asserts;
 LOOKUPSTORE_BUILD=sanitize adds AddressSanitizer and UndefinedBehaviorSanitizer;
 LOOKUPSTORE_BUILD=thread adds ThreadSanitizer.
+LOOKUPSTORE_BUILD=none builds no extension: the Makefile builds them while pip installs the rest.
 """
 
 import os
@@ -30,6 +31,7 @@ FLAGS = {
         "-fno-sanitize-recover=undefined",
     ],
     "thread": ["-O1", "-g", "-fno-omit-frame-pointer", SANITIZERS["thread"]],
+    "none": [],
 }
 if BUILD not in FLAGS:
     sys.exit(f"LOOKUPSTORE_BUILD={BUILD!r} must be one of {', '.join(FLAGS)}")
@@ -190,7 +192,9 @@ if __name__ == "__main__":
         long_description_content_type="text/markdown",
         options={"build": {"build_base": BUILD_BASE}},
         cmdclass={"build_ext": BuildSideBySide},
-        ext_modules=cythonize(
+        ext_modules=[]
+        if BUILD == "none"
+        else cythonize(
             [
                 extension(SHARED, []),
                 *(extension(name, [name.replace(".", "/") + ".pyx"]) for name in MODULES),

@@ -55,6 +55,9 @@ EXAMPLES = ROOT / "tests" / "project" / "test_docs.py"
 # The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
 HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None
 collect_ignore = [] if HAS_PYSPARK else ["spark"]
+# PyTorch is gigabytes in size: `make test-torch` installs it.
+if importlib.util.find_spec("torch") is None:
+    collect_ignore.append("engines/test_torch_tensors.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:

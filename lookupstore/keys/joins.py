@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -86,9 +85,11 @@ def name_pairs(on: On) -> list[tuple[str, str]]:
         except TypeError:  # an expression of Spark, or of another library
             names = [on]  # type: ignore[list-item]
         pairs = [(name, name) for name in names]
-    for name in itertools.chain.from_iterable(pairs):
-        is_fact = isinstance(on, Mapping) and name in on  # several levels in pandas
-        if not isinstance(name, str) and not (is_fact and isinstance(name, tuple)):
+    # Columns of pandas with several levels are tuples.
+    of_facts = (str, tuple) if isinstance(on, Mapping) else (str,)
+    for fact, key in pairs:
+        if not isinstance(fact, of_facts) or not isinstance(key, str):
+            name = key if isinstance(fact, of_facts) else fact
             raise TypeError(
                 f"on: found a {type(name).__name__}; give names of fact columns, or a dict from "
                 "fact column to key column, such as {'fact': 'key'}"

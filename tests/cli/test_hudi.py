@@ -25,6 +25,8 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.options import PARTITION
 
+pytestmark = pytest.mark.drawn(0.5)
+
 VISITS = pa.table(
     {
         "region": ["eu", "us", "eu"],

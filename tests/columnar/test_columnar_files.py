@@ -29,6 +29,8 @@ from lookupstore.parquet.structs import BINARY, I32, I64, STRUCT, Struct
 from lookupstore.sst import Reader, Writer
 from lookupstore.store.local_files import files_of
 
+pytestmark = pytest.mark.drawn(0.5)
+
 MAKING = "building a lookup file"
 
 

@@ -32,6 +32,8 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.storage import local, naming
 from lookupstore.storage.uris import open_uri
 
+pytestmark = pytest.mark.drawn(0.5)
+
 KIND = "_VALUE_KIND"
 KEYS = 300
 NEW = pa.schema({"id": pa.int64(), "v": pa.int64(), "w": pa.string(), KIND: pa.int8()})

@@ -26,6 +26,8 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import files_of
 
+pytestmark = pytest.mark.drawn(0.5)
+
 MAKING = "building a lookup file"
 ROWS = 30_000
 SMALL = 1000  # rows of a local file

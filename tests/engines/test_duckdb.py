@@ -20,6 +20,8 @@ from lookupstore.duckdb import register
 from lookupstore.keys import at_hand
 from lookupstore.keys.lookups import Lookups
 
+pytestmark = pytest.mark.drawn(0.5)
+
 #: Types of DuckDB that the key may have, of which a function gets something that no key can be.
 NO_PARAMETERS = [*(pa.duration(unit) for unit in ("s", "ms", "us", "ns")), pa.uuid()]
 #: Types that DuckDB does not have.

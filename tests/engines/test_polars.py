@@ -22,6 +22,8 @@ from lookupstore.keys.lookups import Lookups
 from lookupstore.keys.schema import KeySchema
 from lookupstore.polars import ALL, NOTHING, ScanPart, lookup, part_of, scan_store
 
+pytestmark = pytest.mark.drawn(0.5)
+
 ENGINES = ("in-memory", "streaming")
 
 

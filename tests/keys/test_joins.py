@@ -25,6 +25,8 @@ from lookupstore.keys import joins
 from lookupstore.keys.joins import HOWS, How
 from lookupstore.keys.lookups import Lookups
 
+pytestmark = pytest.mark.drawn(0.5)
+
 ARROW_HOWS = dict(zip(HOWS, ("left outer", "inner", "left semi", "left anti"), strict=True))
 
 

@@ -2,7 +2,7 @@
 
 A wing is a folder, or a file beside the wings of `hudi` and `spark`. It knows wings on lines above
 its own only, so that no import goes upward and none goes in a circle. A new file needs no line.
-Two of ours are called as packages outside are, `polars` and `duckdb`: these are OUTSIDE.
+Three of ours are called as packages outside are, `polars`, `duckdb` and `torch`: these are OUTSIDE.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ columnar          | builder                                        | numpy pyarr
 .                 | builder columnar                               |
 polars            | store                                          | polars pyarrow
 duckdb            | keys                                           | duckdb pyarrow
-hudi.properties   |                                                |
-hudi.options      | hudi.properties storage                        |
-hudi.meta_columns |                                                | pyarrow
+torch             | store                                          | numpy pyarrow torch
+hudi.base         |                                                | pyarrow
+hudi.options      | hudi.base storage                              |
 hudi.timeline     | hudi.options parquet                           | fastavro pyarrow
-hudi.keys         | hudi.options hudi.meta_columns source keys sorting | numpy pyarrow
+hudi.keys         | hudi.options source keys sorting               | numpy pyarrow
 hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c numpy pyarrow pybase64
 hudi.view         | hudi.file_group                                | pyarrow
 hudi.index        | hudi.view                                      | numpy pyarrow
@@ -66,7 +66,8 @@ spark             | spark.format spark.join                        |
 demo              | builder spark                                  | pyarrow rich
 cli               | columnar hudi demo                             | click pyarrow rich
 """
-# Files beside the wings of `spark`, all below these.
+# Files beside the wings of `hudi`, and beside those of `spark`, all below these.
+HUDI_BASE = {"hudi.meta_columns", "hudi.properties"}
 BASE = {f"spark.{name}" for name in (
     "buckets", "catalog_tables", "jobs", "options", "paths", "raised", "sessions", "types",
     "unread",
@@ -100,6 +101,8 @@ def wing_of(module: str) -> str:
     parts = module.split(".")
     if module in BASE:
         return "spark.base"
+    if module in HUDI_BASE:
+        return "hudi.base"
     if module == "__main__":
         return "cli"
     if parts[0] in ("hudi", "spark"):
@@ -129,7 +132,7 @@ def targets_of(module: str, names: list[str]) -> Iterator[str]:
     """Yield what ``from module import names`` imports: a module for each name that is one."""
     if module != "lookupstore" and not module.startswith("lookupstore."):
         package = module.split(".")[0]
-        yield OUTSIDE + package if package in ("duckdb", "polars") else package
+        yield OUTSIDE + package if package in ("duckdb", "polars", "torch") else package
         return
     ours = module.removeprefix("lookupstore").removeprefix(".")
     for name in names or [""]:

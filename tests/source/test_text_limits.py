@@ -26,6 +26,8 @@ from lookupstore.cli import main
 from lookupstore.source.source import open_source
 from lookupstore.source.text_limits import MOST_DEPTH, TextLimits
 
+pytestmark = pytest.mark.drawn(0.5)
+
 
 def lz4(content: bytes) -> bytes:
     sink = pa.BufferOutputStream()

@@ -55,6 +55,8 @@ from lookupstore.store.manifest import fields_hash, manifest_bytes
 from lookupstore.store.marks import MARK_AGE, mark_name
 from lookupstore.store.version_files import list_names, read_newest
 
+pytestmark = pytest.mark.drawn(0.5)
+
 changing = importlib.import_module("lookupstore.store.changing")
 version_files = importlib.import_module("lookupstore.store.version_files")
 publish_step = importlib.import_module("lookupstore.store.publish_step")

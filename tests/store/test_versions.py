@@ -42,6 +42,8 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.publish_step import publish_version
 from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
 
+pytestmark = pytest.mark.drawn(0.5)
+
 
 @pytest.fixture(autouse=True)
 def own_copies(tmp_path, monkeypatch):

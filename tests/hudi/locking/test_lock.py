@@ -30,6 +30,8 @@ from lookupstore.storage import lock_file
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 
+pytestmark = pytest.mark.drawn(0.5)
+
 spawn = multiprocessing.get_context("spawn")
 
 

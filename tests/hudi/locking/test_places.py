@@ -38,6 +38,8 @@ from lookupstore.hudi.locking.owner import Owner
 from lookupstore.storage.location import Location
 from lookupstore.storage.lock_file import LocalLockFile, ObjectLockFile
 
+pytestmark = pytest.mark.drawn(0.5)
+
 ROWS = pa.table({"id": [1], "v": ["a"]})
 FOLDERS = {LOCK: ".hoodie", AUXILIARY: ".hoodie/.aux"}
 

@@ -41,6 +41,8 @@ from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, plan_byt
 from lookupstore.hudi.timeline.timeline import CLEAN, ROLLBACK, Instant
 from lookupstore.hudi.write.transaction import Transaction
 
+pytestmark = pytest.mark.drawn(0.5)
+
 ONE = WriteOptions(threads=1)
 
 

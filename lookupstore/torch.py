@@ -109,12 +109,13 @@ class LookupDataset:
         """Return the keys as a table with a column for each key field."""
         if given is None:
             return self.store.scan(columns=[]).read_all().combine_chunks()
-        found = self.store.contains(given)
+        schema = self.store.key_schema
+        keys = pa.Table.from_batches([schema.decode(encode_keys(given, schema))])
+        found = self.store.contains(keys)
         if found.true_count != len(found):
             missing = int(found.to_numpy(zero_copy_only=False).argmin())
             raise KeyError(f"keys: key {missing:,} of {len(found):,} is not in {self.store.path}")
-        schema = self.store.key_schema
-        return pa.Table.from_batches([schema.decode(encode_keys(given, schema))])
+        return keys
 
     def __len__(self) -> int:
         return self.store.num_rows if self._keys is None else int(self._keys.num_rows)
@@ -129,13 +130,16 @@ class LookupDataset:
             indices: Positions, from the end if negative; with `by_key=True`, keys.
 
         Raises:
+            TypeError: If a position is not an integer.
             IndexError: If a position is not in the dataset.
             KeyError: If a key is not in the store.
         """
         if self._keys is None:
             return self._rows_of_keys(list(indices))
-        positions = np.asarray(indices, dtype=np.int64)
-        count = self._keys.num_rows
+        positions, count = np.asarray(indices), self._keys.num_rows
+        if positions.dtype.kind not in "iu" and positions.size:
+            raise TypeError(f"indices: found {positions.dtype} values; positions are integers")
+        positions = positions.astype(np.int64)
         wrong = (positions < -count) | (positions >= count)
         if wrong.any():
             raise IndexError(f"index {positions[wrong][0]}: the dataset has {count:,} rows")

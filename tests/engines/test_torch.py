@@ -72,6 +72,11 @@ def test_given_keys_and_columns(tmp_path: Path, seed: int) -> None:
     assert [dataset[at] for at in range(4)] == [{"label": row["label"]} for row in some]
     with pytest.raises(KeyError, match="key 1 of 2 is not in"):
         LookupDataset(store, keys=[rows[0]["id"], -1])
+    read_once = LookupDataset(store, "label", keys=iter([row["id"] for row in some]))
+    assert list(read_once.__getitems__([0, 3])) == [{"label": some[at]["label"]} for at in (0, 3)]
+    for wrong in ([1.5], [True], ["1"]):
+        with pytest.raises(TypeError, match="positions are integers"):
+            dataset.__getitems__(wrong)
     with pytest.raises(KeyError, match="no value column 'nope'"):
         LookupDataset(store, "nope")
     with pytest.raises(ValueError, match="samplers give the keys"):

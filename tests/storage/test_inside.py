@@ -320,6 +320,7 @@ OWN_PLACES = {
     "store.new_version": "the same",
     "spark.format.sink": "a temporary folder, or the same; names of tasks of the same job",
     "storage.lock_file": "the path that `Location.resolve` gave it",
+    "torch": "a temporary file of its own",
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
     "hostcache.lookup_files": "the same",

@@ -1,9 +1,9 @@
 /* The ends of rows of CSV in text that is passed in blocks.
  *
- * The dialect is that of Arrow's parser, with any separator and quote: a quote opens a field only as its first byte; within
- * quotes, two quotes stand for one; a row ends at \n, at \r, or at both, outside of quotes. If
- * Arrow would drop a quote without an error, this is an error: a closing quote must be followed by
- * a separator, the end of a row, or the end of the text. */
+ * The dialect is that of Arrow's parser, with any separator and quote: a quote opens a field only
+ * as its first byte; within quotes, two quotes stand for one; a row ends at \n, at \r, or at both,
+ * outside of quotes. If Arrow would drop a quote without an error, this is an error: a closing quote
+ * must be followed by a separator, the end of a row, or the end of the text. */
 #ifndef LS_CSV_H
 #define LS_CSV_H
 

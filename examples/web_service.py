@@ -6,8 +6,9 @@
     $ curl localhost:8000/users/7
     {"name":"user 7"}
 
-gunicorn imports this file once and then forks: the workers share the store that the parent has
-opened. Each follows new versions by itself, because a child does not have its parent's threads.
+With --preload, gunicorn imports this file once and then forks: the workers share the store that the
+parent has opened. Each follows new versions by itself, because threads do not survive a fork. It
+needs fastapi, gunicorn and uvicorn-worker; 1000 is the number of rows.
 """
 
 from __future__ import annotations

@@ -51,11 +51,13 @@ def column_names(argument: str, given: str | Iterable[str]) -> list[str]:
         raise TypeError(
             f"{argument} is {kind}; give the name of a column, such as {argument}='id'"
         ) from None
-    for at, name in enumerate(names):
+    seen: set[str] = set()
+    for name in names:
         if not isinstance(name, str):
             raise TypeError(f"{argument} contains {name!r}; give column names")
-        if name in names[:at]:
+        if name in seen:
             raise ValueError(f"{argument} names the column {name!r} twice")
+        seen.add(name)
     return names
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lookupstore.arrow.frames import pandas_frame, polars_frame
+from lookupstore.errors import LookupStoreError
 from lookupstore.html_table import html_table
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ class ArrowRows(ABC):
 
     def _repr_html_(self) -> str:
         keys = self._key_names()
-        first = self._first_rows()
+        try:
+            first = self._first_rows()
+        except (LookupStoreError, OSError):  # columns are shown whatever became of the rows
+            first = None
         shown = {} if first is None else first.slice(0, SHOWN_ROWS).to_pydict()
         rows = (
             (

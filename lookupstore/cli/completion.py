@@ -45,7 +45,7 @@ class ColumnNames(click.types.StringParamType):
         return None
 
 
-#: Columns of the sources of a command; if there are none, of its store, files or table.
+#: Columns of the sources of a command, or of the store that it reads.
 COLUMNS = ColumnNames("sources", "source", "path")
 #: Columns of the facts of a join.
 FACT_COLUMNS = ColumnNames("facts")

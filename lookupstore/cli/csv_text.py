@@ -54,13 +54,10 @@ def _texts(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"{kind} in CSV")
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _has_size(kind):
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if is_bytes or pa.types.is_fixed_size_binary(kind):
         return pa.array([plain(value) for value in column.to_pylist()], pa.large_string())
     return column.cast(pa.large_string())
-
-
-def _has_size(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _lines(texts: list[pa.Array]) -> bytes:

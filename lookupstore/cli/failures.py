@@ -77,8 +77,11 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
-    r"pass a reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with "
-    r"convert_options": "give --types COLUMN=TYPE",
+    r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+); pass a reader with the right types, "
+    r"such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": (
+        r"the column '\1' is \2 and has '\3' in row \4; give --types \1=text, or --null '\3' if it "
+        "means null"
+    ),
     r"(give )?tables or pyarrow\.json\.read_json\(\.\.\.\) with an explicit_schema in its place": (
         "give --types COLUMN=TYPE"
     ),
@@ -160,9 +163,11 @@ def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
         return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
+        params = [] if error.ctx is None else error.ctx.command.params
         letter = error.option_name[1:2]
-        options = [] if error.ctx is None else [one.opts[0] for one in error.ctx.command.params]
-        close = [one for one in options if one.startswith(f"--{letter}")] if letter else []
+        close = [one.opts[0] for one in params if letter and one.opts[0].startswith(f"--{letter}")]
+        if close and "keys" in {one.name for one in params}:
+            return f" (keys need no option; did you mean {' or '.join(close)}?)"
         if close:
             return f" (did you mean {' or '.join(close)}?)"
         return " (put -- before keys that begin with a minus)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,8 @@ from lookupstore.source.streams import (
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 
+# What a program in Python can do about rows of CSV that cannot be read.
+_REMEDY_FOR_ROWS = re.compile(r"(, or|;( if these quotes are text,)?) pass pyarrow\..*$", re.DOTALL)
 # Bytes of text that are read at a time.
 _BLOCK = 1 << 20
 
@@ -106,7 +109,7 @@ def _said_of_keys() -> Iterator[None]:
         if not str(error).startswith("source"):
             raise
         said = str(error).removeprefix("source").removeprefix(":").lstrip()
-        said = said.partition("pass pyarrow")[0].rstrip("; ")  # a remedy for rows
+        said = _REMEDY_FOR_ROWS.sub("", said)
         raise click.UsageError(f"--keys: {said}") from error
 
 

@@ -30,8 +30,9 @@ from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
-from lookupstore.store.store import LookupStore, StoreInfo
+from lookupstore.store.store import LookupStore
 from lookupstore.store.store import open as open_store
+from lookupstore.store.store_info import StoreInfo
 from lookupstore.store.version_files import list_names
 
 if TYPE_CHECKING:

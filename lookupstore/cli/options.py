@@ -106,7 +106,7 @@ key_option: Option = click.option(
 no_cache_option: Option = click.option(
     "--no-cache",
     is_flag=True,
-    help="Read columnar files instead of making lookup files of them, which later commands use.",
+    help="Make no lookup files of columnar files in the cache folder: read the files themselves.",
 )
 as_of_option: Option = click.option(
     "--as-of",

@@ -68,6 +68,25 @@ class TextFlags:
             )
         return _typed(source, self.types) if self.types else source
 
+    def check_key(self, source: Source, names: Sequence[str]) -> None:
+        """Check that a source of text has key columns: its first line may be a row.
+
+        Args:
+            source: Source that `source_of` has opened.
+            names: Names of the key columns.
+
+        Raises:
+            UsageError: If CSV lacks one of them.
+        """
+        if source.in_types is None or self.dialect.names is not None:
+            return
+        for name in names:
+            if name not in source.schema.names:
+                raise click.UsageError(
+                    f"--key: {source.description} has no column {name!r}; it has "
+                    f"[{listed(source.schema.names)}]; if CSV has no line of names, give --names"
+                )
+
 
 def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options about files of text to a command, as its argument `text`."""
@@ -86,7 +105,7 @@ def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         dialect = CsvDialect(
             separator=delimiter,
             quote=None if quote == "none" else quote,
-            nulls=("", *null),
+            nulls=null or ("",),
             names=None if names is None else tuple(names_of(names)),
         )
         most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
@@ -98,12 +117,13 @@ def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def _character(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+def _character(_: click.Context, param: click.Parameter, given: str | None) -> str | None:
     """Return a character that was typed."""
     if given in ("tab", r"\t"):
         return "\t"
     if given is not None and given != "none" and not is_character(given):
-        raise click.BadParameter(f"{given!r}: give one character of ASCII, or tab")
+        words = ", tab or none" if param.name == "quote" else ", or tab"
+        raise click.BadParameter(f"{given!r}: give one character of ASCII{words}")
     return given
 
 
@@ -152,7 +172,11 @@ def _typed(source: Source, types: dict[str, pa.DataType]) -> Source:
         others = (field for field in known if field.name not in types)
         return in_types(pa.schema([*others, *types.items()]))
 
-    return replace(in_others(pa.schema([])), in_types=in_others)
+    typed = replace(in_others(pa.schema([])), in_types=in_others)
+    every_column = source.every_column
+    if every_column is None:
+        return typed
+    return replace(typed, every_column=lambda: _typed(every_column(), types))
 
 
 def check_kept(out: str | None, *given: str | None) -> None:
@@ -185,15 +209,18 @@ _OPTIONS: tuple[Option, ...] = (
                  help="Character between the fields of CSV; tab for a tab (default: a comma, or a "
                  "tab where the first line has more tabs)."),
     click.option("--quote", callback=_character, default='"', show_default=True,
-                 metavar="CHAR|none", help="Character around fields of CSV."),
+                 metavar="CHAR|none", help="Character around fields of CSV; none: all quotes are "
+                 "text."),
     click.option("--null", multiple=True, metavar="TEXT",
-                 help="Field of CSV that is null, such as NA, if it has no quotes; repeatable. An "
-                 "empty field always is."),
+                 help="Field of CSV that is null if it has no quotes, such as NA; repeatable. An "
+                 "empty field is then an empty text, unless you give --null '' too (default: an "
+                 "empty field)."),
     click.option("--names", metavar="A,B",
-                 help="Column names of CSV whose first line is a row."),
+                 help="Names of the columns of CSV that has no line of names."),
     click.option("--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
                  help="Type of a column of CSV or JSON lines, such as zip=text or "
-                 "'price=decimal(10,2)'; repeatable (default: inferred from the first megabyte)."),
+                 "'price=decimal(10,2)'; commas separate several (default: inferred from the first "
+                 "megabyte)."),
     click.option("--max-text", default="64MiB", show_default=True, metavar="SIZE",
                  help="The most bytes of one value in files of CSV or JSON lines."),
 )  # fmt: skip

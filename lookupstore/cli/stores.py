@@ -96,6 +96,7 @@ def build(
         seconds_of(retain, "--retain"),
     )
     source = text.source_of(sources)
+    text.check_key(source, names_of(key))
     store = in_process.build(
         source,
         path,

@@ -44,6 +44,7 @@ def rows_of(path: str) -> list[dict[str, Any]]:
 
 
 def test_each_error_of_csv_names_the_option_that_helps() -> None:
+    Path("f.csv").write_text("1,x\n")
     Path("a.csv").write_text("id;zip;price\n1;'a;b';1,5\n2;02134;NA\n")
     assert "separated by ';'; give --delimiter ';'" in refused("build a.csv s --key id")
     done("build a.csv s --key id --null NA --delimiter ; --quote '")
@@ -56,17 +57,34 @@ def test_each_error_of_csv_names_the_option_that_helps() -> None:
     done("build b.csv t --key id --quote none")
     assert rows_of("t") == [{"id": 1, "v": '"5" pipe'}]
     Path("c.csv").write_text("id,v\n" + "1,2\n" * 400_000 + "2,x\n")
-    assert "in row 400001; give --types COLUMN=TYPE" in refused(
+    assert "in row 400001; give --types v=text, or --null 'x' if it means null" in refused(
         "build c.csv u --key id --on-duplicate last"
     )
     done("build c.csv u --key id --on-duplicate last --types v=text")
     assert rows_of("u") == [{"id": 1, "v": "2"}, {"id": 2, "v": "x"}]
+    assert "has no column 'id'; it has ['1', 'x']; if CSV has no line of names, give --names" in (
+        refused("build f.csv v --key id")
+    )
+    assert "give one character of ASCII, tab or none" in refused("build f.csv v --quote ''")
     Path("d.csv").write_bytes(b"id,v\n1,M\xfcller\n")
     assert "as `iconv -f latin1 -t utf-8` makes it of Latin-1\n" in refused(
         "build d.csv v --key id"
     )
     Path("e.csv").write_text("id,v\n1,2,3\n")
     assert "row 1 has 3 fields" in refused("build e.csv v --key id")
+
+
+def test_an_empty_field_is_a_text_where_another_is_null() -> None:
+    """As in DuckDB, PostgreSQL and Spark: their files have both."""
+    Path("a.csv").write_text('id,v,n\n1,,1\n2,NULL,NULL\n3,"NULL",3\n')
+    done("build a.csv s --key id --null NULL")
+    assert [(row["v"], row["n"]) for row in rows_of("s")] == [("", 1), (None, None), ("NULL", 3)]
+    done("build a.csv s --key id --overwrite --null NULL --null", "")
+    assert [row["v"] for row in rows_of("s")] == [None, None, "NULL"]
+    done("build a.csv s --key id --overwrite")
+    assert [(row["v"], row["n"]) for row in rows_of("s")] == [
+        (None, "1"), ("NULL", "NULL"), ("NULL", "3"),
+    ]  # fmt: skip
 
 
 def test_types_in_the_words_of_sql_and_arrow() -> None:
@@ -124,6 +142,17 @@ def test_every_command_that_reads_rows_has_the_options() -> None:
     done(f"hudi merge t a.csv {options}", "--when", "matched then update set v = source.v || 'y'")
     found = HudiTable.open("t").scan(columns=["id", "v"]).to_pylist()
     assert found == [{"id": 1, "v": "xy"}, {"id": 2, "v": None}]
+
+
+def test_columns_that_only_a_later_file_has_are_refused_with_types_too() -> None:
+    Path("a").mkdir()
+    Path("a/1.csv").write_text("id,v\n1,2\n")
+    Path("a/2.csv").write_text("id,v,extra\n2,3,lost\n")
+    done("hudi create t --like a/1.csv --key id")
+    done("build a/1.csv s --key id")
+    for line in ("hudi upsert t a/1.csv a/2.csv", "join a/*.csv s --on id --prefix s_"):
+        for types in ("", " --types v=bigint"):
+            assert "extra" in refused(f"{line}{types}"), line + types
 
 
 def test_the_type_of_a_typed_column_is_kept_by_an_upsert() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.sst import Reader
 
@@ -48,6 +49,27 @@ def test_columns_and_key(tmp_path: Path, kind: str) -> None:
     values = {name: row for name, _, _, *row in cells if not name.startswith("_hoodie")}
     for name, row in zip(values, ROWS.to_pydict().values(), strict=True):
         assert values[name] == [str(value) for value in row][:count]
+
+
+def test_columns_are_shown_whatever_became_of_the_rows(
+    tmp_path: Path,
+) -> None:
+    """A store with a damaged block, and a file that has changed."""
+    store = lookupstore.build(ROWS, tmp_path / "s", key="<id>")
+    (path,) = (tmp_path / "s" / "data").iterdir()
+    damaged = bytearray(path.read_bytes())
+    damaged[3] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptionError):
+        lookupstore.open(tmp_path / "s").scan().read_all()
+    pq.write_table(ROWS, tmp_path / "f.parquet")
+    files = ColumnarFiles(tmp_path / "f.parquet", key="<id>")
+    pq.write_table(ROWS.slice(0, 1), tmp_path / "f.parquet")
+    store.close()
+    for shown in (lookupstore.open(tmp_path / "s"), files):
+        page = ElementTree.fromstring(shown._repr_html_())
+        assert [cell.text or "" for cell in page.findall("thead/tr/th")] == ["column", "type", ""]
+        assert len(page.findall("tbody/tr")) == len(shown.schema.names)
 
 
 def test_funnels(tmp_path: Path) -> None:

@@ -388,7 +388,7 @@ def test_a_command_that_ends_before_its_input(tmp_path: Path) -> None:
             process.stdin.flush()
         said = process.stderr.read()
         assert process.wait(30) == 2
-        assert said.startswith(b"Error: key: the source has no column 'nope'")
+        assert said.startswith(b"Error: --key: standard input has no column 'nope'")
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
 

@@ -139,9 +139,8 @@ def object_store(folder: Path, *, etags: bool = False) -> Iterator[ObjectStore]:
 def writable_object_store() -> Iterator[ObjectStore]:
     """Serve an empty bucket in memory, with moto: slower, but it takes uploads as S3 does."""
     address = f"127.0.0.1:{free_port()}"
-    host, port = address.split(":")
     with subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", host, "-p", port],
+        [sys.executable, str(Path(__file__).parent / "s3_server.py"), *address.split(":")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as server:

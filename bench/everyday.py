@@ -403,7 +403,7 @@ def stages(store: Any, keys: list[int]) -> Iterator[tuple[str, str, Callable[[],
     row = reader.get(encoded)
     decoder = rows.decoder(names)
     many = encode_keys(array, schema)
-    batch = store._buckets.lookup_few(many, rows.small_plan(names))
+    batch = store._buckets.lookup_few(many, rows.small_plan(names)).batch()
     yield "get", "all", lambda: store.get(key)
     yield "get", "key to bytes", lambda: schema.encoder.encode(key)
     yield "get", "find the row (Reader.get)", lambda: reader.get(encoded)
@@ -414,7 +414,7 @@ def stages(store: Any, keys: list[int]) -> Iterator[tuple[str, str, Callable[[],
     yield (
         "call of 100",
         "find and read the rows",
-        lambda: store._buckets.lookup_few(many, store._plan(None)),
+        lambda: store._buckets.lookup_few(many, store._plan(None)).batch(),
     )
     yield "call of 100", "batch to table", lambda: pa.Table.from_batches([batch])
 

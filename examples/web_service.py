@@ -86,10 +86,10 @@ def many(user_ids: list[int]) -> list[dict[str, Any] | None]:
 
 @app.get("/health")
 async def health() -> dict[str, Any]:
-    """Return what a monitor wants to know: which version this process answers from."""
-    info = app.state.users.store.info()
-    return {"pid": os.getpid(), "version": info.version, "created": info.created,
-            "rows": info.num_rows}  # fmt: skip
+    """Return what a monitor wants to know: the version of this process, and its lookups so far."""
+    store = app.state.users.store
+    return {"pid": os.getpid(), "version": store.version, "created": store.created,
+            "rows": store.num_rows, "lookups": store.stats()}  # fmt: skip
 
 
 def build(path: str, count: int) -> None:

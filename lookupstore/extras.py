@@ -14,6 +14,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "lzo": ("lzallright",),
     "polars": ("polars",),
     "duckdb": ("duckdb",),
+    "opentelemetry": ("opentelemetry",),
 }
 
 

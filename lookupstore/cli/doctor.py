@@ -85,9 +85,13 @@ def _diagnoses() -> Iterator[Diagnosis]:
     yield from _cache_folder()
 
 
+# Distributions with other names than their packages.
+_DISTRIBUTIONS = {"opentelemetry": "opentelemetry-api"}
+
+
 def _version(package: str) -> str | None:
     try:
-        return metadata.version(package)
+        return metadata.version(_DISTRIBUTIONS.get(package, package))
     except metadata.PackageNotFoundError:
         return None
 

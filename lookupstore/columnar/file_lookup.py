@@ -90,6 +90,8 @@ class FileLookup(descriptors.Holder):
         self._reader: Reader | None = None
         self._pinned: PinnedCopy | PinnedLookupFile | None = None
         self._probe: ParquetProbe | None = None
+        self._counting = threading.Lock()
+        self._past = Counts()  # of readers that were forgotten
 
     def lookup(
         self, encoded: pa.Array, hashed: BinaryColumn | None = None
@@ -225,6 +227,10 @@ class FileLookup(descriptors.Holder):
 
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""
+        with self._counting:
+            return self._past + self._read()
+
+    def _read(self) -> Counts:
         reader, pinned = self._reader, self._pinned
         read = Counts() if reader is None else read_with(reader)
         return read + pinned.counts if isinstance(pinned, PinnedCopy) else read
@@ -235,10 +241,9 @@ class FileLookup(descriptors.Holder):
             try:
                 pinned = self._pinned
                 # A call that uses the reader continues: eviction only removes the name of the file.
-                self._reader = self._pinned = None
+                self._forget()
                 if pinned is not None:
                     pinned.close()
-                self._count()
             finally:
                 self._lock.release()
 
@@ -256,11 +261,12 @@ class FileLookup(descriptors.Holder):
     def close(self) -> None:
         """Close files; the next lookup opens them again."""
         with self._lock:
-            for one in (self._reader, self._pinned, self._probe):
+            files = self._reader, self._pinned, self._probe
+            self._probe = None
+            self._forget()
+            for one in files:
                 if one is not None:
                     one.close()
-            self._reader = self._pinned = self._probe = None
-            self._count()
 
     def _count(self) -> None:
         """Count the open descriptors."""
@@ -353,7 +359,9 @@ class FileLookup(descriptors.Holder):
 
     def _forget(self) -> None:
         # Threads that use the reader keep the file until they are done.
-        self._reader = self._pinned = None
+        with self._counting:
+            self._past += self._read()
+            self._reader = self._pinned = None
         self._count()
 
     def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:

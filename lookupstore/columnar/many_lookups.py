@@ -11,6 +11,7 @@ from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
 from lookupstore.progress import progress_bars
+from lookupstore.store._points import KeyCounts
 from lookupstore.store.local_files import LocalFiles, LocalLookups
 
 
@@ -73,10 +74,14 @@ class AskedFiles(LocalFiles):
     Args:
         asked: Function that returns the lookups of the files that lookups may have used.
         residency: Cache that holds the lookup files of this host.
+
+    Attributes:
+        keys: Counts of the keys of all lookups.
     """
 
     def __init__(self, asked: Callable[[], Iterable[FileLookup]], residency: Residency) -> None:
         self.asked: Callable[[], Iterable[FileLookup]] = asked
+        self.keys: KeyCounts = KeyCounts()
         self._residency = residency
 
     def counts(self) -> Counts:
@@ -109,6 +114,10 @@ class ManyLookups(LocalLookups):
     id: str
     _files: AskedFiles
     _residency: Residency
+
+    @property
+    def _key_counts(self) -> KeyCounts:
+        return self._files.keys
 
     @property
     @abstractmethod

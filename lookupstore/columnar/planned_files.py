@@ -104,7 +104,9 @@ class PlannedFiles(ManyLookups):
         Raises the errors of `lookup`.
         """
         places, _ = self._places(keys)
-        return pa.array(places >= 0)
+        present = pa.array(places >= 0)
+        self._count(present)
+        return present
 
     @abstractmethod
     def _places(self, keys: object) -> tuple[Places, Parts]:
@@ -114,7 +116,9 @@ class PlannedFiles(ManyLookups):
         """
 
     def _lookup(self, keys: object, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
-        return self._answers(names, *self._places(keys))
+        present, table = self._answers(names, *self._places(keys))
+        self._count(present)
+        return present, table
 
     def _answers(
         self, names: Sequence[str], places: Places, parts: Parts

@@ -23,6 +23,7 @@ class Counts:
             searched.
         blocks_read: Number of blocks that were read and checked because they were not ready in
             their process.
+        bytes_read: Size of these blocks in their files, in bytes.
         block_uses: Number of keys that were searched for in a block.
         bytes_fetched: Number of bytes that were fetched from remote storage.
         range_requests: Number of requests to remote storage for a part of a file.
@@ -38,6 +39,7 @@ class Counts:
     hits: int = 0
     filter_negatives: int = 0
     blocks_read: int = 0
+    bytes_read: int = 0
     block_uses: int = 0
     bytes_fetched: int = 0
     range_requests: int = 0

@@ -6,7 +6,7 @@ from lookupstore.arrow._binary cimport ls_slice
 
 cdef class Answers:
     cdef size_t length
-    cdef size_t missing     # number of missing keys among those taken
+    cdef readonly size_t missing  # number of missing keys among those taken
     cdef uint8_t *present   # bitmap of the keys that are stored
     # For some files among others: the positions of their keys among all keys, and memory for the
     # answers to all keys, which is then passed to `take`. NULL: the files answer all keys, piece

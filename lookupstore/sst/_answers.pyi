@@ -6,6 +6,8 @@ from typing_extensions import Self, disjoint_base
 @disjoint_base
 class Answers:
     def __new__(cls, length: int, *given: Any) -> Self: ...
+    @property
+    def missing(self) -> int: ...
 
 @final
 class Found(Answers):

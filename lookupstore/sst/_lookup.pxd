@@ -51,6 +51,7 @@ cdef class Lookup:
     cdef ls_fences fences
     cdef readonly size_t filter_negatives  # number of keys of batches that the filter ruled out
     cdef readonly size_t blocks_read       # number of blocks that were read and checked
+    cdef readonly size_t bytes_read        # size of these blocks in the file, without trailers
     cdef readonly size_t block_uses        # number of keys that were looked up in a block
 
     cdef object find_one(self, ls_slice slice, object default, bint copied, ls_slice *value)
@@ -60,6 +61,7 @@ cdef class Lookup:
     cdef int read_whole(self, size_t keys) except -1
     cdef void ahead(self, const uint32_t *numbers, size_t count) noexcept
     cdef int check_index(self, ls_status status) except -1
+    cdef void count_read(self, size_t number) noexcept
     cdef bint makes_slots(self, BlockTable table) except -1
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number)
     cdef ReadyBlock made_ready(self, BlockTable table, size_t number)

@@ -228,6 +228,13 @@ cdef class Lookup:
             return not table.evictable and table.ready_blocks == table.count
         return self.is_here is None or self.is_here()
 
+    cdef void count_read(self, size_t number) noexcept:
+        """Count a block that is read and checked."""
+        self.blocks_read += 1
+        if self.handles is not None:
+            self.bytes_read += (self.handles.starts[number + 1] - self.handles.starts[number]
+                                - self.handles.trailer)
+
     cdef bint makes_slots(self, BlockTable table) except -1:
         """Return whether blocks that are used often become ready: if there will be no places."""
         cdef FileTable file = self.file
@@ -243,7 +250,7 @@ cdef class Lookup:
         if table.seen[number] == 0:
             if not self.plain.find(number, &data, &size):
                 return False
-            self.blocks_read += 1
+            self.count_read(number)
             table.seen[number] = call
         else:
             data = self.map.bytes() + self.handles.starts[number]
@@ -264,7 +271,7 @@ cdef class Lookup:
     cdef ReadyBlock made_ready(self, BlockTable table, size_t number):
         """Load a block and make it ready; the caller checks the file afterwards."""
         cdef Block block = None
-        self.blocks_read += 1
+        self.count_read(number)
         if self.plain is not None:
             block = self.plain.block(number, self.index)
         return table.put(number, self.load(number) if block is None else block)
@@ -508,7 +515,7 @@ cdef class Lookup:
             held = self.ready_block(table, number)
             ready[0] = held.ready
             return held
-        self.blocks_read += 1
+        self.count_read(number)
         try:
             if self.frames is not None:
                 data = self.frames.one(number)
@@ -557,7 +564,7 @@ cdef class Lookup:
                     ready[done] = kept.ready
                     owners.append(kept)
                 elif not self.check_block(table, numbers[done], call, &ready[done]):
-                    self.blocks_read += 1
+                    self.count_read(numbers[done])
                     block = self.load(numbers[done])
                     if isinstance(block.source, memoryview):
                         owners.append(block)
@@ -610,7 +617,8 @@ cdef class Lookup:
                 owners.append(self.visit_loaded(table, numbers[done], block, &ready[done]))
                 done += 1
         finally:
-            self.blocks_read += done
+            for i in range(done):
+                self.count_read(numbers[i])
             self.check_file()
         owners.append(self.with_slots(uses, done, ready))
         return done

@@ -63,12 +63,14 @@ class Reads(NamedTuple):
     Attributes:
         filter_negatives: Number of keys of batches that the filter has ruled out.
         blocks_read: Number of blocks that were read and checked.
+        bytes_read: Size of these blocks in the file, in bytes.
         block_uses: Number of keys that were searched for in a block, newly read or already
             prepared.
     """
 
     filter_negatives: int
     blocks_read: int
+    bytes_read: int
     block_uses: int
 
 
@@ -680,7 +682,7 @@ def reads_of(reader: Reader) -> Reads:
         ClosedError: The reader is closed.
     """
     lookup = reader._search()
-    return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.block_uses)
+    return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.bytes_read, lookup.block_uses)
 
 
 def warmed(reader: Reader) -> Iterator[int]:

@@ -12,7 +12,17 @@ from lookupstore.store.buckets import BucketReads
 _D = TypeVar("_D")
 
 @disjoint_base
+class KeyCounts:
+    @property
+    def keys(self) -> int: ...
+    @property
+    def missing(self) -> int: ...
+    def add(self, keys: int, missing: int) -> None: ...
+
+@disjoint_base
 class PointLookups:
+    @property
+    def _key_counts(self) -> KeyCounts: ...
     def _begin(
         self, keys: KeySchema, rows: RowSchema, buckets: BucketReads, count: int
     ) -> None: ...

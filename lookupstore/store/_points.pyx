@@ -32,6 +32,21 @@ cdef enum:
 
 
 @cython.auto_pickle(False)
+cdef class KeyCounts:
+    """The number of keys that lookups were asked for, and of the missing ones among them.
+
+    Threads that add to it hold the GIL, so no key is lost.
+    """
+
+    cdef readonly uint64_t keys, missing
+
+    def add(self, uint64_t keys, uint64_t missing):
+        """Count the keys of a call; null keys are missing."""
+        self.keys += keys
+        self.missing += missing
+
+
+@cython.auto_pickle(False)
 cdef class PointLookups:
     """Lookups of single keys in all buckets of one version.
 
@@ -45,9 +60,16 @@ cdef class PointLookups:
     cdef list files        # by bucket: lookups of its layers, () without files; None: unknown
     cdef RowDecoder every
     cdef dict choices      # decoders, by columns
+    cdef KeyCounts counts
 
     def __cinit__(self, *_, **__):
         self.choices = {}
+        self.counts = KeyCounts()
+
+    @property
+    def _key_counts(self):
+        """Return the counts of the keys of all lookups."""
+        return self.counts
 
     def _begin(self, keys not None, rows not None, buckets not None, uint32_t count):
         """Open the lookups of a version with its schemas, `BucketReads` and number of buckets."""
@@ -120,6 +142,13 @@ cdef class PointLookups:
 
     cdef object find(self, key, bint copied):
         """Return the packed row at a key, True if it is found and not to be copied, or None."""
+        found = self.find_uncounted(key, copied)
+        self.counts.keys += 1
+        if found is None:
+            self.counts.missing += 1
+        return found
+
+    cdef object find_uncounted(self, key, bint copied):
         cdef uint8_t[ROOM] room
         cdef ls_slice slice
         cdef Outcome outcome
@@ -166,6 +195,7 @@ cdef class PointLookups:
         cdef tuple layers
         cdef Lookup lookup
         cdef list asked = []
+        cdef uint64_t missing = 0
         taker.check_length(length)
         owner = allocate((length + 1) * sizeof(ls_slice))
         found = <ls_slice *>buffer_data(owner)
@@ -190,6 +220,9 @@ cdef class PointLookups:
             taker.prepare(found, 0, length)
         for lookup in asked:  # the file may have been truncated during the copy
             lookup.check_file()
+        for i in range(length):
+            missing += found[i].data == NULL
+        self.counts.add(length, missing)
         return True
 
     cdef object find_encoded(self, ls_slice key, bint copied):

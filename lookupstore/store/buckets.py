@@ -146,8 +146,8 @@ class BucketReads:
         except FormatError as error:
             self._raise_for_bucket(keys, names, error)
 
-    def lookup_few(self, keys: pa.Array, plan: SmallPlan) -> pa.RecordBatch | None:
-        """Return columns of the row at each of a few encoded keys.
+    def lookup_few(self, keys: pa.Array, plan: SmallPlan) -> SmallRows | None:
+        """Return answers that have columns of the row at each of a few encoded keys.
 
         None: the caller has to use `lookup`, which raises the error if a row is damaged.
 
@@ -155,10 +155,10 @@ class BucketReads:
             CorruptionError: The stored bytes are damaged.
         """
 
-        def rows(lookup: LookupInto) -> pa.RecordBatch | None:
+        def rows(lookup: LookupInto) -> SmallRows:
             answers = SmallRows(len(keys), plan)
             lookup(answers)
-            return answers.batch()
+            return answers
 
         try:
             return self._answered(keys, rows)

@@ -645,7 +645,11 @@ class LookupStore(PointLookups, LocalLookups):
                     return answers.batch()
             except BadRowError:
                 return None
-        return self._buckets.lookup_few(keys, plan)
+        few = self._buckets.lookup_few(keys, plan)
+        if few is None or (batch := few.batch()) is None:
+            return None
+        self._key_counts.add(len(keys), few.missing)
+        return batch
 
     def _plan(self, columns: str | Sequence[str] | None) -> SmallPlan | None:
         """Return the plan for reading a few rows into value columns. None: there is none."""
@@ -660,6 +664,7 @@ class LookupStore(PointLookups, LocalLookups):
         self._check_open()
         encoded = encode_keys(keys, self._manifest.key_schema)
         present, batch = self._buckets.lookup(encoded, names)
+        self._count(present)
         return present, pa.Table.from_batches([batch])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
@@ -671,7 +676,9 @@ class LookupStore(PointLookups, LocalLookups):
             CorruptionError: The stored bytes are damaged.
         """
         self._check_open()
-        return self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
+        present = self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
+        self._count(present)
+        return present
 
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool

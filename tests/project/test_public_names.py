@@ -21,7 +21,12 @@ MODULES = (
     "lookupstore.errors",
 )
 # Each needs an engine that is installed apart; their few names are not counted.
-ENGINES = ("lookupstore.duckdb", "lookupstore.polars", "lookupstore.torch")
+ENGINES = (
+    "lookupstore.duckdb",
+    "lookupstore.opentelemetry",
+    "lookupstore.polars",
+    "lookupstore.torch",
+)
 
 
 @pytest.mark.few(3)

@@ -441,6 +441,7 @@ def test_versions_by_time(three, monkeypatch):
         (1, 9, {}, FileNotFoundError, "no version 9"),
         ("soon", None, {}, ValueError, "since is 'soon'; give the number of a version, or a time"),
         (1, "soon", {}, ValueError, "until is 'soon'"),
+        ("9999-01-01", None, {}, ValueError, "since is 9999-01-01T.* after now .*leave since out"),
         (1.5, None, {}, TypeError, r"since is 1.5; give the number of a version, a datetime"),
         (True, None, {}, TypeError, "since is True"),
         (datetime(2026, 1, 1), None, {}, ValueError, "without a zone"),

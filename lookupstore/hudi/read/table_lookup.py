@@ -278,14 +278,18 @@ class TableLookup(ManyLookups):
         missing = places < 0
         taken = pa.array(places, mask=missing)
         columns = [self._gathered(schema.field(name), parts).take(taken) for name in names]
-        return pa.array(~missing), pa.table(columns, names=list(names))
+        present = pa.array(~missing)
+        self._count(present)
+        return present, pa.table(columns, names=list(names))
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return whether the table has each of many keys, as Arrow booleans without nulls.
 
         Raises: The same errors as `lookup`.
         """
-        return pa.array(self._places(keys)[0] >= 0)
+        present = pa.array(self._places(keys)[0] >= 0)
+        self._count(present)
+        return present
 
     def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
         """Return the place of each key's answer among those of all files; -1: missing.

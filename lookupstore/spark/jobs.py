@@ -10,10 +10,10 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lookupstore.progress import called_every, is_watched, shown
+from lookupstore.spark.context import context_of, run_driver_python
 
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
@@ -29,7 +29,8 @@ def named_jobs(spark: SparkSession, description: str) -> Iterator[str | None]:
 
     Over Spark Connect, the group is None, because jobs have no names.
     """
-    context = _context(spark)
+    run_driver_python(spark)
+    context = context_of(spark)
     if context is None:
         yield None
         return
@@ -51,7 +52,7 @@ def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[
     the session is one of Spark Connect, whose client does.
     """
     with named_jobs(spark, description) as group:
-        context = _context(spark)
+        context = context_of(spark)
         if context is None or group is None or not _is_ours_to_show(context):
             yield None
             return
@@ -111,19 +112,12 @@ def _is_ours_to_show(context: SparkContext) -> bool:
     return is_watched() and context.getConf().get(OWN_BAR) != "true"
 
 
-def _context(spark: SparkSession) -> SparkContext | None:
-    try:
-        return spark.sparkContext
-    except PySparkException:
-        return None
-
-
 def streaming_query(spark: SparkSession) -> str | None:
     """Return the id of the streaming query whose batch this thread processes. None: unknown.
 
     Over Spark Connect there is no context to ask.
     """
-    context = _context(spark)
+    context = context_of(spark)
     return None if context is None else context.getLocalProperty("sql.streaming.queryId") or None
 
 
@@ -134,7 +128,7 @@ def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
 
 def parallelism(spark: SparkSession) -> int:
     """Return the number of tasks that Spark can run at a time."""
-    context = _context(spark)
+    context = context_of(spark)
     if context is not None:
         return int(context.defaultParallelism)
     # Over Connect there is no context to ask, but Spark splits a range into that number of parts.

@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -17,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
 from lookupstore.spark.catalog_tables import refuse_catalog_tables
+from lookupstore.spark.context import context_of, run_driver_python
 from lookupstore.spark.types import TIME_SETTING
 
 JAVA_MIN = 17
@@ -37,6 +40,8 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 # Own setting of a session that has the data source: registering it again would log a warning.
 _REGISTERED = "spark.lookupstore.dataSource"
 
+# Logger that tells which formats are replaced.
+_REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 # Setting of Spark 4.2 and later, without effect before. With it, rows in columns that are not
 # Arrow's, such as those of Parquet, would be converted to columns after the UDF and back.
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
@@ -112,8 +117,9 @@ def _submitted() -> dict[str, str]:
 def register(spark: SparkSession) -> None:
     """Register the data sources ``lookupstore`` and ``lookupstore.hudi``.
 
-    Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
-    set to do it: `spark.sql.python.filterPushdown.enabled`.
+    Doing so again does nothing. On one machine, workers run the driver's interpreter, unless
+    `PYSPARK_PYTHON` chooses another. Where Spark can push filters down (4.1 and later), the session
+    is set to do it: `spark.sql.python.filterPushdown.enabled`.
 
     Args:
         spark: Session to register the data sources with. `session()` has registered its own.
@@ -126,19 +132,38 @@ def register(spark: SparkSession) -> None:
             f"data sources in Python need Spark 4.0, but this is {pyspark.__version__}; "
             "build_store and lookup_join work without them"
         )
+    run_driver_python(spark)
     if spark.conf.get(_REGISTERED, "") == "true":
         return
     active = SparkSession.getActiveSession()
     # Spark looks for the name in the active session, and refuses it to another if it is there.
     _activate(spark)
     sources = [getattr(importlib.import_module(module), name) for module, name in _SOURCES]
-    for source in sources:
-        spark.dataSource.register(source)
+    with _quiet(spark):
+        for source in sources:
+            spark.dataSource.register(source)
     refuse_catalog_tables([source.name() for source in sources])
     if active is not None:
         _activate(active)
     spark.conf.set(_PUSHDOWN, "true")
     spark.conf.set(_REGISTERED, "true")
+
+
+@contextmanager
+def _quiet(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from warning that a format replaces itself: it may have found it by itself."""
+    context = context_of(spark)
+    jvm = None if context is None else context._jvm
+    if jvm is None:
+        yield
+        return
+    log4j = jvm.org.apache.logging.log4j
+    before = log4j.LogManager.getLogger(_REGISTRY).getLevel()
+    log4j.core.config.Configurator.setLevel(_REGISTRY, log4j.Level.ERROR)
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setLevel(_REGISTRY, before)
 
 
 def _activate(spark: SparkSession) -> None:

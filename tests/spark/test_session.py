@@ -114,6 +114,37 @@ def test_what_spark_submit_was_told_goes_first(tmp_path):
     assert "said local[1] mine 7 UTC false" in done.stdout, done.stderr
 
 
+WITHOUT_ACTIVATION = """
+import sys
+import lookupstore
+from pyspark.sql import SparkSession
+from lookupstore.spark import lookup_join, register
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+store = lookupstore.build({"id": [1, 2], "name": ["a", "b"]}, sys.argv[1], key="id")
+joined = lookup_join(spark.range(3), store, on="id").orderBy("id")
+print("joined", [row.name for row in joined.collect()])
+register(spark)
+print("read", spark.read.format("lookupstore").load(sys.argv[1]).count())
+"""
+
+
+def test_workers_run_the_interpreter_of_the_driver(tmp_path):
+    """As `venv/bin/python app.py` does, while PATH has another Python, which lacks the package."""
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'the wrong Python' >&2\nexit 3\n")
+    other.chmod(0o755)
+    environment = {**os.environ, "PATH": os.pathsep.join([str(other.parent), os.environ["PATH"]])}
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ACTIVATION, str(tmp_path / "store")],
+        env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["joined [None, 'a', 'b']", "read 2"], done.stderr
+
+
 @pytest.mark.skipif(not hasattr(sql_types, "TimeType"), reason="times came with Spark 4.1")
 def test_a_new_session_takes_times(spark):
     assert spark.conf.get(TIME_SETTING) == "true"

@@ -330,7 +330,8 @@ def _version_of(location: Location, options: Mapping[str, str]) -> int | None:
     if _TIMESTAMP_AS_OF not in options:
         return given_number(options, "version")
     time = options[_TIMESTAMP_AS_OF]
-    found = version_at(location, time, "timestampAsOf")
+    # Spark does not tell data sources the time zone of the session.
+    found = version_at(location, time, "timestampAsOf", zone=None)
     if found is None:
         raise ValueError(f"timestampAsOf is {time!r}, when the store did not have a version yet")
     return found.number

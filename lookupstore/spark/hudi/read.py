@@ -23,6 +23,7 @@ from lookupstore.hudi.read import (
 )
 from lookupstore.hudi.timeline import When
 from lookupstore.hudi.view import TableView
+from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
@@ -95,6 +96,7 @@ def read_table(
 
     `docs/how-to/hudi-spark-read.md` shows an example.
     """
+    run_driver_python(spark)
     view = view_of(path, storage_options)
     if changes:
         if filter is not None or as_of is not None:

@@ -25,6 +25,7 @@ from lookupstore.hudi.index import (
     partitions_of,
 )
 from lookupstore.hudi.view import TableView
+from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.types import arrow_schema, column_named, numbered
@@ -75,6 +76,7 @@ def tag_location(
 
     >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
     """
+    run_driver_python(df.sparkSession)
     names = df.columns
     check_place_columns("df", names)
     view = view_of(table, storage_options)

@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 from lookupstore.keys.joins import can_equal
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
+from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.join import trip
 from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.join import dimension_of
@@ -80,6 +81,7 @@ def register_lookup(
         )
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"name is {name!r}; give letters, digits and underscores")
+    run_driver_python(spark)
     (given,) = paths_with_options(storage_options, store=store)
     opened = dimension_of(given, () if key is None else key, columns=columns)
     try:

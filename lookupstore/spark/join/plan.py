@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.errors import printable
 from lookupstore.keys.joins import (
     How,
     check_adds_nothing,
@@ -19,6 +20,7 @@ from lookupstore.keys.joins import (
     key_columns,
 )
 from lookupstore.keys.lookups import value_columns
+from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.join.freshness import ChosenVersion, Freshness
 from lookupstore.spark.join.request import LookupJoin, time_in_seconds
 from lookupstore.spark.join.task import AsPlanned, Dimension, LookupTask, PlannedStore, Retry
@@ -65,11 +67,19 @@ class JoinPlan:
         """Return whether the join changes anything, so that keys have to be looked up."""
         return bool(self.appended) or self.how != "left" or self.lookup.on_miss is not None
 
+    @property
+    def name(self) -> str:
+        """Return the name of the dimension and the key columns of the facts, for Spark's plans."""
+        dimension = self.lookup.dimension
+        place = dimension.location.uri if isinstance(dimension, PlannedStore) else dimension.path
+        return f"{printable(place).rstrip('/').rpartition('/')[2]} on {', '.join(self.keys)}"
+
 
 def plan_join(
     spark: SparkSession, facts: StructType, store: Dimension, asked: LookupJoin
 ) -> JoinPlan:
     """Check a request against facts and store; raise the errors of `lookup_join`."""
+    run_driver_python(spark)
     kind = how_of(asked.how)
     prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
     check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)

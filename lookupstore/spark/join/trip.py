@@ -96,6 +96,10 @@ class Trip:
         return [field for plan in self.plans for field in plan.appended]
 
     @property
+    def _name(self) -> str:
+        return f"lookup {', '.join(plan.name for plan in self.plans)}"
+
+    @property
     def _needs_moment(self) -> bool:
         return any(plan.lookup.freshness.needs_moment for plan in self.plans)
 
@@ -114,7 +118,8 @@ class Trip:
             keys = [column_named(name) for name in moved_by.keys]
             run = functools.partial(buckets_at, moved_by.lookup.key_schema, moved_by.buckets)
             bucket = F.coalesce(
-                _udf("bucket", run, IntegerType(), keys), _hash_bucket(df, moved_by)
+                _udf(f"bucket of {moved_by.name}", run, IntegerType(), keys),
+                _hash_bucket(df, moved_by),
             )
             df = _in_buckets(df.select("*", bucket.alias(_BUCKET)), moved_by)
         facts = set(df.columns)
@@ -125,12 +130,12 @@ class Trip:
         steps, appended = self._steps(names), self._appended
         if not appended:
             run = functools.partial(goes_on, steps)
-            return df.where(_udf("lookup", run, BooleanType(), given))
+            return df.where(_udf(self._name, run, BooleanType(), given))
         fields = [
             StructField(name, field.dataType)
             for name, field in zip(numbered(len(appended)), appended, strict=True)
         ]
-        row = _udf("lookup", functools.partial(look_up, steps), StructType(fields), given)
+        row = _udf(self._name, functools.partial(look_up, steps), StructType(fields), given)
         # A generator is used because filters on its columns stay above it while those on facts move
         # below it: in a plain projection, a filter on a looked-up column would look up all keys
         # once more.
@@ -156,7 +161,7 @@ class Trip:
             rows = _in_buckets(_with_bucket(rows, moved_by, positions), moved_by)
         if self._needs_moment:
             rows = rows.select("*", F.current_timestamp())
-        run = functools.partial(joined, self._steps(facts.names))
+        run = _named(self._name, functools.partial(joined, self._steps(facts.names)))
         return rows.mapInArrow(run, schema).toDF(*(field.name for field in fields))
 
 
@@ -173,6 +178,7 @@ def _with_bucket(rows: DataFrame, plan: JoinPlan, positions: tuple[int, ...]) ->
     schema = StructType([*rows.schema.fields, StructField(_BUCKET, IntegerType())])
     hashed = rows.select("*", _hash_bucket(rows, plan).alias(_BUCKET))
     run = functools.partial(with_buckets, plan.lookup.key_schema, plan.buckets, positions)
+    run = _named(f"bucket of {plan.name}", run)
     return hashed.mapInArrow(run, schema)
 
 
@@ -185,6 +191,12 @@ def _hash_bucket(rows: DataFrame, plan: JoinPlan) -> Column:
         if not kind.startswith(nested) and rows.columns.count(name) == 1
     ]
     return F.pmod(F.xxhash64(*columns), F.lit(plan.buckets)).cast("int")
+
+
+def _named(name: str, run: Any) -> Any:
+    """Give a function the name that Spark shows in plans."""
+    run.__name__ = name
+    return run
 
 
 def _udf(
@@ -202,8 +214,7 @@ def _udf(
         return run(given)
 
     # Spark reads the type hints to determine the arguments of a function.
-    function: Any = of_one if len(columns) == 1 else of_several
-    function.__name__ = name
+    function = _named(name, of_one if len(columns) == 1 else of_several)
     make: Any = arrow_udf  # its overloads do not include iterators of tuples
     column: Column = make(function, kind)(*columns)
     return column

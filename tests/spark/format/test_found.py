@@ -87,6 +87,7 @@ def test_spark_finds_the_formats_by_itself(tmp_path: Path) -> None:
         assert found[f"{name} filtered"] == found[f"{name} pushed"] == [[2, "two"]]
     assert found["built"] == [[7, "seven"]]
     assert found["pushdown"] is True
+    assert "replaced" not in done.stderr
 
 
 def test_without_what_they_need_nothing_is_said(tmp_path: Path) -> None:

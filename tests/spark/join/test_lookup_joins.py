@@ -365,6 +365,19 @@ def test_explain_says_what_goes_together(facts: DataFrame, dimensions: Dimension
         assert ("one trip for 2 joins" in said.transport) == together
 
 
+def test_plans_name_stores_and_keys(
+    facts: DataFrame, dimensions: Dimensions, transport: str
+) -> None:
+    joined = lookup_joins(facts, [asked(dimensions, "buyer"), asked(dimensions, "town")])
+    plan = joined._jdf.queryExecution().executedPlan().toString()
+    assert "lookup people on buyer, towns on buyer_town(" in plan
+    people = dimensions.stores["people"]
+    moved = lookup_join(facts, people, {"seller": "id"}, "semi", strategy="bucketed")
+    plan = moved._jdf.queryExecution().executedPlan().toString()
+    assert "bucket of people on seller(" in plan
+    assert "lookup people on seller(" in plan
+
+
 def test_facts_of_files_are_rows_behind_joins_in_our_sessions(
     spark: SparkSession, facts: DataFrame, dimensions: Dimensions, tmp_path: Path
 ) -> None:

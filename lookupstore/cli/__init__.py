@@ -24,6 +24,7 @@ _COMMANDS = {
     "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),
     "get": ("lookupstore.cli.lookups", "Print the rows with the given keys."),
     "scan": ("lookupstore.cli.lookups", "Print rows in key order."),
+    "head": ("lookupstore.cli.head", "Print the first rows of a store, file or table."),
     "join": ("lookupstore.cli.joining", "Append the columns of a store to rows of files."),
     "info": ("lookupstore.cli.reports", "Print the schema and properties of a store or file."),
     "versions": ("lookupstore.cli.stores", "List the versions of a store, oldest first."),

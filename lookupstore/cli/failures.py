@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lookupstore.cli.lazy import LazyGroup
 from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import CorruptionError, LookupStoreError, printable
 
 # Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
@@ -26,6 +26,7 @@ _USAGE_ERRORS = (
     IsADirectoryError,
     NotADirectoryError,
 )
+_REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
 # Flags of arguments with other names.
@@ -85,6 +86,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(give )?tables or pyarrow\.json\.read_json\(\.\.\.\) with an explicit_schema in its place": (
         "give --types COLUMN=TYPE"
     ),
+    r"(not a sorted lookup file \(\d+ bytes, no known magic\))$": (
+        r"\1, nor Parquet or ORC; CSV, JSON lines and Arrow IPC are known by their extension"
+    ),
+    r"; if it is CSV, give it open: open\(.*\)$": "; if it is CSV, give - and it as standard input",
     r"raise max_text=, or read the file yourself, and pass its rows": "raise --max-text",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",
@@ -180,6 +185,9 @@ def message_of(error: Exception) -> str:
     """Return the text of an error in the terms of the command line."""
     if isinstance(error, KeyError) and error.args:  # its text is the repr of its argument
         return _spoken(str(error.args[0]))
+    if isinstance(error, CorruptionError):
+        said = f"offset {error.offset}: expected {error.expected}, found {error.found}"
+        return f"{printable(error.path)} is damaged: {printable(said)} (see {_REPAIR})"
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _spoken(f"{where}{error.strerror}")

@@ -47,6 +47,11 @@ class TextFlags:
     dialect: CsvDialect
     types: dict[str, pa.DataType]
 
+    @property
+    def is_usual(self) -> bool:
+        """Return whether none of the options about columns and fields is given."""
+        return not self.types and self.dialect == USUAL
+
     def source_of(self, given: Sequence[str]) -> Source:
         """Open the given paths, or for `-` the standard input.
 
@@ -61,7 +66,7 @@ class TextFlags:
             raise click.UsageError("- is standard input, and stands alone")
         rows = sys.stdin.buffer if "-" in given else list(given)
         source = open_source(rows, max_text=self.max_text, dialect=self.dialect)
-        if source.in_types is None and (self.types or self.dialect != USUAL):
+        if source.in_types is None and not self.is_usual:
             raise click.UsageError(
                 f"{source.description} has types of its own; --delimiter, --quote, --null, "
                 "--names and --types are for CSV, and --types for JSON lines"

@@ -50,6 +50,8 @@ STREAM_FORMATS = {
 #: Compressions of text, by extension.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
+# Extensions that files of CSV have, too, besides others.
+_OF_TEXT = (".txt", ".dat", ".tab", ".text")
 _MAGIC = "*?["
 # End of the name of a file that Hadoop has not completely copied yet.
 _COPYING = "._COPYING_"
@@ -113,6 +115,7 @@ def format_of(
     extension = _extension(file)
     if extension in formats:
         return formats[extension]
+    advice = ""
     if alone is None:
         known = ", ".join(formats)
     elif extension in alone:
@@ -124,8 +127,10 @@ def format_of(
         known = (
             f"{', '.join([*formats, *alone])}; text also with {', '.join(COMPRESSIONS)} after it"
         )
+        if extension in _OF_TEXT:
+            advice = f"; if it is CSV, give it open: open({file!r}, 'rb')"
     raise ValueError(
-        f"source: {file} has the extension {extension or 'none'!r}; supported: {known}"
+        f"source: {file} has the extension {extension or 'none'!r}; supported: {known}{advice}"
     )
 
 

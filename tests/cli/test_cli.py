@@ -532,8 +532,8 @@ def test_one_byte_changed_is_an_error_with_path_and_offset(dialect: str, tmp_pat
     result = command(["verify", path])
     assert (result.returncode, result.stdout) == (1, "")
     assert re.fullmatch(
-        rf"Error: {re.escape(str(path))}: offset 37: expected data block 1 of CRC-32C? \w+, "
-        r"found \w+\n",
+        rf"Error: {re.escape(str(path))} is damaged: offset 37: expected data block 1 of CRC-32C? "
+        r"\w+, found \w+ \(see https://\S+/how-to/repair-damage.md\)\n",
         result.stderr,
     )
     dumped = command(["dump", path])

@@ -563,7 +563,9 @@ def test_upserts_that_are_refused(table: Path, tmp_path: Path) -> None:
     damaged.write_bytes(content)
     unread = run("upsert", table, damaged)
     assert unread.exit_code == 1, unread.output
-    assert "damaged.parquet: offset 4: expected headers of pages, found " in unread.output
+    assert (
+        "damaged.parquet is damaged: offset 4: expected headers of pages, found " in unread.output
+    )
     pq.write_table(VISITS, tmp_path / "v.parquet")
     for words, said in (
         ([tmp_path / "none.parquet"], "no such file"),

@@ -43,6 +43,19 @@ def rows_of(path: str) -> list[dict[str, Any]]:
         return rows
 
 
+def test_files_of_unknown_names_and_kinds() -> None:
+    Path("a.txt").write_text("id|v\n1|x\n")
+    Path("d.xlsx").write_bytes(b"PK\x03\x04" + bytes(80))
+    assert "if it is CSV, give - and it as standard input" in refused("build a.txt s --key id")
+    done("build - s --key id --delimiter |", given="id|v\n1|x\n")
+    assert rows_of("s") == [{"id": 1, "v": "x"}]
+    assert "supported: .parquet" in refused("build d.xlsx t --key id")
+    assert "standard input" not in refused("build d.xlsx t --key id")
+    assert "nor Parquet or ORC; CSV, JSON lines and Arrow IPC are known by their extension" in (
+        refused("info d.xlsx")
+    )
+
+
 def test_each_error_of_csv_names_the_option_that_helps() -> None:
     Path("f.csv").write_text("1,x\n")
     Path("a.csv").write_text("id;zip;price\n1;'a;b';1,5\n2;02134;NA\n")

@@ -141,6 +141,7 @@ LINES: dict[str, list[list[str]]] = {
         ["H/store", "--keys", "H/keys.parquet"],
         ["H/store", "--columns", NAME, KEY],
     ],
+    "head": [["H/store"], ["H/flat.parquet"], ["H/one.sst"], ["H/flat.csv"], ["H/table"]],
     "scan": [["H/store"], ["H/flat.parquet", "--key", NAME], ["H/one.sst"], ["H/flat.csv"]],
     "join": [["H/flat.parquet", "H/store", "--on", NAME, "--prefix", "p"]],
     "info": [["H/store"], ["H/rows.parquet"], ["H/one.sst"], ["H/flat.csv"], ["H/table"]],

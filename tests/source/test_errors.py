@@ -98,7 +98,7 @@ def test_one_bad_file_of_many_is_named(
             assert not (tmp_path / "store").exists()
     refused = CliRunner().invoke(main, ["build", str(tmp_path / "in"), "s", "--key", "id"])
     assert refused.exit_code == 1
-    assert f"Error: {bad}: offset " in refused.output
+    assert f"Error: {bad} is damaged: offset " in refused.output
 
 
 def test_the_first_of_many_files_is_named(tmp_path: Path) -> None:

@@ -537,6 +537,8 @@ def test_an_unknown_extension_lists_all_that_are_read(tmp_path: Path) -> None:
             open_source(tmp_path / name)
         for one in (".parquet", ".orc", ".csv", ".tsv", ".jsonl", ".ndjson", ".arrow", ".gz"):
             assert f"{one}" in str(raised.value).partition("supported: ")[2]
+        advice = f"; if it is CSV, give it open: open('{tmp_path / name}', 'rb')"
+        assert str(raised.value).endswith(advice) == (name == "a.txt")
         with pytest.raises(ValueError, match="supported: ") as raised:  # which reads no text
             lookupstore.ColumnarFiles(tmp_path / name, key="id")
         assert ".csv," not in str(raised.value)

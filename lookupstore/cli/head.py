@@ -1,0 +1,65 @@
+"""``lookupstore head``: the first rows of whatever the other commands read."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+
+from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.opened import only_stores
+from lookupstore.cli.options import PLACE, names_of, output_option, version_option
+from lookupstore.cli.output import limited, write_rows
+from lookupstore.cli.sources import TextFlags, text_flags
+from lookupstore.errors import listed
+from lookupstore.source.search import is_stream
+from lookupstore.sst import Reader
+from lookupstore.store.path_kind import PathKind, kind_of
+from lookupstore.store.store import open as open_store
+
+
+@click.command()
+@click.argument("paths", type=PLACE, nargs=-1, required=True, metavar="STORE_OR_FILE...")
+@click.option("-n", "--rows", type=click.IntRange(0), default=10, show_default=True, metavar="N",
+              help="Number of rows.")  # fmt: skip
+@click.option("--columns", type=COLUMNS, metavar="A,B",
+              help="Columns to print (of a store: value columns), in this order (default: "
+              "all).")  # fmt: skip
+@version_option
+@text_flags
+@output_option("table", "json", "csv", "arrow")
+def head(
+    paths: tuple[str, ...],
+    rows: int,
+    columns: str | None,
+    version: int | None,
+    text: TextFlags,
+    output: str,
+) -> None:
+    """Print the first rows of a store, of files as 'build' reads them, or of a Hudi table.
+
+    Rows of a store are in key order, those of files in the order of the files; - is standard input.
+    """
+    wanted = None if columns is None else names_of(columns)
+    is_read_once = len(paths) > 1 or paths[0] == "-" or is_stream(paths[0])
+    kind = None if is_read_once else kind_of(paths[0])
+    if kind is PathKind.STORE:
+        with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:
+            write_rows(reader.schema, limited(reader, rows), output)
+        return
+    only_stores(version=version)
+    if kind is PathKind.SORTED_FILE and text.is_usual:
+        only_stores(columns=columns)
+        with Reader(paths[0]) as file:
+            schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
+            write_rows(schema, limited(file.scan(), rows), output)
+        return
+    source = text.source_of(paths)
+    names = source.schema.names if wanted is None else wanted
+    for name in names:
+        if name not in source.schema.names:
+            raise click.UsageError(
+                f"--columns: {source.description} has no column {name!r}; it has "
+                f"[{listed(source.schema.names)}]"
+            )
+    schema = pa.schema([source.schema.field(name) for name in names])
+    write_rows(schema, limited(source.batches(names), rows), output)

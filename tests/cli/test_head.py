@@ -1,0 +1,102 @@
+"""`lookupstore head`: the first rows of whatever is given."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
+from lookupstore.sst import Writer
+
+TABLE = pa.table({"id": range(30, 0, -1), "name": [f"n{i}" for i in range(30, 0, -1)]})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(line: str, given: bytes | None = None) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, ["head", *line.split()], input=given)
+
+
+def rows(line: str, given: bytes | None = None) -> list[dict[str, Any]]:
+    result = run(f"{line} --output json", given)
+    assert result.exit_code == 0, result.output
+    return [json.loads(row) for row in result.stdout.splitlines()]
+
+
+def test_ten_rows_of_everything() -> None:
+    pq.write_table(TABLE, "rows.parquet")
+    pa.orc.write_table(TABLE, "rows.orc")
+    Path("rows.csv").write_text("id,name\n" + "".join(f"{i},n{i}\n" for i in range(30, 0, -1)))
+    lookupstore.build(TABLE, "store", key="id", buckets=3).close()
+    table = HudiTable.create("table", TABLE, record_key="id", name="t")
+    table.insert(TABLE)
+    in_order = TABLE.to_pylist()
+    by_key = in_order[::-1]
+    for file in ("rows.parquet", "rows.orc", "rows.csv"):
+        assert rows(file) == in_order[:10]
+        assert rows(f"{file} -n 3 --columns name") == [{"name": f"n{i}"} for i in (30, 29, 28)]
+    assert rows("rows.parquet rows.parquet -n 31") == [*in_order, in_order[0]]
+    assert rows("store") == by_key[:10]
+    assert rows("store --columns name -n 1") == [{"id": 1, "name": "n1"}]
+    assert {row["id"] for row in rows("table -n 40")} == set(range(1, 31))
+    assert rows("- -n 2", Path("rows.csv").read_bytes()) == in_order[:2]
+    for one in ("store", "rows.csv", "table"):
+        assert rows(f"{one} -n 0") == []
+        assert len(run(f"{one}").stdout.splitlines()) == 14  # and the frame of a table
+    sink = io.BytesIO(click.testing.CliRunner().invoke(
+        main, ["head", "store", "--output", "arrow"]).stdout_bytes)  # fmt: skip
+    assert pa.ipc.open_stream(sink).read_all().to_pylist() == by_key[:10]
+
+
+def test_options_of_text_and_of_stores() -> None:
+    Path("rows.csv").write_text("007;x\n008;NA\n")
+    assert rows("rows.csv --delimiter ; --names zip,v --null NA --types zip=text") == [
+        {"zip": "007", "v": "x"},
+        {"zip": "008", "v": None},
+    ]
+    lookupstore.build(TABLE, "store", key="id").close()
+    lookupstore.upsert("store", {"id": [0], "name": ["new"]}).close()
+    assert rows("store -n 1") == [{"id": 0, "name": "new"}]
+    assert rows("store -n 1 --version 1") == [{"id": 1, "name": "n1"}]
+
+
+def test_a_sorted_file() -> None:
+    with Writer("one.sst") as writer:
+        writer.put(b"a", b"1")
+        writer.put(b"b", b"2")
+    assert run("one.sst -n 1 --output csv").stdout == "key,value\n0x61,0x31\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("rows.csv --columns b", "has no column 'b'; it has ['id', 'name']"),
+        ("rows.csv --version 1", "--version is for stores"),
+        ("store --columns nix", "nix"),
+        ("missing.parquet", "missing.parquet"),
+        ("rows.parquet --delimiter ;", "has types of its own"),
+        ("", "Missing argument 'STORE_OR_FILE...'"),
+    ],
+)
+def test_what_is_refused(line: str, said: str) -> None:
+    Path("rows.csv").write_text("id,name\n1,x\n")
+    pq.write_table(TABLE, "rows.parquet")
+    lookupstore.build(TABLE, "store", key="id").close()
+    result = run(line)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr

@@ -299,6 +299,41 @@ ls_status ls_rows_read(const ls_row_source *source, size_t start, uint8_t *prese
     return LS_OK;
 }
 
+/* Copies the values, and finds whether one of them may be null: bit 0 of *seen. */
+LS_INLINE void copy_elements(const uint8_t *elements, size_t count, uint8_t *values, uint8_t *seen,
+                             size_t width) {
+    uint8_t nulls = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *element = elements + i * (1 + width);
+        memcpy(values + i * width, element + 1, width);
+        nulls |= element[0];
+    }
+    *seen = nulls;
+}
+
+static void read_element_values(const uint8_t *elements, size_t count, size_t width,
+                                uint8_t *values, uint8_t *seen){
+#define LS_COPY(constant) copy_elements(elements, count, values, seen, constant)
+    LS_DISPATCH_WIDTH(width, LS_COPY)
+#undef LS_COPY
+}
+
+size_t ls_elements_read(const uint8_t *elements, size_t count, size_t width, uint8_t *values,
+                        uint8_t *validity) {
+    size_t nulls = 0;
+    uint8_t seen = 0;
+    read_element_values(elements, count, width, values, &seen);
+    if (!(seen & 1))
+        return 0;
+    memset(validity, 0, (count + 7) / 8);
+    for (size_t i = 0; i < count; i++) {
+        unsigned null = elements[i * (1 + width)] & 1u;
+        validity[i >> 3] |= (uint8_t)((null ^ 1u) << (i & 7));
+        nulls += null;
+    }
+    return nulls;
+}
+
 int ls_is_ascii(const uint8_t *data, size_t size) {
     uint8_t seen = 0;
     for (size_t i = 0; i < size; i++)

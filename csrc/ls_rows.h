@@ -83,6 +83,11 @@ ls_status ls_rows_locate(const ls_column *column, ls_slice *rows, size_t *bad);
 ls_status ls_rows_read(const ls_row_source *source, size_t start, uint8_t *present, size_t *missing,
                        ls_row_column *columns, size_t count, ls_row_fault *fault);
 
+/* Reads elements that are rows of one nullable column of fixed width: 1 + width bytes each, one after
+ * the other. Returns the number of nulls; the bitmap `validity` is only written if there are some. */
+size_t ls_elements_read(const uint8_t *elements, size_t count, size_t width, uint8_t *values,
+                        uint8_t *validity);
+
 /* Returns whether no byte has its high bit set: such bytes are UTF-8 without another check. */
 int ls_is_ascii(const uint8_t *data, size_t size);
 /* Writes count offsets, none above INT32_MAX, in 32 bits. */

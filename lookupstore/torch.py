@@ -143,8 +143,11 @@ class LookupDataset:
         wrong = (positions < -count) | (positions >= count)
         if wrong.any():
             raise IndexError(f"index {positions[wrong][0]}: the dataset has {count:,} rows")
-        asked = self._keys.take(pa.array(np.where(positions < 0, positions + count, positions)))
-        return LookupBatch(self.store.lookup(asked, self._columns))
+        asked = pa.array(np.where(positions < 0, positions + count, positions))
+        fields = [one_array(column).take(asked) for column in self._keys.columns]
+        # An array takes a shorter way than a table.
+        keys = fields[0] if len(fields) == 1 else pa.table(fields, self._keys.column_names)
+        return LookupBatch(self.store.lookup(keys, self._columns))
 
     def _rows_of_keys(self, keys: list[Any]) -> LookupBatch:
         name = "found"

@@ -55,7 +55,35 @@ static void read_rows(const uint8_t *data, size_t size) {
     free_column(&made);
 }
 
+/* Elements of a nullable column of each width, with nulls at some places. */
+static void test_elements(void) {
+    static const size_t widths[] = {1, 2, 3, 4, 8, 16, 32};
+    enum { COUNT = 21 };
+    for (size_t n = 0; n < 14; n++) {
+        size_t width = widths[n / 2], has_nulls = n % 2, wanted = 0;
+        uint8_t *elements = room(COUNT * (1 + width)), *values = room(COUNT * width);
+        uint8_t *validity = room((COUNT + 7) / 8);
+        for (size_t i = 0; i < COUNT; i++) {
+            int null = has_nulls && (i % 5 == 1 || i == COUNT - 1);
+            wanted += (size_t)null;
+            memset(elements + i * (1 + width), (int)(i + 3), 1 + width);
+            elements[i * (1 + width)] = (uint8_t)(0xfe | null); /* other bits mean nothing */
+        }
+        CHECK(ls_elements_read(elements, COUNT, width, values, validity) == wanted);
+        for (size_t i = 0; i < COUNT; i++) {
+            for (size_t k = 0; k < width; k++)
+                CHECK(values[i * width + k] == i + 3);
+            if (has_nulls)
+                CHECK((validity[i / 8] >> (i % 8) & 1) == !(i % 5 == 1 || i == COUNT - 1));
+        }
+        free(elements);
+        free(values);
+        free(validity);
+    }
+}
+
 void test_rows(void) {
+    test_elements();
     const ls_slice numbers[] = {slice("1234"), slice("5678")};
     const ls_slice texts[] = {slice("hello"), slice("")};
     made_column number = make_column(numbers, 2, 0), text = make_column(texts, 2, 4);

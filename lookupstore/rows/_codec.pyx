@@ -63,6 +63,9 @@ cdef extern from "ls_rows.h":
     ls_status ls_rows_read(
         const ls_row_source *source, size_t start, uint8_t *present, size_t *missing,
         ls_row_column *columns, size_t count, ls_row_fault *fault) noexcept nogil
+    size_t ls_elements_read(
+        const uint8_t *elements, size_t count, size_t width, uint8_t *values,
+        uint8_t *validity) noexcept nogil
     int ls_is_ascii(const uint8_t *data, size_t size) noexcept nogil
     void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out) noexcept nogil
     ls_status ls_lists_add_sizes(
@@ -310,6 +313,27 @@ cdef class Columns(Answers):
                     kind, buffers[1] = pa.binary(), narrowed
             cells.append(pa.Array.from_buffers(kind, self.length, buffers, nulls))
         return cells
+
+
+def read_elements(rows):
+    """Return the column of packed elements that have one nullable column of fixed width.
+
+    `rows` is a fixed_size_binary array without nulls, whose first byte is the bitmap of nulls; so
+    is the column, which has nulls.
+    """
+    cdef BinaryColumn column = BinaryColumn(rows, "elements")
+    cdef size_t length = column.column.length
+    cdef size_t nulls, width
+    if column.column.offset_width != 0 or column.column.width == 0:
+        raise ValueError(f"elements: {rows.type}; elements of fixed width are needed")
+    width = column.column.width - 1
+    values, validity = allocate(length * width), allocate((length + 7) // 8)
+    cdef uint8_t *out = <uint8_t *>writable(values)
+    cdef uint8_t *bits = <uint8_t *>writable(validity)
+    with nogil:
+        nulls = ls_elements_read(column.column.data, length, width, out, bits)
+    return pa.Array.from_buffers(
+        pa.binary(width), length, [validity if nulls else None, values], nulls)
 
 
 def is_ascii(data):

@@ -143,6 +143,11 @@ class RowLayout:
 
         Where a row is null, nullable columns are null.
         """
+        only = self.columns[0] if len(self.columns) == 1 else None
+        is_fixed = pa.types.is_fixed_size_binary(rows.type) and rows.type.byte_width == self.width
+        if only is not None and only.codec.width and is_fixed and not rows.null_count:
+            # Elements of lists, such as vectors of numbers: there may be thousands in a row.
+            return [_unpacked(only, _rows.read_elements(rows) if only.nullable else rows, False)]
         numbers = range(len(self.columns))
         return self.read(len(rows), numbers, lambda found: found.read(rows))[1]
 
@@ -167,13 +172,18 @@ class RowLayout:
             raise BadValueError(row, "" if number is None else columns[number].name) from None
         arrays = []
         for column, cells in zip(columns, reading.cells(), strict=True):
-            try:
-                arrays.append(column.codec.unpack(cells, column.nullable or every_null))
-            except _rows.BadRowError as bad:
-                raise BadValueError(bad.args[0], column.name) from None
-            except BadValueError as bad:
-                raise bad.inside_error(column.name) from None
+            arrays.append(_unpacked(column, cells, every_null))
         return reading.found(), arrays
+
+
+def _unpacked(column: _Column, cells: pa.Array, every_null: bool) -> pa.Array:
+    """Return the values of a column, null where a cell is and the column may be null."""
+    try:
+        return column.codec.unpack(cells, column.nullable or every_null)
+    except _rows.BadRowError as bad:
+        raise BadValueError(bad.args[0], column.name) from None
+    except BadValueError as bad:
+        raise bad.inside_error(column.name) from None
 
 
 def _valid(array: pa.Array, present: pa.Array | None) -> pa.Array | None:

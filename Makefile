@@ -365,6 +365,11 @@ bench-growth: $(VENV)/.built  ## Time builds, first keys and further processes o
 bench-workers: java $(VENV)/.built  ## Measure the memory of 1 to 8 workers of a web service and of Spark
 	$(BIN)/python bench/workers.py $(BENCH_WORKERS_ARGS)
 
+.PHONY: bench-torch
+bench-torch: $(VENV)/.built  ## Read batches of training data as tensors, beside LMDB and Ray, with 8 workers: 1,000,000 rows
+	$(BIN)/python -m pip install --quiet $(TORCH) 'ray[data]'
+	$(BIN)/python bench/torch_dataset.py $(BENCH_TORCH_ARGS)
+
 .PHONY: bench-limited
 bench-limited: $(VENV)/.built  ## Count and time random keys of a file three times as large as the memory, beside LMDB
 	$(BIN)/python bench/limited.py $(BENCH_LIMITED_ARGS)
@@ -473,9 +478,19 @@ sdist: dist/.sdist  ## Make dist/lookupstore-VERSION.tar.gz
 .PHONY: wheel
 wheel: dist/.wheel  ## Make a wheel from the sdist
 
-# Needs Docker on Linux. The sdist may be one that was downloaded.
 .PHONY: wheels
-wheels:  ## Make and test wheels for every Python on this platform, with cibuildwheel, in wheelhouse
+wheels: dist/.sdist  ## Make a manylinux wheel for each Python of this machine, in wheelhouse, and try each
+	rm -rf wheelhouse
+	.ci/wheels dist/*.tar.gz wheelhouse $(PYTHONS)
+
+.PHONY: sbom
+sbom: dist/.wheel  ## Write the bill of materials of the wheel, CycloneDX: dist/lookupstore.cdx.json
+	$(BIN)/python .ci/sbom.py dist/*.whl dist/lookupstore.cdx.json
+
+# Wheels for older systems and other platforms. Needs Docker on Linux. The sdist may be one that was
+# downloaded.
+.PHONY: ci-wheels
+ci-wheels:  ## Make and test wheels for every Python on this platform, with cibuildwheel, in wheelhouse
 	test -n "$$(ls dist/*.tar.gz 2>/dev/null)" || $(MAKE) sdist
 	$(call new-venv,.venv-cibuildwheel,$(PYTHON))
 	.venv-cibuildwheel/bin/python -m pip install --quiet 'cibuildwheel>=3,<4'

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+import lookupstore
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "spark-cluster.md"
 
@@ -42,8 +44,9 @@ def interpreter(batches):
 
 
 found = spark.range(4, numPartitions=2).mapInArrow(interpreter, "python string").collect()
-print("workers", {row.python.rpartition("/environment/")[2] for row in found})
-print("driver", "/env/bin/" in sys.executable, lookupstore.__file__.count("/env/"))
+own = {row.python for row in found}
+print("workers", {path.rpartition("/environment/")[2] for path in own}, sys.executable in own)
+print("driver", "/environment/bin/" in sys.executable, lookupstore.__version__)
 """
 
 
@@ -54,7 +57,7 @@ def commands() -> list[str]:
     assert block is not None
     lines = [line.removeprefix("$ ") for line in block[1].splitlines()]
     assert [line.split()[0] for line in lines] == [
-        "python3.11", "env/bin/pip", "env/bin/venv-pack", "export", "spark-submit",
+        "python3.11", "environment/bin/pip", "environment/bin/venv-pack", "export", "spark-submit",
     ]  # fmt: skip
     return lines
 
@@ -86,6 +89,6 @@ def test_an_archive_as_typed(tmp_path: Path) -> None:
     assert said == [
         "joined ['Grace', 'None']",
         "read 2",
-        "workers {'bin/python'}",
-        "driver True 1",
+        "workers {'bin/python'} False",
+        f"driver True {lookupstore.__version__}",
     ], done.stderr[-5000:]

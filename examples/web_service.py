@@ -47,7 +47,10 @@ class Users:
             await asyncio.sleep(random.uniform(0.5, 1.5) * EVERY)  # spreads requests of many hosts
             try:
                 # Requests may still use the older store, so it is not closed.
-                self.store = await asyncio.to_thread(self.store.refresh)
+                newer = await asyncio.to_thread(self.store.refresh)
+                if newer is not self.store:
+                    await asyncio.to_thread(newer.warm, seconds=10)
+                self.store = newer
             except (LookupStoreError, OSError):
                 logging.exception("version %d of the users goes on", self.store.version)
 

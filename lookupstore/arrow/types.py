@@ -31,6 +31,23 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def has_null_type(kind: pa.DataType) -> bool:
+    """Return whether a type, or a part of it, is the null type: no value is known.
+
+    >>> has_null_type(pa.list_(pa.null())), has_null_type(pa.list_(pa.int8()))
+    (True, False)
+    """
+    # A loop, since a type may have more levels than Python has frames.
+    parts = [plain_type(kind)]
+    while parts:
+        part = parts.pop()
+        if pa.types.is_null(part):
+            return True
+        if pa.types.is_nested(part):
+            parts += [plain_type(part.field(at).type) for at in range(part.num_fields)]
+    return False
+
+
 def levels_of(kind: pa.DataType) -> int:
     """Return the number of levels of lists, structs and maps in a type.
 

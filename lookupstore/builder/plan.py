@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.types import has_null_type
 from lookupstore.errors import DuplicateKeyError, listed
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
@@ -21,6 +23,9 @@ OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 _REMEDY = "pass on_duplicate='first', 'last' or ('max', column) to choose the row to keep"
 
 _RANK_AND_ROW = KeySchema(pa.schema({"rank": pa.binary(), "row": pa.binary()}))
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,13 @@ def plan_build(
         if source is None:
             raise
         raise TypeError(f"source: {source}: {error}") from None
+    for field in row_schema.schema:
+        if has_null_type(field.type):
+            _log.warning(
+                "the column %r is %s: it has no values yet, and upserts cannot give it any; give "
+                "it a type, as pa.Table.from_pandas(frame, schema=...) does",
+                field.name, field.type,
+            )  # fmt: skip
     return BuildPlan(key_schema, row_schema, keep, rank_schema)
 
 

@@ -43,7 +43,7 @@ temp_dir_option: Option = click.option(
 @click.argument("path", type=PLACE, metavar="STORE")
 @click.argument("sources", type=PLACE, nargs=-1, metavar="[SOURCE...]")
 @click.option("--deletes", type=PLACE, multiple=True, metavar="FILE",
-              help="Parquet or ORC with the keys to delete; repeatable.")  # fmt: skip
+              help="File with the keys to delete; repeatable.")  # fmt: skip
 @click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Value columns to take from the sources (default: all).")  # fmt: skip
 @click.option("--changes-by", type=click.Choice(SHAPES),

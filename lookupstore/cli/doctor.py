@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
-import pkgutil
 import platform
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -121,13 +121,26 @@ def _formats() -> Diagnosis:
     what = "formats of Spark"
     if not is_there("spark"):
         return Diagnosis(what, "not needed without Spark")
-    listed = {module.name for module in pkgutil.iter_modules()}
-    if {"pyspark_lookupstore", "pyspark_lookupstore_hudi"} <= listed:
+    python = os.environ.get("PYSPARK_PYTHON", "python3")
+    if _has_formats(python):
         return Diagnosis(what, "lookupstore and lookupstore.hudi")
     return Diagnosis(
-        what, "not found by Spark", WARNING,
-        "call lookupstore.spark.register(spark); or install without --editable",
+        what, f"not found by Spark, which asks {python}", WARNING,
+        "call lookupstore.spark.register(spark); or install without --editable where that Python "
+        "finds it, or set PYSPARK_PYTHON",
     )  # fmt: skip
+
+
+def _has_formats(python: str) -> bool:
+    """Return whether an interpreter finds the packages of the formats, as Spark looks for them."""
+    code = (
+        "import pkgutil, sys; found = {one.name for one in pkgutil.iter_modules()}; "
+        "sys.exit(0 if {'pyspark_lookupstore', 'pyspark_lookupstore_hudi'} <= found else 1)"
+    )
+    try:
+        return subprocess.run([python, "-c", code], timeout=60).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def _huge_pages() -> Diagnosis:

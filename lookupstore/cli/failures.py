@@ -38,6 +38,24 @@ def _contradiction(found: re.Match[str]) -> str:
     return f"--{flag} is {found[2]}, but --hoodie says {found[3]}; give one of them"
 
 
+def _wrong_text(found: re.Match[str]) -> str:
+    """Return the error of a value of text, with options that may read it."""
+    column, kind, text, row = found.groups()
+    context = click.get_current_context(silent=True)
+    is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
+    remedy = f"correct it, or give --null {text!r} if it means null"
+    if "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
+        remedy = "give --zone UTC, or the zone of times that name none"
+    elif is_fixed or kind in ("bool", "date32[day]"):
+        pass  # another type would not fit where the rows go
+    elif re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
+        wider = "decimal(P,S) with more digits" if "decimal" in kind else "double"
+        remedy = f"give --types {column}={wider}, or --null {text!r} if it means null"
+    else:
+        remedy = f"give --types {column}=text, or --null {text!r} if it means null"
+    return f"the column {column!r} is {kind} and has {text!r} in row {row}; {remedy}"
+
+
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
@@ -79,10 +97,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
     r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+); pass a reader with the right types, "
-    r"such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": (
-        r"the column '\1' is \2 and has '\3' in row \4; give --types \1=text, or --null '\3' if it "
-        "means null"
-    ),
+    r"such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": _wrong_text,
+    r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
+    r"choose with columns= which are taken": "choose with --columns which are taken",
     r"(give )?tables or pyarrow\.json\.read_json\(\.\.\.\) with an explicit_schema in its place": (
         "give --types COLUMN=TYPE"
     ),

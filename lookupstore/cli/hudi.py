@@ -47,7 +47,7 @@ _TOLD_FIRST = {
     type=PLACE,
     required=True,
     metavar="FILE",
-    help="Parquet or ORC file with the columns of the table.",
+    help="File with the columns of the table, such as Parquet or CSV.",
 )
 @click.option("--key", metavar="A,B", help="Columns that identify a row.")
 @click.option("--partition-by", default="", metavar="A,B", help="Partition columns.")

@@ -313,8 +313,8 @@ def upsert(
 ) -> None:
     """Write rows: update existing keys, insert new ones.
 
-    FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
-    true is a deletion.
+    FILE... are files, folders, globs or URIs of Parquet, ORC, CSV, JSON lines or Arrow IPC, or -
+    for the standard input. A row whose _hoodie_is_deleted is true is a deletion.
     """
     if not is_typed("operation"):
         asked = (operation_in(flags.hoodie) or operation).lower()

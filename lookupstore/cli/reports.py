@@ -160,7 +160,7 @@ def stats(store: str | None, limit: int, cache: str | None, output: str) -> None
         write_json([one.to_json() for one in found])
         return
     if not found:
-        echo(f"{folder}: no lookups in the last week", err=True)
+        echo(f"{folder}: no lookups by Spark in the last week", err=True)
         return
     table = pa.Table.from_pylist([_stats_row(one) for one in found])
     write_report(table, output, _COUNTS)

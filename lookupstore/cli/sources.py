@@ -39,7 +39,7 @@ class TextFlags:
 
     Attributes:
         max_text: Largest size of one value in bytes.
-        dialect: Separator, quotes, nulls and names of CSV.
+        dialect: Separator, quotes, nulls and names of CSV, and the zone of times.
         types: Types of columns, whose other types would be inferred.
     """
 
@@ -69,7 +69,7 @@ class TextFlags:
         if source.in_types is None and not self.is_usual:
             raise click.UsageError(
                 f"{source.description} has types of its own; --delimiter, --quote, --null, "
-                "--names and --types are for CSV, and --types for JSON lines"
+                "--names, --types and --zone are for CSV, the last two also for JSON lines"
             )
         return _typed(source, self.types) if self.types else source
 
@@ -105,6 +105,7 @@ def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         null: tuple[str, ...],
         names: str | None,
         types: dict[str, pa.DataType],
+        zone: str | None,
         **values: Any,
     ) -> Any:
         dialect = CsvDialect(
@@ -112,6 +113,7 @@ def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
             quote=None if quote == "none" else quote,
             nulls=null or ("",),
             names=None if names is None else tuple(names_of(names)),
+            zone=zone,
         )
         most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
         return command(text=TextFlags(most, dialect, types), **values)
@@ -226,6 +228,9 @@ _OPTIONS: tuple[Option, ...] = (
                  help="Type of a column of CSV or JSON lines, such as zip=text or "
                  "'price=decimal(10,2)'; commas separate several (default: inferred from the first "
                  "megabyte)."),
+    click.option("--zone", metavar="ZONE",
+                 help="Time zone of times of CSV or JSON lines that name none, such as UTC or "
+                 "Europe/Berlin (default: refused if the type of the column has a zone)."),
     click.option("--max-text", default="64MiB", show_default=True, metavar="SIZE",
                  help="The most bytes of one value in files of CSV or JSON lines."),
 )  # fmt: skip

@@ -504,6 +504,7 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
     None: all.
 
     Raises:
+        TypeError: If something is not a name.
         KeyError: If a name is not that of a value column.
         ValueError: If a column is named twice.
     """
@@ -512,6 +513,8 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
         return known
     names = [columns] if isinstance(columns, str) else list(columns)
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"columns: found a {type(name).__name__}; give names of value columns")
         if name not in known:
             hint = " (it is a key column, not a value column)" if name in lookups.key else ""
             raise KeyError(

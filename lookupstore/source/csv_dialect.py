@@ -1,8 +1,11 @@
-"""How a CSV file is written: separator, quotes, nulls and names."""
+"""How a text is written: separator, quotes, nulls and names of CSV, and the zone of times."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
@@ -16,9 +19,11 @@ class CsvDialect:
         nulls: Texts without quotes that mean null.
         names: Names of the columns of a text without a line of names. None: The first line has the
             names.
+        zone: Time zone of times that name none, such as `Europe/Berlin`, in columns whose type has
+            a zone; also for JSON lines. None: such times are refused.
 
     Raises:
-        ValueError: If a character cannot have its role.
+        ValueError: If a character cannot have its role, or there is no such time zone.
 
     >>> CsvDialect(separator=";").quote
     '"'
@@ -28,6 +33,7 @@ class CsvDialect:
     quote: str | None = '"'
     nulls: tuple[str, ...] = ("",)
     names: tuple[str, ...] | None = None
+    zone: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("separator", self.separator), ("quote", self.quote)):
@@ -35,6 +41,18 @@ class CsvDialect:
                 raise ValueError(f"{name} is {value!r}; give one character of ASCII")
         if self.separator is not None and self.separator == self.quote:
             raise ValueError(f"separator and quote are both {self.quote!r}; give two characters")
+        if self.zone is not None:
+            try:
+                pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), self.zone)
+            except pa.ArrowInvalid:
+                raise ValueError(
+                    f"zone is {self.zone!r}; give UTC or a name such as Europe/Berlin"
+                ) from None
+
+    @property
+    def is_usual_csv(self) -> bool:
+        """Return whether a text of another format, such as JSON lines, may be read with this."""
+        return replace(self, zone=None) == USUAL
 
 
 def is_character(value: str) -> bool:

@@ -95,7 +95,10 @@ class CsvRows:
                 continue
             row = self._rows + 1
             columns = self._texts(piece, wanted.names)
-            values = [typed(*each, self._name, row) for each in zip(columns, wanted, strict=True)]
+            zone = self._dialect.zone
+            values = [
+                typed(*each, self._name, row, zone) for each in zip(columns, wanted, strict=True)
+            ]
             batch = pa.RecordBatch.from_arrays(values, schema=wanted)
             self._rows += batch.num_rows
             yield batch

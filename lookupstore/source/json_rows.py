@@ -51,6 +51,7 @@ class JsonRows:
         blocks: Blocks of the text, without a byte-order mark.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row.
+        zone: Time zone of times that name none. None: such times are refused.
 
     Raises:
         ValueError: If the first lines are not objects in UTF-8.
@@ -61,8 +62,15 @@ class JsonRows:
     DataType(uint64)
     """
 
-    def __init__(self, blocks: Iterable[bytes], name: str, limits: TextLimits = BY_DEFAULT) -> None:
+    def __init__(
+        self,
+        blocks: Iterable[bytes],
+        name: str,
+        limits: TextLimits = BY_DEFAULT,
+        zone: str | None = None,
+    ) -> None:
         self._name = name
+        self._zone = zone
         self._limits = limits
         self._rows = 0
         self._pieces = self._cut(blocks)
@@ -153,7 +161,7 @@ class JsonRows:
         """Return a column in another type, with texts parsed as values of that type."""
         given, wanted = column.type, field.type
         if pa.types.is_string(given):
-            return typed(column, field, self._name, self._rows + 1)
+            return typed(column, field, self._name, self._rows + 1, self._zone)
         if pa.types.is_struct(given) and pa.types.is_struct(wanted):
             parts = dict(zip((one.name for one in given), column.flatten(), strict=True))
             if parts.keys() == {one.name for one in wanted}:

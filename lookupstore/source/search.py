@@ -118,6 +118,8 @@ def format_of(
     advice = ""
     if alone is None:
         known = ", ".join(formats)
+        if extension in STREAM_FORMATS:
+            advice = f"; lookupstore.build makes a store of {STREAM_FORMATS[extension]}"
     elif extension in alone:
         raise ValueError(
             f"source: {file} is {alone[extension]}; give it alone, or with paths and globs that "

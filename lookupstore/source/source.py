@@ -362,7 +362,8 @@ def _parts_source(first: Any, others: Iterator[Any], known: pa.Schema | None) ->
             if not same and (known is None or not _may_be_cast(opened.schema, schema)):
                 raise TypeError(
                     f"source: item {i} has the schema {_one_line(opened.schema)}; the first one "
-                    f"has {_one_line(schema)}"
+                    f"has {_one_line(schema)}; give them one schema, as "
+                    "pa.Table.from_pandas(frame, schema=...) does"
                 )
             for batch in opened.batches(columns):
                 yield batch if same else _cast_batch(batch, schema, f"source: item {i}", row)

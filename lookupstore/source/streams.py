@@ -116,9 +116,9 @@ def open_stream(
         )
     blocks = chain([head.removeprefix(BOM)], iter(lambda: _some_of(file, _BLOCK), b""))
     if text.startswith(b"{"):
-        if dialect != USUAL:
+        if not dialect.is_usual_csv:
             raise ValueError(f"source: {name} is JSON lines; separators and such are of CSV")
-        objects = JsonRows(blocks, name, limits)
+        objects = JsonRows(blocks, name, limits, dialect.zone)
         check_once(objects.schema.names, name)
         return Stream(objects.schema, True, objects.read)
     rows = CsvRows(blocks, name, limits, dialect)

@@ -36,7 +36,9 @@ def type_of(texts: pa.Array) -> pa.DataType:
     return pa.string()
 
 
-def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
+def typed(
+    texts: pa.Array, field: pa.Field, name: str, row: int, zone: str | None = None
+) -> pa.Array:
     """Return texts as values of a type.
 
     Args:
@@ -44,14 +46,24 @@ def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
         field: Field with the wanted name and type.
         name: Name of the file, which errors show.
         row: Number of the first row, by which errors count rows.
+        zone: Time zone of times that name none. None: such times are refused.
 
     Raises:
-        ValueError: If a text is not a value of the type.
+        ValueError: If a text is not a value of the type, or texts have no values of the type.
     """
     if field.type == texts.type:
         return texts
+    if pa.types.is_nested(field.type):
+        raise ValueError(
+            f"source: {name}: the column {field.name!r} is {field.type}, which text such as "
+            f"{_first(texts)!r} cannot have; choose the other columns, or give rows as JSON lines, "
+            "Parquet or Arrow"
+        )
     if _casts(texts, field.type):
         return texts.cast(field.type)
+    local = pa.timestamp(field.type.unit) if zone and pa.types.is_timestamp(field.type) else None
+    if local is not None and field.type.tz is not None and _casts(texts, local):
+        return _in_zone(texts.cast(local), field, name, zone).cast(field.type)
     while len(texts) > 1:  # until only the wrong value is left
         half = texts.slice(0, len(texts) // 2)
         if _casts(half, field.type):
@@ -63,6 +75,19 @@ def typed(texts: pa.Array, field: pa.Field, name: str, row: int) -> pa.Array:
         f"in row {row}; pass a reader with the right types, such as "
         "pyarrow.csv.open_csv(...) with convert_options"
     )
+
+
+def _in_zone(times: pa.Array, field: pa.Field, name: str, zone: str | None) -> pa.Array:
+    try:
+        return pc.assume_timezone(times, zone)
+    except pa.ArrowInvalid as error:  # the clocks were changed
+        raise ValueError(f"source: {name}: the column {field.name!r}: {error}") from None
+
+
+def _first(texts: pa.Array) -> str | None:
+    """Return the first text that is not null."""
+    found = texts.drop_null()
+    return found[0].as_py() if len(found) else None
 
 
 def _casts(texts: pa.Array, kind: pa.DataType) -> bool:

@@ -44,6 +44,7 @@ cdef class Lookup:
     cdef object fill
     cdef object is_here
     cdef object drop_scattered
+    cdef object is_cached
     cdef Handles handles      # of the data blocks; None: only `load` knows where they are
     cdef size_t records       # of the file; 0: not known
     cdef MappedFrames frames  # None, as is the next: `load` reads all blocks

@@ -30,6 +30,7 @@ class Lookup:
         handles: Handles | None = None,
         records: int = 0,
         drop_scattered: Callable[[], None] | None = None,
+        is_cached: Callable[[], bool | None] | None = None,
     ) -> Self: ...
     @property
     def index(self) -> Block: ...

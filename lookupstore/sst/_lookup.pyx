@@ -96,13 +96,15 @@ cdef class Lookup:
     `is_here()` tells whether all of them are here by now. `frames` are the blocks of a file that is
     mapped and compressed, `plain` those of one that is not compressed. `handles` say where all
     blocks are, and `records` how many records they have (0: not known); without `handles` there
-    are no places. `drop_scattered()` is called before all of the file is read.
+    are no places. `drop_scattered()` is called before all of the file is read, `is_cached()` tells whether all
+    of it is in memory (None: unknown).
     """
 
     def __cinit__(self, Block index not None, Filter filter not None, FileTable file not None,
                   load not None, FileMap map=None, check=None, fill=None,
                   MappedFrames frames=None, MappedBlocks plain=None, is_here=None,
-                  Handles handles=None, size_t records=0, drop_scattered=None):
+                  Handles handles=None, size_t records=0, drop_scattered=None,
+                  is_cached=None):
         cdef ls_status status
         self.index = index
         self.filter = filter
@@ -117,6 +119,7 @@ cdef class Lookup:
         self.handles = handles
         self.records = records
         self.drop_scattered = drop_scattered
+        self.is_cached = is_cached
         self.fences.index = &index.block
         self.fences.order = index.order
         self.sortable = index.sortable()
@@ -209,7 +212,7 @@ cdef class Lookup:
         fits = PART_OF_MEMORY * self.map.size <= <size_t>memory_limit()
         if fits and file.checking:
             file.shared.read_ahead()
-        if not self.map.map_all():
+        if not self.map.map_all(None if self.is_cached is None else self.is_cached()):
             if not fits:
                 return 0
             if self.drop_scattered is not None:

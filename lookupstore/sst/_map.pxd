@@ -15,6 +15,6 @@ cdef class FileMap:
     cdef uint32_t end  # last bytes of the file
     cdef const uint8_t *bytes(self) noexcept
     cdef void populate_some(self, size_t offset, size_t size) noexcept
-    cdef bint map_all(self) noexcept
+    cdef bint map_all(self, here) noexcept
     cdef void ahead_of(self, size_t offset, size_t size) noexcept
     cdef bint whole(self) noexcept

@@ -84,6 +84,7 @@ cdef class Places:
     cdef ls_places places
     cdef Zeros memory   # memory that contains its buckets; None: they are in `table`
     cdef FileMap table  # shared file with its buckets; None: they are in memory
+    cdef object is_cached  # whether that file was in memory when it was opened; None: unknown
     cdef size_t size    # size of the buckets
     cdef readonly size_t records  # number of records that fit
     cdef readonly FileMap map    # map to which offsets refer

@@ -26,7 +26,12 @@ class Zeros:
 @disjoint_base
 class Places:
     def __new__(
-        cls, map: FileMap, records: int, record: int, table: FileMap | None = None
+        cls,
+        map: FileMap,
+        records: int,
+        record: int,
+        table: FileMap | None = None,
+        is_cached: bool | None = None,
     ) -> Self: ...
     @property
     def map(self) -> FileMap: ...

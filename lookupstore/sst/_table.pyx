@@ -174,10 +174,12 @@ cdef class Places:
     """A table of the places of up to `records` records of a mapped file.
 
     `record` is the average size of a record in bytes. `table` is the map of the file of a shared
-    table, which begins with the buckets. None: an empty table is made in memory.
+    table, which begins with the buckets. None: an empty table is made in memory. `is_cached` tells
+    whether that file is in memory (None: unknown).
     """
 
-    def __cinit__(self, FileMap map not None, size_t records, uint32_t record, FileMap table=None):
+    def __cinit__(self, FileMap map not None, size_t records, uint32_t record, FileMap table=None,
+                  is_cached=None):
         self.map = map
         self.records = records
         self.places.data = map.bytes()
@@ -189,6 +191,7 @@ cdef class Places:
             if self.size > table.size:
                 raise ValueError(f"a table of {table.size} bytes; give {self.size}")
             self.table = table
+            self.is_cached = is_cached
             self.places.buckets = <ls_places_bucket *>table.bytes()
             self.places.unchecked = 1
         elif LEAST_SHARED <= self.size < HUGE_PAGE:
@@ -217,7 +220,7 @@ cdef class Places:
 
     cdef void map_all(self) noexcept:
         """Map all pages of a shared table."""
-        if self.table is not None:
+        if self.table is not None and not self.table.map_all(self.is_cached):
             self.table.populate_some(0, self.size)
 
     cdef bint whole(self) noexcept:

@@ -324,6 +324,7 @@ class Reader(Mapping[bytes, bytes]):
             handles,
             records,
             file.drop_scattered,
+            file.is_cached,
         )
 
     def _search(self) -> Lookup:

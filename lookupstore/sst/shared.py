@@ -248,16 +248,21 @@ class _Check:
         table: Map of the file, which no process writes to.
         size: Size of the buckets in bytes.
         digest: Expected hash of the buckets.
+        is_cached: Whether the file is in memory. None: The system does not tell.
     """
 
-    def __init__(self, path: str, table: FileMap, size: int, digest: int) -> None:
+    def __init__(
+        self, path: str, table: FileMap, size: int, digest: int, is_cached: bool | None
+    ) -> None:
         self._path, self._table, self._size, self._expected = path, table, size, digest
+        self._is_cached = is_cached
         self._done = 0
         self._hash = xxhash.xxh3_64()
 
     def read_ahead(self) -> None:
         """Read what is not checked yet from the disk."""
-        self._table.populate(self._done, self._size - self._done)
+        if not self._is_cached:
+            self._table.populate(self._done, self._size - self._done)
 
     def go_on(self, nbytes: int) -> bool:
         """Check more bytes, and return whether all bytes are checked and correct.
@@ -294,6 +299,7 @@ def _opened(path: str, name: str, file: FileMap) -> tuple[Places, _Check]:
         if size < _TAIL.size:
             raise CorruptionError(path, 0, f"{_TAIL.size} bytes or more", size)
         table, checked = FileMap(descriptor, size, True), FileMap(descriptor, size)
+        is_cached = FileMap.is_cached(descriptor, size)
     finally:
         os.close(descriptor)
     end = size - _TAIL.size
@@ -305,9 +311,9 @@ def _opened(path: str, name: str, file: FileMap) -> tuple[Places, _Check]:
         raise CorruptionError(path, end + 16, f"the table {name} of a file of {len(file)} bytes",
                               f"{of.hex()} of {nbytes} bytes")  # fmt: skip
     try:
-        places = Places(file, records, record, table)
+        places = Places(file, records, record, table, is_cached)
     except ValueError as error:
         raise CorruptionError(path, 0, "a table of places", error) from None
     if len(memoryview(places)) != end:
         raise CorruptionError(path, end + 8, f"records of a table of {end} bytes", records)
-    return places, _Check(path, checked, end, digest)
+    return places, _Check(path, checked, end, digest, is_cached)

@@ -247,6 +247,12 @@ class StoredFile(descriptors.Holder):
                 descriptor = self._opened()
                 self.map.drop_scattered(descriptor.number)
 
+    def is_cached(self) -> bool | None:
+        """Return whether all of the file is in memory. None: the system does not tell."""
+        with suppress(OSError):  # its name leads to another file by now
+            return FileMap.is_cached(self._opened().number, self.size)
+        return None
+
     def check_whole(self) -> None:
         """Raise CorruptionError if the file has been truncated since it was opened."""
         if self.map is not None and self.map.broken:

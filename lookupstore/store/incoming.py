@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
-from lookupstore.arrow.types import unwrap
+from lookupstore.arrow.types import has_null_type, unwrap
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -203,9 +203,12 @@ class ChangeEncoding:
         try:
             return fit(column, field.type)
         except TypeError:
+            remedy = "cast it to that type"
+            if has_null_type(field.type):
+                remedy = "all its values were null; build the store again with another type for it"
             raise TypeError(
                 f"changes: the column {field.name!r} is {column.type}, but in the store it is "
-                f"{field.type}; cast it to that type"
+                f"{field.type}; {remedy}"
             ) from None
         except UnfitValueError as error:
             raise ValueError(

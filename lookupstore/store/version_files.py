@@ -482,7 +482,7 @@ def _names_of_store(location: Location) -> list[VersionName]:
     if location.is_file():
         raise FormatError(
             f"{location.uri}: a file, but a store is a folder; lookupstore.sst.Reader opens "
-            "sorted files, lookupstore.build builds a store from columnar ones"
+            "sorted files, lookupstore.build builds a store of Parquet, ORC, CSV or JSON lines"
         )
     if not location.is_there():
         raise FileNotFoundError(

@@ -723,7 +723,7 @@ def test_stats(tmp_path: Path) -> None:
     host = tmp_path / "host"
     nothing = run("stats", "--cache", tmp_path)
     assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert nothing.stderr == f"{tmp_path}: no lookups in the last week\n"
+    assert nothing.stderr == f"{tmp_path}: no lookups by Spark in the last week\n"
     assert json.loads(run("stats", "--cache", tmp_path, "--output", "json").stdout) == []
     assert run("stats", "--cache", tmp_path / "none").exit_code == 2
     here = str(tmp_path / "s")

@@ -72,22 +72,28 @@ def test_java_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_formats_that_spark_sees(tmp_path: Path) -> None:
-    """As in an environment that is not ours, where packages are in a folder or behind a hook."""
+    """Spark asks `PYSPARK_PYTHON`, or the `python3` of PATH, not the Python that runs doctor."""
     pytest.importorskip("pyspark")
-    program = "import sys; from lookupstore.cli import main; main(['doctor', '--output', 'json'])"
-    hidden = (
-        "import sys, pkgutil; known = pkgutil.iter_modules\n"
-        "pkgutil.iter_modules = lambda *a: (m for m in known(*a) if m.name[:8] != 'pyspark_')\n"
-    )
-    for before, verdict in (("", "ok"), (hidden, "warning")):
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    program = "from lookupstore.cli import main; main(['doctor', '--output', 'json'])"
+    for chosen, verdict in ((sys.executable, "ok"), (None, "warning"), ("/no/python", "warning")):
+        environment = {
+            **os.environ, "LOOKUPSTORE_CACHE": str(tmp_path),
+            "PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
+        }  # fmt: skip
+        environment.pop("PYSPARK_PYTHON", None)
+        environment |= {} if chosen is None else {"PYSPARK_PYTHON": chosen}
         done = subprocess.run(
-            [sys.executable, "-c", before + program], capture_output=True, text=True,
-            env={**os.environ, "LOOKUPSTORE_CACHE": str(tmp_path),
-                 "PYTHONPATH": str(Path(lookupstore.__file__).parents[1])},
-        )  # fmt: skip
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+        )
         (said,) = (one for one in json.loads(done.stdout) if one["what"] == "formats of Spark")
         assert said["verdict"] == verdict, said
         assert ("register(spark)" in said["remedy"]) == (verdict == "warning")
+        assert chosen is None or verdict == "ok" or chosen in said["found"]
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

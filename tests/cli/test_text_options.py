@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click.testing
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -41,6 +42,48 @@ def rows_of(path: str) -> list[dict[str, Any]]:
     with lookupstore.open(path) as store:
         rows: list[dict[str, Any]] = store.scan().read_all().to_pylist()
         return rows
+
+
+def test_times_that_name_no_zone() -> None:
+    """They are refused where a column has a zone, unless one is given."""
+    Path("t.csv").write_text("id,seen\n1,2026-03-01 02:01:16\n2,\n3,2026-07-01T12:00:00.5\n")
+    Path("t.jsonl").write_text('{"id": 4, "seen": "2026-03-01 02:01:16"}\n')
+    seen = pa.timestamp("us", "UTC")
+    HudiTable.create("t", pa.schema({"id": pa.int64(), "seen": seen}), record_key="id", name="t")
+    said = refused("hudi upsert t t.csv")
+    assert "has '2026-03-01 02:01:16' in row 1; give --zone UTC, or the zone of times" in said
+    done("hudi upsert t t.csv --zone Europe/Berlin")
+    done("hudi upsert t t.jsonl --zone UTC")
+    rows = HudiTable.open("t").scan(columns=["id", "seen"]).sort_by("id").to_pylist()
+    utc = [None if row["seen"] is None else row["seen"].isoformat()[:21] for row in rows]
+    assert utc == ["2026-03-01T01:01:16+0", None, "2026-07-01T10:00:00.5", "2026-03-01T02:01:16+0"]
+    Path("z.csv").write_text("id,seen\n5,2026-03-01 02:01:16+05:00\n")
+    done("hudi upsert t z.csv --zone Europe/Berlin")  # its own zone counts
+    found = HudiTable.open("t").get(5)
+    assert found is not None
+    assert found["seen"].isoformat() == "2026-02-28T21:01:16+00:00"
+    Path("gap.csv").write_text("id,seen\n6,2026-03-29 02:30:00\n")  # the clocks went forward
+    assert "the column 'seen'" in refused("hudi upsert t gap.csv --zone Europe/Berlin")
+    assert "zone is 'Mars'; give UTC or a name" in refused("hudi upsert t gap.csv --zone Mars")
+    done("build t.csv s --key id --zone Europe/Berlin --types", "seen=timestamp")
+    assert rows_of("s")[0]["seen"].hour == 1
+
+
+def test_values_of_other_types_and_what_to_do() -> None:
+    Path("a.csv").write_text("id,price\n" + "1,2\n" * 300_000 + "2,1.5\n")
+    assert "give --types price=double, or --null '1.5'" in refused("build a.csv s --key id")
+    Path("b.csv").write_text("id,price\n1,77272.61\n")
+    said = refused("build b.csv s --key id --types", "price=decimal(5,2)")
+    assert "give --types price=decimal(P,S) with more digits" in said
+    HudiTable.create("t", pa.schema({"id": pa.int64(), "v": pa.float64()}), record_key="id")
+    Path("c.csv").write_text("id,v\n1,abc\n")
+    said = refused("hudi upsert t c.csv")
+    assert "has 'abc' in row 1; correct it, or give --null 'abc' if it means null" in said
+    lookupstore.build(pa.table({"id": [1], "tags": [["x"]]}), "l", key="id").close()
+    Path("d.csv").write_text("id,tags\n1,x\n")
+    said = refused("upsert l d.csv")
+    assert "the column 'tags' is list<item: string>, which text such as 'x' cannot have" in said
+    assert "choose others with --columns, or give rows as JSON lines" in said
 
 
 def test_files_of_unknown_names_and_kinds() -> None:

@@ -38,8 +38,9 @@ NEVER = {
     "cloudpickle.loads", "joblib.load", "yaml.load", "runpy.run_path", "ctypes.CDLL",
 }  # fmt: skip
 
-# Programs of fixed names: the demo fetches its flights with pip, Spark's session asks for Java.
-PROGRAMS = {("demo.py", "subprocess.run"), ("spark/sessions.py", "subprocess.run")}
+# The demo fetches its flights with pip, Spark's session asks for Java, doctor for the Python that
+# Spark would run.
+PROGRAMS = {(name, "subprocess.run") for name in ("demo.py", "spark/sessions.py", "cli/doctor.py")}
 
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:

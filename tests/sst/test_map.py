@@ -478,3 +478,23 @@ def test_what_is_read_ahead_leaves_the_advice_to_lookups(path: Path) -> None:
     flags = re.findall("VmFlags: (.*)", own)[0].split()
     assert "rr" in flags
     assert not {"sr", "hg", "nh"} & set(flags)
+
+
+def test_the_system_tells_what_is_in_memory(tmp_path: Path) -> None:
+    """None where it does not: before Linux 6.5, or if nothing of the file is in memory."""
+    path = tmp_path / "file"
+    size = 64 * PAGE
+    with path.open("wb") as file:
+        file.truncate(size)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert FileMap.is_cached(descriptor, size) is None
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        os.pread(descriptor, 1, 5 * PAGE)
+        some = FileMap.is_cached(descriptor, size)
+        assert some in (False, None)
+        os.pread(descriptor, size, 0)
+        assert FileMap.is_cached(descriptor, size) is (None if some is None else True)
+    finally:
+        os.close(descriptor)
+    assert FileMap.is_cached(-1, 1) is None

@@ -286,16 +286,18 @@ class IncomingRows:
         """Return the given rows that can be written, and collect the others."""
         options, keyed = self._options, self._options.record_key
         left = _RowsLeft(table, self.read, errors, self._cast)
-        for field in self.schema.columns:
-            if field.name in table.column_names:
-                left.leave_out_misfits(field)
         fields = [self.schema.columns.field(name) for name in keyed]
+        for field in fields:
+            left.leave_out_misfits(field)
         left.leave_out(dict.fromkeys(without_key(left.cast(fields), keyed), no_key(keyed)))
 
         def key(row: int) -> str:
             text: str = record_keys(left.cast(fields, row), keyed, named=self._named)[0].as_py()
             return text
 
+        for field in self.schema.columns:
+            if field.name in table.column_names and field.name not in keyed:
+                left.leave_out_misfits(field, key)
         if self._ordering is not None:
             reason = f"the ordering column {self._ordering!r} is null"
             (column,) = left.cast([self.schema.columns.field(self._ordering)]).columns
@@ -382,11 +384,11 @@ class _RowsLeft:
         self.table = self.table.filter(pa.array(kept))
         self._numbers = self._numbers[kept]
 
-    def leave_out_misfits(self, field: pa.Field) -> None:
-        """Remove the rows whose value of a column does not fit the table."""
+    def leave_out_misfits(self, field: pa.Field, key: Callable[[int], str] | None = None) -> None:
+        """Remove the rows whose value of a column does not fit the table; see `leave_out`."""
         column = self.table.column(field.name)
         bad = _failing(lambda *rows: self._cast(column.slice(*rows), field), len(column))
-        self.leave_out(dict(bad))
+        self.leave_out(dict(bad), key)
 
 
 def _unchecked(table: pa.Table, options: TableOptions) -> pa.DictionaryArray:

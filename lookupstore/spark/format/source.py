@@ -98,6 +98,20 @@ class StoreSource(datasource.DataSource):
         """Return the writer that builds a store of rows of `schema`; see `StoreWriter.plan`."""
         return StoreWriter.plan(schema, self.options, overwrite=overwrite)
 
+    def streamReader(  # noqa: N802  (the name is Spark's)
+        self, schema: StructType
+    ) -> datasource.DataSourceStreamReader:
+        """Refuse to read a stream, and name what follows a store.
+
+        Raises:
+            ValueError: The format does not read streams.
+        """
+        raise ValueError(
+            "the format does not read streams; join a stream with the store by "
+            "lookup_join(stream, PATH, on=..., refresh='per_batch'), or read the changes between "
+            "two versions with LookupStore.changes"
+        )
+
     def streamWriter(  # noqa: N802  (the name is Spark's)
         self, schema: StructType, overwrite: bool
     ) -> datasource.DataSourceStreamWriter:
@@ -333,7 +347,10 @@ def _version_of(location: Location, options: Mapping[str, str]) -> int | None:
     # Spark does not tell data sources the time zone of the session.
     found = version_at(location, time, "timestampAsOf", zone=None)
     if found is None:
-        raise ValueError(f"timestampAsOf is {time!r}, when the store did not have a version yet")
+        raise ValueError(
+            f"timestampAsOf is {time!r}, when the store did not have a version yet; "
+            "lookupstore.versions(PATH) lists them"
+        )
     return found.number
 
 

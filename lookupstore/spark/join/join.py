@@ -217,7 +217,9 @@ def _dimension_of_hudi(
         if isinstance(store, HudiTable):
             key = key or store.options.record_key
             return TableLookup(store.location, key=key, columns=columns)
-    raise TypeError(
-        f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or a "
-        "TableLookup, or a path or location"
+    remedy = (
+        "give a LookupStore, ColumnarFiles, a HudiTable or a TableLookup, or a path or location"
     )
+    if isinstance(store, DataFrame):
+        remedy = "build a store of it first: build_store(df, PATH, key=...)"
+    raise TypeError(f"store is a {type(store).__name__}; {remedy}")

@@ -42,10 +42,10 @@ def random_rows(rng: random.Random, count: int) -> list[Row]:
 
 def fault(row: Row, *, ordered: bool) -> tuple[str | None, str] | None:
     """Return the key and what is wrong with a row, in the order in which it is looked at."""
-    if row["n"] is not None and not -(2**31) <= row["n"] < 2**31:
-        return None, f"rows: 'n' has {row['n']}, which int32 cannot hold; "
     if not row["id"]:
         return None, "no record key: id is null or empty"
+    if row["n"] is not None and not -(2**31) <= row["n"] < 2**31:
+        return row["id"], f"rows: 'n' has {row['n']}, which int32 cannot hold; "
     if ordered and row["ts"] is None:
         return row["id"], "the ordering column 'ts' is null"
     if row["p"] == "..":

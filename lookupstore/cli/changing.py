@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import click
 import pyarrow as pa
@@ -43,7 +44,8 @@ temp_dir_option: Option = click.option(
 @click.argument("path", type=PLACE, metavar="STORE")
 @click.argument("sources", type=PLACE, nargs=-1, metavar="[SOURCE...]")
 @click.option("--deletes", type=PLACE, multiple=True, metavar="FILE",
-              help="File with the keys to delete; repeatable.")  # fmt: skip
+              help="File with the key columns of rows to delete, or - for the standard input; "
+              "repeatable.")  # fmt: skip
 @click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Value columns to take from the sources (default: all).")  # fmt: skip
 @click.option("--changes-by", type=click.Choice(SHAPES),
@@ -89,7 +91,7 @@ def upsert(
     retain: str,
     output: str,
 ) -> None:
-    """Change rows of a store by those of Parquet or ORC files, and delete keys.
+    """Change rows of a store by those of files, and delete keys.
 
     SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; also files of CSV,
     JSON lines or Arrow IPC, and - for one of these on standard input. Their rows are upserted, or
@@ -98,6 +100,8 @@ def upsert(
     """
     if not sources and not deletes:
         raise click.UsageError("give a SOURCE, --deletes FILE, or both")
+    if "-" in deletes and ("-" in sources or len(deletes) > 1):
+        raise click.UsageError("--deletes -: the standard input is read once; name the other files")
     rule = _rule(rules)
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     oldest = None if max_run_age is None else seconds_of(max_run_age, "--max-run-age")
@@ -183,7 +187,7 @@ def _moment(text: str | None) -> Moment | None:
 
 
 def _keys(files: tuple[str, ...], keys: pa.Schema) -> pa.Table:
-    source = in_types(list(files), keys)
+    source = in_types(sys.stdin.buffer if "-" in files else list(files), keys)
     names = keys.names
     for name in names:
         if name not in source.schema.names:

@@ -44,7 +44,9 @@ def _wrong_text(found: re.Match[str]) -> str:
     context = click.get_current_context(silent=True)
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
     remedy = f"correct it, or give --null {text!r} if it means null"
-    if "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
+    if re.fullmatch(r"[+-]?\d+,\d+", text):
+        remedy = f"write a point in place of the decimal comma, or give --types {column}=text"
+    elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
         remedy = "give --zone UTC, or the zone of times that name none"
     elif is_fixed or kind in ("bool", "date32[day]"):
         pass  # another type would not fit where the rows go
@@ -99,6 +101,13 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+); pass a reader with the right types, "
     r"such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": _wrong_text,
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
+    r"\blookupstore\.build makes": "'lookupstore build' makes",
+    r"; lookupstore\.sst\.Reader opens sorted files, lookupstore\.build builds a store": (
+        "; 'lookupstore build' makes a store"
+    ),
+    r"add it, or give it the rule 'partial'": "add it, or give --rule COLUMN:partial",
+    r"^source: (.*): Failed to open local file .*Detail: \[errno \d+\] (.*)$": r"\1: \2",
+    r"Failed to open local file '(.*?)'\. Detail: \[errno \d+\] ": r"\1: ",
     r"choose with columns= which are taken": "choose with --columns which are taken",
     r"(give )?tables or pyarrow\.json\.read_json\(\.\.\.\) with an explicit_schema in its place": (
         "give --types COLUMN=TYPE"
@@ -141,6 +150,7 @@ class Main(LazyGroup):
             echo(f"Error: {said}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
+            echo("Interrupted", err=True)
             status = 130
         _leave_nothing_to_write()
         sys.exit(status or 0)

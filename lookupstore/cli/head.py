@@ -10,7 +10,7 @@ from lookupstore.cli.opened import only_stores
 from lookupstore.cli.options import PLACE, names_of, output_option, version_option
 from lookupstore.cli.output import limited, write_rows
 from lookupstore.cli.sources import TextFlags, text_flags
-from lookupstore.errors import listed
+from lookupstore.errors import FormatError, listed
 from lookupstore.source.search import is_stream
 from lookupstore.sst import Reader
 from lookupstore.store.path_kind import PathKind, kind_of
@@ -19,7 +19,7 @@ from lookupstore.store.store import open as open_store
 
 @click.command()
 @click.argument("paths", type=PLACE, nargs=-1, required=True, metavar="STORE_OR_FILE...")
-@click.option("-n", "--rows", type=click.IntRange(0), default=10, show_default=True, metavar="N",
+@click.option("-n", "--limit", type=click.IntRange(0), default=10, show_default=True, metavar="N",
               help="Number of rows.")  # fmt: skip
 @click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Columns to print (of a store: value columns), in this order (default: "
@@ -29,7 +29,7 @@ from lookupstore.store.store import open as open_store
 @output_option("table", "json", "csv", "arrow")
 def head(
     paths: tuple[str, ...],
-    rows: int,
+    limit: int,
     columns: str | None,
     version: int | None,
     text: TextFlags,
@@ -44,15 +44,20 @@ def head(
     kind = None if is_read_once else kind_of(paths[0])
     if kind is PathKind.STORE:
         with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:
-            write_rows(reader.schema, limited(reader, rows), output)
+            write_rows(reader.schema, limited(reader, limit), output)
         return
     only_stores(version=version)
     if kind is PathKind.SORTED_FILE and text.is_usual:
-        only_stores(columns=columns)
-        with Reader(paths[0]) as file:
-            schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
-            write_rows(schema, limited(file.scan(), rows), output)
-        return
+        try:
+            file = Reader(paths[0])
+        except FormatError:
+            pass  # a file of text, which is known by its extension
+        else:
+            only_stores(columns=columns)
+            with file:
+                schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
+                write_rows(schema, limited(file.scan(), limit), output)
+            return
     source = text.source_of(paths)
     names = source.schema.names if wanted is None else wanted
     for name in names:
@@ -62,4 +67,4 @@ def head(
                 f"[{listed(source.schema.names)}]"
             )
     schema = pa.schema([source.schema.field(name) for name in names])
-    write_rows(schema, limited(source.batches(names), rows), output)
+    write_rows(schema, limited(source.batches(names), limit), output)

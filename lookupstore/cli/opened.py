@@ -92,6 +92,8 @@ def open_lookups(
         )
     if key is not None:
         only_stores(version=version)
+        if kind is PathKind.SORTED_FILE:
+            Reader(path, order=order).close()  # raises the error of a file of another kind
         if kind is PathKind.SORTED_FILE or (kind is PathKind.STORE and list_names(Location(path))):
             raise click.UsageError(
                 f"{shown_uri(path)} is a {kind.value}, which has its key; leave out --key"

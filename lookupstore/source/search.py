@@ -42,6 +42,7 @@ STREAM_FORMATS = {
     ".tsv": "CSV",
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
+    ".json": "JSON lines",
     ".arrow": "Arrow IPC",
     ".arrows": "Arrow IPC",
     ".feather": "Arrow IPC",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -28,6 +29,8 @@ from lookupstore.store.version_files import (
     name_of,
     named_files,
 )
+
+_log = logging.getLogger(__name__)
 
 #: The records of one data file, batch by batch.
 Records: TypeAlias = "Iterator[pa.RecordBatch]"
@@ -78,13 +81,22 @@ def check_store(
     with closing(files.of_runs(manifest.applied)) as merged:
         _check_runs(location, manifest, manifest.applied, merged, advance)
     _check_counts(location, manifest, files)
-    named = {*named_files(location), NEWEST_COPY}
     return StoreCheck(
         files=len(manifest.named_files),
         num_rows=manifest.num_rows,
         bytes=sum(file.bytes for file in manifest.named_files),
-        stray=tuple(file.name for file in location.files(recursive=True) if file.name not in named),
+        stray=_stray_files(location),
     )
+
+
+def _stray_files(location: Location) -> tuple[str, ...]:
+    """Return the files that no version names; none if another version is damaged."""
+    try:
+        named = {*named_files(location), NEWEST_COPY}
+    except CorruptionError as error:
+        _log.warning("files that are not part of the store were not looked for: %s", error)
+        return ()
+    return tuple(file.name for file in location.files(recursive=True) if file.name not in named)
 
 
 def _check_is_there(location: Location, manifest: Manifest) -> None:

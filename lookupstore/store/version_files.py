@@ -496,7 +496,7 @@ def _names_of_store(location: Location) -> list[VersionName]:
     filesystem, root = location.resolve("")
     if (table := TableSearch(filesystem).at(root)) is not None:
         raise FormatError(
-            f"{location.uri}: not a lookupstore store, but a table of {table.format.value}; "
+            f"{location.uri}: not a lookupstore store, but a {table.format.value}; "
             "lookupstore.build makes a store of its rows"
         )
     raise FormatError(

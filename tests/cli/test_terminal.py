@@ -310,5 +310,5 @@ def test_interrupted(recorded: Path, tmp_path: Path) -> None:
             time.sleep(0.02)
         assert os.listdir(tmp_path)
         process.send_signal(signal.SIGINT)
-        assert (process.stderr.read(), process.wait()) == (b"\n", 130)
+        assert (process.stderr.read(), process.wait()) == (b"\nInterrupted\n", 130)
     assert os.listdir(tmp_path) == []

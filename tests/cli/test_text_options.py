@@ -86,13 +86,26 @@ def test_values_of_other_types_and_what_to_do() -> None:
     assert "choose others with --columns, or give rows as JSON lines" in said
 
 
+def test_deletes_from_standard_input() -> None:
+    lookupstore.build(pa.table({"zip": ["00001", "00002", "00003"]}), "s", key="zip").close()
+    done("upsert s --deletes -", given="zip\n00002\n")
+    assert [row["zip"] for row in rows_of("s")] == ["00001", "00003"]
+    assert "the standard input is read once" in refused("upsert s - --deletes -")
+
+
 def test_files_of_unknown_names_and_kinds() -> None:
     Path("a.txt").write_text("id|v\n1|x\n")
     Path("d.xlsx").write_bytes(b"PK\x03\x04" + bytes(80))
     assert "if it is CSV, give - and it as standard input" in refused("build a.txt s --key id")
     done("build - s --key id --delimiter |", given="id|v\n1|x\n")
     assert rows_of("s") == [{"id": 1, "v": "x"}]
-    assert "supported: .parquet" in refused("build d.xlsx t --key id")
+    for line in ("build d.xlsx t --key id", "head d.xlsx"):
+        assert "supported: .parquet" in refused(line)
+    assert "give - and it as standard input" in refused("head a.txt")
+    assert "not a sorted lookup file" in refused("scan a.txt --key id")
+    Path("rows.json").write_text('{"id": 2, "v": "y"}\n')  # as -o writes them
+    done("build rows.json j --key id")
+    assert rows_of("j") == [{"id": 2, "v": "y"}]
     assert "standard input" not in refused("build d.xlsx t --key id")
     assert "nor Parquet or ORC; CSV, JSON lines and Arrow IPC are known by their extension" in (
         refused("info d.xlsx")

@@ -280,7 +280,7 @@ def test_a_part_of_a_hudi_table_is_refused(tmp_path: Path, seed: int) -> None:
     refused = cli("scan", folder)
     assert (refused.returncode, f"lookupstore hudi scan {folder}" in refused.stderr) == (2, True)
     assert not (tmp_path / "never").exists()
-    with pytest.raises(FormatError, match="not a lookupstore store, but a table of Hudi"):
+    with pytest.raises(FormatError, match="not a lookupstore store, but a Hudi table"):
         lookupstore.open(folder)
     # Alone among others it is not read, either.
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")

@@ -1045,3 +1045,18 @@ def test_copies_stay_where_a_residency_keeps_them(remote, tmp_path):
             assert content(copy) == model_of(table_of(1))
     later = [one for one in remote.done if one[0] == "read" and one[1].endswith(".sst")]
     assert later == reads
+
+
+def test_an_older_version_is_checked_although_the_newest_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for rows in (1, 2):
+        table = pa.table({"id": range(rows)})
+        lookupstore.build(table, tmp_path / "s", key="id", overwrite=True).close()
+    newest = max((tmp_path / "s" / "versions").glob("*.json"))
+    newest.write_text("garbage")
+    with lookupstore.open(tmp_path / "s", version=1) as store:
+        checked = store.verify()
+    assert (checked.num_rows, checked.stray) == (1, ())
+    assert "were not looked for" in caplog.text
+    assert newest.name in caplog.text

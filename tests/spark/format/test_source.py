@@ -548,7 +548,7 @@ def test_versions_are_named_as_in_other_formats(spark: SparkSession, tmp_path) -
     for options, message in (
         ({"timestampAsOf": before}, "when the store did not have a version yet"),
         ({"timestampAsOf": "noon"}, "timestampAsOf is 'noon'; give"),
-        ({"timestampAsOf": "2026-11-22T07:30:00"}, "give one, such as 2026-11-22T07:30:00+01:00"),
+        ({"timestampAsOf": "2026-11-22T07:30:00"}, r"give one, such as 2026-11-22T07:30:00\+01:00"),
         ({"timestampAsOf": "9999-01-01T00:00Z"}, "after now .*leave timestampAsOf out"),
         ({"versionAsOf": "new"}, "versionAsOf is 'new'; give a whole number"),
         ({"versionAsOf": 1, "version": 1}, "give one of version, versionAsOf and timestampAsOf"),

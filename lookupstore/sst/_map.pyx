@@ -192,12 +192,13 @@ cdef extern from * nogil:
     #ifndef __NR_cachestat
     #define __NR_cachestat 451
     #endif
+        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); /* there may be no map yet */
         struct { uint64_t start, size; } range = {0, size};
         struct { uint64_t cached, dirty, written, evicted, recently; } found = {0};
         if (descriptor < 0 || syscall(__NR_cachestat, descriptor, &range, &found, 0) != 0)
             return -1;
         /* A stacked file system may have the pages of the file below it. */
-        return found.cached == 0 ? -1 : found.cached >= lookupstore_pages(size);
+        return found.cached == 0 ? -1 : found.cached >= (size + page - 1) / page;
     #else
         (void)descriptor, (void)size;
         return -1;

@@ -498,3 +498,16 @@ def test_the_system_tells_what_is_in_memory(tmp_path: Path) -> None:
     finally:
         os.close(descriptor)
     assert FileMap.is_cached(-1, 1) is None
+
+
+def test_the_first_call_of_a_process_may_ask_what_is_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(CONTENT)
+    code = (
+        "import os, sys\nfrom lookupstore.sst._map import FileMap\n"
+        "print(FileMap.is_cached(os.open(sys.argv[1], os.O_RDONLY), int(sys.argv[2])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "file"), str(SIZE)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() in ("True", "None")

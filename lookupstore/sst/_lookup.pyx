@@ -96,8 +96,8 @@ cdef class Lookup:
     `is_here()` tells whether all of them are here by now. `frames` are the blocks of a file that is
     mapped and compressed, `plain` those of one that is not compressed. `handles` say where all
     blocks are, and `records` how many records they have (0: not known); without `handles` there
-    are no places. `drop_scattered()` is called before all of the file is read, `is_cached()` tells whether all
-    of it is in memory (None: unknown).
+    are no places. `drop_scattered()` is called before all of the file is read, `is_cached()` tells
+    whether all of it is in memory (None: unknown).
     """
 
     def __cinit__(self, Block index not None, Filter filter not None, FileTable file not None,

@@ -185,8 +185,8 @@ cdef extern from * nogil:
         return 1;
     }
 
-    /* Whether all of a file is in memory: 1 or 0, or -1 if the system does not tell, as before Linux
-     * 6.5, or for the files of others. It takes 0.1 us for a huge page. */
+    /* Whether all of a file is in memory: 1 or 0, or -1 if the system does not tell, as before
+     * Linux 6.5, or for the files of others. It takes 0.1 us for a huge page. */
     static int lookupstore_is_cached(int descriptor, size_t size) {
     #ifdef __linux__
     #ifndef __NR_cachestat

@@ -45,7 +45,8 @@ def _wrong_text(found: re.Match[str]) -> str:
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
     remedy = f"correct it, or give --null {text!r} if it means null"
     if re.fullmatch(r"[+-]?\d+,\d+", text):
-        remedy = f"write a point in place of the decimal comma, or give --types {column}=text"
+        remedy = "write a point in place of the decimal comma"
+        remedy += "" if is_fixed else f", or give --types {column}=text"
     elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
         remedy = "give --zone UTC, or the zone of times that name none"
     elif is_fixed or kind in ("bool", "date32[day]"):

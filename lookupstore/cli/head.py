@@ -13,6 +13,7 @@ from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.search import is_stream
 from lookupstore.sst import Reader
+from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import open as open_store
 
@@ -43,6 +44,7 @@ def head(
     is_read_once = len(paths) > 1 or paths[0] == "-" or is_stream(paths[0])
     kind = None if is_read_once else kind_of(paths[0])
     if kind is PathKind.STORE:
+        text.check_unused(f"{shown_uri(paths[0])} is a store")
         with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:
             write_rows(reader.schema, limited(reader, limit), output)
         return

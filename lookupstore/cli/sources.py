@@ -66,12 +66,24 @@ class TextFlags:
             raise click.UsageError("- is standard input, and stands alone")
         rows = sys.stdin.buffer if "-" in given else list(given)
         source = open_source(rows, max_text=self.max_text, dialect=self.dialect)
-        if source.in_types is None and not self.is_usual:
-            raise click.UsageError(
-                f"{source.description} has types of its own; --delimiter, --quote, --null, "
-                "--names, --types and --zone are for CSV, the last two also for JSON lines"
-            )
+        if source.in_types is None:
+            self.check_unused(f"{source.description} has types of its own")
         return _typed(source, self.types) if self.types else source
+
+    def check_unused(self, what: str) -> None:
+        """Check that no option is given for something that has columns of its own.
+
+        Args:
+            what: Beginning of the error, which says so.
+
+        Raises:
+            UsageError: If one is given.
+        """
+        if not self.is_usual:
+            raise click.UsageError(
+                f"{what}; --delimiter, --quote, --null, --names, --types and --zone are for CSV, "
+                "the last two also for JSON lines"
+            )
 
     def check_key(self, source: Source, names: Sequence[str]) -> None:
         """Check that a source of text has key columns: its first line may be a row.

@@ -53,6 +53,8 @@ def typed(
     """
     if field.type == texts.type:
         return texts
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), field.type)
     if pa.types.is_nested(field.type):
         raise ValueError(
             f"source: {name}: the column {field.name!r} is {field.type}, which text such as "

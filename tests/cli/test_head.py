@@ -87,6 +87,7 @@ def test_a_sorted_file() -> None:
         ("rows.csv --columns b", "has no column 'b'; it has ['id', 'name']"),
         ("rows.csv --version 1", "--version is for stores"),
         ("store --columns nix", "nix"),
+        ("store --delimiter ;", "store is a store; --delimiter, --quote"),
         ("missing.parquet", "missing.parquet"),
         ("rows.parquet --delimiter ;", "has types of its own"),
         ("", "Missing argument 'STORE_OR_FILE...'"),

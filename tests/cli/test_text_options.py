@@ -84,6 +84,11 @@ def test_values_of_other_types_and_what_to_do() -> None:
     said = refused("upsert l d.csv")
     assert "the column 'tags' is list<item: string>, which text such as 'x' cannot have" in said
     assert "choose others with --columns, or give rows as JSON lines" in said
+    Path("e.csv").write_text("id,tags\n2,\n")
+    done("upsert l e.csv")
+    assert rows_of("l")[1] == {"id": 2, "tags": None}
+    Path("f.csv").write_text("id,v\n1,'2,5'\n")
+    assert "decimal comma" in refused("hudi upsert t f.csv --quote '")
 
 
 def test_deletes_from_standard_input() -> None:

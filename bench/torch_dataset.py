@@ -109,7 +109,7 @@ def of_ray(dataset: Any, positions: Positions) -> Batch:
 
 
 def ray_dataset(table: pa.Table) -> Any:
-    """Return Ray's dataset of the rows. None: there is no ray, or it has none any more."""
+    """Return Ray's dataset of the rows. None: ray is not installed, or has no such dataset."""
     try:
         import ray.data
     except ImportError:

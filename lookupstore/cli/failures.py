@@ -42,20 +42,20 @@ def _wrong_text(found: re.Match[str]) -> str:
     """Return the error of a value of text, with options that may read it."""
     column, kind, text, row = found.groups()
     context = click.get_current_context(silent=True)
+    # Another type than the destination's would not fit there.
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
-    remedy = f"correct it, or give --null {text!r} if it means null"
     if re.fullmatch(r"[+-]?\d+,\d+", text):
-        remedy = "write a point in place of the decimal comma"
+        remedy = "write decimals with a point"
         remedy += "" if is_fixed else f", or give --types {column}=text"
     elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
         remedy = "give --zone UTC, or the zone of times that name none"
     elif is_fixed or kind in ("bool", "date32[day]"):
-        pass  # another type would not fit where the rows go
-    elif re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
-        wider = "decimal(P,S) with more digits" if "decimal" in kind else "double"
-        remedy = f"give --types {column}={wider}, or --null {text!r} if it means null"
+        remedy = f"correct it, or give --null {text!r} if it means null"
     else:
-        remedy = f"give --types {column}=text, or --null {text!r} if it means null"
+        wanted = "text"
+        if re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
+            wanted = "decimal(P,S) with more digits" if "decimal" in kind else "double"
+        remedy = f"give --types {column}={wanted}, or --null {text!r} if it means null"
     return f"the column {column!r} is {kind} and has {text!r} in row {row}; {remedy}"
 
 

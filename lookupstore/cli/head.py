@@ -49,17 +49,13 @@ def head(
             write_rows(reader.schema, limited(reader, limit), output)
         return
     only_stores(version=version)
-    if kind is PathKind.SORTED_FILE and text.is_usual:
-        try:
-            file = Reader(paths[0])
-        except FormatError:
-            pass  # a file of text, which is known by its extension
-        else:
-            only_stores(columns=columns)
-            with file:
-                schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
-                write_rows(schema, limited(file.scan(), limit), output)
-            return
+    file = _sorted_file(paths[0]) if kind is PathKind.SORTED_FILE and text.is_usual else None
+    if file is not None:
+        only_stores(columns=columns)
+        with file:
+            schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
+            write_rows(schema, limited(file.scan(), limit), output)
+        return
     source = text.source_of(paths)
     names = source.schema.names if wanted is None else wanted
     for name in names:
@@ -70,3 +66,11 @@ def head(
             )
     schema = pa.schema([source.schema.field(name) for name in names])
     write_rows(schema, limited(source.batches(names), limit), output)
+
+
+def _sorted_file(path: str) -> Reader | None:
+    """Open a sorted file. None: it is of another kind."""
+    try:
+        return Reader(path)
+    except FormatError:
+        return None

@@ -88,7 +88,7 @@ def test_values_of_other_types_and_what_to_do() -> None:
     done("upsert l e.csv")
     assert rows_of("l")[1] == {"id": 2, "tags": None}
     Path("f.csv").write_text("id,v\n1,'2,5'\n")
-    assert "decimal comma" in refused("hudi upsert t f.csv --quote '")
+    assert "write decimals with a point" in refused("hudi upsert t f.csv --quote '")
 
 
 def test_deletes_from_standard_input() -> None:

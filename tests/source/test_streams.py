@@ -542,6 +542,12 @@ def test_an_unknown_extension_lists_all_that_are_read(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="supported: ") as raised:  # which reads no text
             lookupstore.ColumnarFiles(tmp_path / name, key="id")
         assert ".csv," not in str(raised.value)
+    (tmp_path / "b.jsonl").write_text('{"id": 1}')
+    with pytest.raises(ValueError, match=r"lookupstore\.build makes a store of JSON lines$"):
+        lookupstore.ColumnarFiles(tmp_path / "b.jsonl", key="id")
+    parts = (pa.table({"id": [n], "v": [value]}) for n, value in enumerate((None, "x")))
+    with pytest.raises(TypeError, match=r"give them one schema, as pa\.Table\.from_pandas"):
+        lookupstore.build(parts, tmp_path / "parts", key="id")
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.csv").write_text("id\n1\n")

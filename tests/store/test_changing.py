@@ -1398,3 +1398,20 @@ def test_a_store_that_became_another_one(tmp_path, overtaken):
     overtaken("before", lambda: build(other, tmp_path / "s", key="id", overwrite=True).close())
     with pytest.raises(ValueError, match="value columns of the store changed"):
         upsert(tmp_path / "s", pa.table({"id": [1], "n": [2]}))
+
+
+@pytest.mark.parametrize(
+    ("unknown", "values"), [([None], ["x"]), ([[]], [["x"]]), ([{"a": None}], [{"a": 1}])]
+)
+def test_a_column_that_had_no_values(
+    tmp_path: Path, unknown: Any, values: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its type is null: the build says so, and an upsert says what to do."""
+    lookupstore.build({"id": [1], "v": pa.array(unknown)}, tmp_path / "s", key="id").close()
+    assert "the column 'v' is" in caplog.text
+    assert "upserts cannot give it any" in caplog.text
+    caplog.clear()
+    with pytest.raises(TypeError, match="all its values were null; build the store again"):
+        lookupstore.upsert(tmp_path / "s", {"id": [2], "v": pa.array(values)})
+    lookupstore.build({"id": [1], "v": pa.array(values)}, tmp_path / "t", key="id").close()
+    assert caplog.text == ""

@@ -555,6 +555,8 @@ def test_versions_are_named_as_in_other_formats(spark: SparkSession, tmp_path) -
     ):
         with pytest.raises(AnalysisException, match=message):
             load(spark, path, **options)
+    with pytest.raises(ValueError, match=r"does not read streams; join .*refresh='per_batch'"):
+        StoreSource({"path": str(path)}).streamReader(sql.StructType())
 
 
 def test_a_store_with_runs_of_changes(spark: SparkSession, tmp_path) -> None:

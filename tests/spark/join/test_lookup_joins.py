@@ -353,6 +353,10 @@ def test_what_is_wrong_is_said_before_anything_runs(
             lookup_joins(facts, joins)
     with pytest.raises(ValueError, match=r"both have the columns \['name', 'town'\]"):
         lookup_join(lookup_joins(facts, [buyer]), people, {"seller": "id"})
+    with pytest.raises(TypeError, match=r"store is a DataFrame; build a store of it first"):
+        lookup_join(facts, facts, on="buyer")
+    with pytest.raises(TypeError, match="columns: found a Column; give names"):
+        lookup_join(facts, people, {"buyer": "id"}, columns=[F.col("name")])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="give a Spark DataFrame"):
         lookup_joins(facts.toPandas(), [buyer])  # type: ignore[arg-type]
 

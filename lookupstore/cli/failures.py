@@ -48,7 +48,7 @@ def _wrong_text(found: re.Match[str]) -> str:
         remedy = "write decimals with a point"
         remedy += "" if is_fixed else f", or give --types {column}=text"
     elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
-        remedy = "give --zone UTC, or the zone of times that name none"
+        remedy = "give --zone with the zone of such times, for example UTC"
     elif is_fixed or kind in ("bool", "date32[day]"):
         remedy = f"correct it, or give --null {text!r} if it means null"
     else:
@@ -116,7 +116,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(not a sorted lookup file \(\d+ bytes, no known magic\))$": (
         r"\1, nor Parquet or ORC; CSV, JSON lines and Arrow IPC are known by their extension"
     ),
-    r"; if it is CSV, give it open: open\(.*\)$": "; if it is CSV, give - and it as standard input",
+    r"; if it is CSV, give it open: open\(.*\)$": (
+        "; if it is CSV, give - and pass the file on standard input"
+    ),
     r"raise max_text=, or read the file yourself, and pass its rows": "raise --max-text",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",

@@ -354,8 +354,8 @@ def version_at(
     now = datetime.now(timezone.utc)
     if time > now + _CLOCKS:
         raise ValueError(
-            f"{argument} is {time_text(time)}, after now ({time_text(now)}), and versions may "
-            f"follow until then; leave {argument} out for the current version"
+            f"{argument} is {time_text(time)}, after now ({time_text(now)}); leave "
+            f"{argument} out for the current version"
         )
     names = _names_of_store(location)
     for name in reversed(names):

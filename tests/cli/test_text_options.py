@@ -51,7 +51,7 @@ def test_times_that_name_no_zone() -> None:
     seen = pa.timestamp("us", "UTC")
     HudiTable.create("t", pa.schema({"id": pa.int64(), "seen": seen}), record_key="id", name="t")
     said = refused("hudi upsert t t.csv")
-    assert "has '2026-03-01 02:01:16' in row 1; give --zone UTC, or the zone of times" in said
+    assert "has '2026-03-01 02:01:16' in row 1; give --zone with the zone of such times" in said
     done("hudi upsert t t.csv --zone Europe/Berlin")
     done("hudi upsert t t.jsonl --zone UTC")
     rows = HudiTable.open("t").scan(columns=["id", "seen"]).sort_by("id").to_pylist()
@@ -101,12 +101,14 @@ def test_deletes_from_standard_input() -> None:
 def test_files_of_unknown_names_and_kinds() -> None:
     Path("a.txt").write_text("id|v\n1|x\n")
     Path("d.xlsx").write_bytes(b"PK\x03\x04" + bytes(80))
-    assert "if it is CSV, give - and it as standard input" in refused("build a.txt s --key id")
+    assert "if it is CSV, give - and pass the file on standard input" in refused(
+        "build a.txt s --key id"
+    )
     done("build - s --key id --delimiter |", given="id|v\n1|x\n")
     assert rows_of("s") == [{"id": 1, "v": "x"}]
     for line in ("build d.xlsx t --key id", "head d.xlsx"):
         assert "supported: .parquet" in refused(line)
-    assert "give - and it as standard input" in refused("head a.txt")
+    assert "give - and pass the file on standard input" in refused("head a.txt")
     assert "not a sorted lookup file" in refused("scan a.txt --key id")
     Path("rows.json").write_text('{"id": 2, "v": "y"}\n')  # as -o writes them
     done("build rows.json j --key id")

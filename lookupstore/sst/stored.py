@@ -250,7 +250,8 @@ class StoredFile(descriptors.Holder):
     def is_cached(self) -> bool | None:
         """Return whether all of the file is in memory. None: the system does not tell."""
         with suppress(OSError):  # its name leads to another file by now
-            return FileMap.is_cached(self._opened().number, self.size)
+            descriptor = self._opened()  # it is closed once nobody refers to it
+            return FileMap.is_cached(descriptor.number, self.size)
         return None
 
     def check_whole(self) -> None:

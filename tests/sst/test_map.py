@@ -500,6 +500,19 @@ def test_the_system_tells_what_is_in_memory(tmp_path: Path) -> None:
     assert FileMap.is_cached(-1, 1) is None
 
 
+def test_a_file_that_was_just_read_is_in_memory(tmp_path: Path) -> None:
+    """The file itself keeps no descriptor: the question needs one of its own."""
+    records = [(b"key %06d" % i, b"value") for i in range(5000)]
+    path = written(tmp_path / "file.sst", records, compression="none")
+    file = StoredFile(str(path))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.pread(descriptor, file.size, 0)
+        assert file.is_cached() is FileMap.is_cached(descriptor, file.size)
+    finally:
+        os.close(descriptor)
+
+
 def test_the_first_call_of_a_process_may_ask_what_is_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(CONTENT)
     code = (

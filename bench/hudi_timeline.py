@@ -27,7 +27,7 @@ from hudi_tables import SCHEMA, random_rows
 
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.timeline.commit import commit_bytes
-from lookupstore.hudi.timeline.timeline import print_time
+from lookupstore.hudi.timeline.instant_times import print_time
 
 ROWS = 10_000
 VERSIONS = (6, 9)

@@ -13,8 +13,9 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.html_table import html_table
 from lookupstore.hudi.file_group.partition_metadata import MARKERS
 from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.hudi.timeline.names import BASE_FILE, SUFFIX, GroupId, check_partition
-from lookupstore.hudi.timeline.timeline import Timeline, is_time
+from lookupstore.hudi.timeline.timeline import Timeline
 from lookupstore.quantities import counted
 from lookupstore.storage.location import FoundFile, Location
 

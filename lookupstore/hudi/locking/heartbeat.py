@@ -15,7 +15,8 @@ from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.locking.owner import MOST_BYTES, Owner, parse_owner
 from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
-from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, is_time
+from lookupstore.hudi.timeline.instant_times import is_time
+from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder
 from lookupstore.hudi.timeline.work_files import delete_markers
 from lookupstore.storage.location import Location
 

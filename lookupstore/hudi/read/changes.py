@@ -35,8 +35,9 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.changed_rows import ChangedRows, Rows, Were, without_dictionaries
+from lookupstore.hudi.timeline.given_times import When, given_position
 from lookupstore.hudi.timeline.names import GroupId
-from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, When, given_position
+from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 

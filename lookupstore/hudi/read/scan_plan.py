@@ -32,7 +32,7 @@ from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.java_statistics import java_statistics
 from lookupstore.hudi.read.partition_pruning import partitions_left
 from lookupstore.hudi.read.scan_funnel import Files, ScanFunnel
-from lookupstore.hudi.timeline.timeline import When, given_position, given_time
+from lookupstore.hudi.timeline.given_times import When, given_position, given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri

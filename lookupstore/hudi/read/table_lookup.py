@@ -43,7 +43,8 @@ from lookupstore.hudi.read.lookup_plan import (
     partition_codes,
     plan_lookup,
 )
-from lookupstore.hudi.timeline.timeline import When, given_time, print_time
+from lookupstore.hudi.timeline.given_times import When, given_time
+from lookupstore.hudi.timeline.instant_times import print_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema

@@ -19,6 +19,7 @@ from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.metadata.maintain import metadata_table
 from lookupstore.hudi.services.never_completed import delete_files
 from lookupstore.hudi.services.savepoint import saved_paths
+from lookupstore.hudi.timeline.instant_times import print_time
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import (
     ActionInstant,
@@ -30,7 +31,7 @@ from lookupstore.hudi.timeline.plans import (
     parse_plan,
     plan_bytes,
 )
-from lookupstore.hudi.timeline.timeline import CLEAN, Instant, State, print_time
+from lookupstore.hudi.timeline.timeline import CLEAN, Instant, State
 from lookupstore.hudi.view import TableView
 
 _BY_COMMITS, _BY_HOURS = "KEEP_LATEST_COMMITS", "KEEP_LATEST_BY_HOURS"

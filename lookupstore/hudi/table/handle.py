@@ -24,7 +24,8 @@ from lookupstore.hudi.services.rollback import (
     check_not_restored,
 )
 from lookupstore.hudi.timeline.commit import CommitMetadata
-from lookupstore.hudi.timeline.timeline import Instant, Timeline, When, given_time
+from lookupstore.hudi.timeline.given_times import When, given_time
+from lookupstore.hudi.timeline.timeline import Instant, Timeline
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.writable import writable_view

@@ -23,7 +23,7 @@ from lookupstore.hudi.read.scan_plan import check_limit, plan_changes, plan_scan
 from lookupstore.hudi.read.table_history import table_history
 from lookupstore.hudi.read.table_lookup import TableLookup, lookups_in
 from lookupstore.hudi.table.handle import TableHandle
-from lookupstore.hudi.timeline.timeline import When
+from lookupstore.hudi.timeline.given_times import When
 
 
 class ReadVerbs(TableHandle):

@@ -34,8 +34,9 @@ from lookupstore.hudi.services.rollback import (
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.table.handle import TableHandle
+from lookupstore.hudi.timeline.given_times import given_instant
 from lookupstore.hudi.timeline.plans import SavepointMetadata
-from lookupstore.hudi.timeline.timeline import Instant, given_instant
+from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.progress import progress_bars

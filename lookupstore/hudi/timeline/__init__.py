@@ -1,17 +1,18 @@
 """Instants of a Hudi table, their files, and the contents of these files.
 
-`timeline` reads and writes the files of instants. `names` checks the names in them: file groups,
-partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` contains
-those of cleans, rollbacks and other actions, and `records` reads and writes the fields of both.
-`avro_file` reads and writes files of one record with a schema that `file_schema` has checked;
-`resolution` converts the record to one of Hudi's schemas. `work_files` are the additional files of
-an instant in progress. `archive` contains instants that left the timeline: `archived_log` in
-version 6, `history` in later versions.
+`timeline` reads and writes the files of instants. `instant_times` reads and writes their times, and
+`given_times` those that callers give. `names` checks the names in them: file groups, partitions,
+base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` contains those of
+cleans, rollbacks and other actions, and `records` reads and writes the fields of both. `avro_file`
+reads and writes files of one record with a schema that `file_schema` has checked; `resolution`
+converts the record to one of Hudi's schemas. `work_files` are the additional files of an instant in
+progress. `archive` contains instants that left the timeline: `archived_log` in version 6, `history`
+in later versions.
 """
 
 from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.timeline.given_times import When
 from lookupstore.hudi.timeline.records import from_record, to_record
-from lookupstore.hudi.timeline.timeline import When
 from lookupstore.hudi.timeline.work_files import staging_folder
 
 __all__ = [

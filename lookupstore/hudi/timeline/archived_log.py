@@ -31,6 +31,7 @@ from lookupstore.hudi.timeline.avro_file import (
     schema_text,
 )
 from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.hudi.timeline.plans import (
     SCHEMA_NAMES,
     CleanerPlan,
@@ -47,7 +48,6 @@ from lookupstore.hudi.timeline.timeline import (
     ROLLBACK,
     Instant,
     State,
-    is_time,
 )
 from lookupstore.storage.location import Location
 

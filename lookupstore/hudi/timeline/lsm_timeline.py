@@ -25,16 +25,9 @@ import pyarrow.parquet as pq
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.timeline.archive import OldInstant
 from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
-from lookupstore.hudi.timeline.timeline import (
-    ACTIONS,
-    CLEAN,
-    REPLACE,
-    ROLLBACK,
-    Instant,
-    State,
-    is_time,
-)
+from lookupstore.hudi.timeline.timeline import ACTIONS, CLEAN, REPLACE, ROLLBACK, Instant, State
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
 from lookupstore.storage.json_text import parse_json

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.options import META_FOLDER
-from lookupstore.hudi.timeline.timeline import is_time
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.storage.inside import check_name
 
 SUFFIX = ".parquet"

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.hudi.timeline.names import check_file_id, check_partition, check_planned_file
 from lookupstore.hudi.timeline.records import from_record, stored, to_record
-from lookupstore.hudi.timeline.timeline import ACTIONS, is_time
+from lookupstore.hudi.timeline.timeline import ACTIONS
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import TypeAlias
 
 from lookupstore.errors import CommitConflictError, CorruptionError, FormatError, LockLostError
+from lookupstore.hudi.timeline.instant_times import BOOTSTRAPS, is_time, next_time, print_time
 from lookupstore.storage.location import Location
 
 COMMIT = "commit"
@@ -46,12 +46,6 @@ _NAME = re.compile(
     rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
     rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"
 )
-_LENGTHS = (14, 17)
-# Times that are not dates: Hudi's beginning of a table, and the instants of a bootstrap.
-_BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
-_BEGINNING = "00000000000000"
-_SECONDS = "%Y%m%d%H%M%S"
-_MILLISECOND = timedelta(milliseconds=1)
 # Number of attempts to take a time: other writers may take the next time, too; a writer that fails
 # this often has a stopped clock.
 _ATTEMPTS = 1000
@@ -63,11 +57,6 @@ MOST_INSTANT_BYTES = 256 << 20
 NEWEST = 8
 
 Clock = Callable[[], datetime]
-#: A moment of a table: an instant or its time; a local time as text in ISO 8601 or as a datetime
-#: without a zone; or a day, which stands for its beginning.
-When: TypeAlias = "str | date | datetime | Instant"
-
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True)
@@ -293,7 +282,7 @@ class TimelineFolder:
                 continue
             # Instants of services are made when they are planned, which may take long.
             is_requested = instant.state is State.REQUESTED and instant.action in WRITES
-            if is_requested and file.modified is not None and instant.time not in _BOOTSTRAPS:
+            if is_requested and file.modified is not None and instant.time not in BOOTSTRAPS:
                 requested.append((file.modified, instant.time))
             # A savepoint has the time of the commit that it keeps.
             key = instant.time, _completed_action(instant.action)
@@ -570,152 +559,6 @@ class TimelineFolder:
 
     def _name(self, instant: Instant) -> str:
         return f"{self._folder}/{instant.file_name}"
-
-
-def is_time(text: str) -> bool:
-    """Return whether a text is the time of an instant: a moment, or one of a bootstrap's.
-
-    >>> is_time("20240418173550988"), is_time("20240418173560988")
-    (True, False)
-    """
-    if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
-        return False
-    # A metadata table adds three digits to a time, for each of its partitions.
-    if text in _BOOTSTRAPS or (len(text) > len(_BEGINNING) and text.startswith(_BEGINNING)):
-        return True
-    try:
-        _parse(text)
-    except ValueError:
-        return False
-    return True
-
-
-def moment_of(time: str) -> datetime:
-    """Return the local time of an instant, as if it were in UTC.
-
-    >>> moment_of("20240418173550988").isoformat()
-    '2024-04-18T17:35:50.988000+00:00'
-    """
-    return _parse(time)
-
-
-def given_instant(argument: str, instant: str | Instant) -> str:
-    """Check an instant that a caller names, and return its time.
-
-    Raises:
-        ValueError: If it is not the time of an instant.
-
-    >>> given_instant("savepoint", "20240418173550988")
-    '20240418173550988'
-    """
-    time = instant.time if isinstance(instant, Instant) else instant
-    if not isinstance(time, str) or not is_time(time):
-        raise _time_error(argument, time, "")
-    return time
-
-
-def given_time(argument: str, time: When | None, zone: str | None) -> str | None:
-    """Return a moment that a caller gave as the time of an instant.
-
-    Args:
-        argument: Name of the argument, for errors.
-        time: Instant, its time, a date, or what a clock shows, as a datetime or as text in ISO
-            8601. None: the result is None.
-        zone: Zone of instants that the table's properties name: `UTC` or `LOCAL`. None: they name
-            none.
-
-    Source: HoodieSqlCommonUtils.formatQueryInstant of Apache Hudi, for texts.
-
-    Raises:
-        ValueError: If `time` is not a moment, or has a zone and the table does not say that its
-            instants are in UTC.
-
-    >>> given_time("as_of", "20240418173550988", None)
-    '20240418173550988'
-    >>> given_time("as_of", "2024-04-18 17:35:50", None)
-    '20240418173550000'
-    >>> given_time("as_of", "2024-04-18T17:35:50+02:00", "UTC")
-    '20240418153550000'
-    >>> given_time("as_of", date(2024, 4, 18), "UTC")
-    '20240418000000000'
-    """
-    if time is None:
-        return None
-    if isinstance(time, Instant) or (isinstance(time, str) and is_time(time)):
-        return given_instant(argument, time)
-    moment = time
-    if isinstance(time, str) and _ISO.match(time.strip()):
-        with suppress(ValueError):
-            moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip()))
-    if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day)
-    if not isinstance(moment, datetime):
-        raise _time_error(
-            argument, time, "; or what a clock shows, such as '2026-03-07 13:56:57' or a date"
-        )
-    if moment.tzinfo is not None and zone != "UTC":
-        raise ValueError(
-            f"{argument} is {time!r}, with a zone, and the table does not say that its instants "
-            "are in UTC; give what the clock shows by which it names them, without a zone"
-        )
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return print_time(moment.astimezone(timezone.utc))
-
-
-def given_position(argument: str, position: When | None, zone: str | None) -> str | None:
-    """Return a moment that a caller gave as a position in the timeline.
-
-    An instant stands for its position; see `given_time` for other values.
-
-    >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
-    >>> given_position("since", commit, None)
-    '20240418173551123'
-    """
-    time = position.position if isinstance(position, Instant) else position
-    return given_time(argument, time, zone)
-
-
-def _time_error(argument: str, time: object, other: str) -> ValueError:
-    return ValueError(
-        f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists "
-        f"them{other}"
-    )
-
-
-def print_time(moment: datetime) -> str:
-    """Return a moment as the time of an instant, in UTC.
-
-    >>> print_time(datetime(2026, 3, 7, 13, 56, 57, 661999, timezone.utc))
-    '20260307135657661'
-    """
-    utc = moment.astimezone(timezone.utc)
-    return f"{utc:{_SECONDS}}{utc.microsecond // 1000:03d}"
-
-
-def next_time(after: str, now: datetime) -> str:
-    """Return a time for a new instant: now, or a millisecond after `after`.
-
-    The later of the two is used.
-
-    Raises:
-        OverflowError: If `after` is at the end of the year 9999.
-
-    >>> next_time("20260307135657999", datetime(2026, 3, 7, tzinfo=timezone.utc))
-    '20260307135658000'
-    """
-    time = print_time(now)
-    if time > after:
-        return time
-    # A time without milliseconds sorts before each time within its second.
-    return print_time(_parse(after) + _MILLISECOND)
-
-
-def _parse(text: str) -> datetime:
-    # strptime is not used: it takes longer than all other work for a file of the timeline.
-    day = int(text[:4]), int(text[4:6]), int(text[6:8])
-    time = int(text[8:10]), int(text[10:12]), int(text[12:14]), int(text[14:] or 0) * 1000
-    return datetime(*day, *time, tzinfo=timezone.utc)
 
 
 def _completed_action(action: str) -> str:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from lookupstore.errors import FormatError
-from lookupstore.hudi.timeline.timeline import Zone, moment_of
+from lookupstore.hudi.timeline.instant_times import moment_of
+from lookupstore.hudi.timeline.timeline import Zone
 
 # Offsets of zones are multiples of this.
 _STEP = timedelta(minutes=15)

@@ -23,7 +23,7 @@ from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, view
 from lookupstore.hudi.file_group import scan as base_files
 from lookupstore.hudi.meta_columns import META_COLUMNS
-from lookupstore.hudi.timeline.timeline import next_time
+from lookupstore.hudi.timeline.instant_times import next_time
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, STRUCT, Struct
 from lookupstore.storage.location import Location
 

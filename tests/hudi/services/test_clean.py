@@ -22,8 +22,9 @@ from support.remote import Killed
 
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.timeline.instant_times import print_time
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, parse_plan
-from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, print_time
+from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT
 
 
 def history(path: Path, version: int = 9) -> tuple[SmallTable, list[Instant]]:

@@ -17,6 +17,7 @@ from lookupstore.hudi import HudiTable, Instant, State, WriteOptions, options
 from lookupstore.hudi.locking.heartbeat import heartbeat_name
 from lookupstore.hudi.locking.owner import Owner, parse_owner
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.instant_times import is_time, next_time
 from lookupstore.hudi.timeline.plans import (
     ActionInstant,
     CleanerPlan,
@@ -31,14 +32,7 @@ from lookupstore.hudi.timeline.plans import (
     parse_plan,
     plan_bytes,
 )
-from lookupstore.hudi.timeline.timeline import (
-    CLEAN,
-    CLUSTERING,
-    COMMIT,
-    ROLLBACK,
-    is_time,
-    next_time,
-)
+from lookupstore.hudi.timeline.timeline import CLEAN, CLUSTERING, COMMIT, ROLLBACK
 
 FIRST = "20240101000000000"
 LATER = "20240101000000005"

@@ -14,15 +14,8 @@ from support.hudi.versions import VERSIONS
 from support.synced import synced_folders
 
 from lookupstore.errors import CommitConflictError, CorruptionError
-from lookupstore.hudi.timeline.timeline import (
-    Instant,
-    State,
-    TimelineFolder,
-    is_time,
-    next_time,
-    parse_instant,
-    print_time,
-)
+from lookupstore.hudi.timeline.instant_times import is_time, next_time, print_time
+from lookupstore.hudi.timeline.timeline import Instant, State, TimelineFolder, parse_instant
 from lookupstore.storage.location import Location
 
 NOW = datetime(2026, 3, 7, 13, 56, 57, 661000, timezone.utc)

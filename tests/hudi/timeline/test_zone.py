@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lookupstore.errors import FormatError
-from lookupstore.hudi.timeline.timeline import Zone, print_time
+from lookupstore.hudi.timeline.instant_times import print_time
+from lookupstore.hudi.timeline.timeline import Zone
 from lookupstore.hudi.timeline.zone import find_zone, saved_zone
 
 NOW = datetime(2026, 11, 1, 12, 0, 0, 0, timezone.utc)

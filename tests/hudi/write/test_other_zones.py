@@ -21,7 +21,8 @@ from support.hudi.versions import VERSIONS
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.options import TIMEZONE
-from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, Zone, print_time
+from lookupstore.hudi.timeline.instant_times import print_time
+from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, Zone
 
 SIX = timedelta(hours=-6)
 

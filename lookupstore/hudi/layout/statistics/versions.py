@@ -26,7 +26,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 from lookupstore.hudi.layout.unfailing import warn
 from lookupstore.hudi.options import META_FOLDER
-from lookupstore.hudi.timeline.timeline import is_time
+from lookupstore.hudi.timeline.instant_times import is_time
 from lookupstore.storage.location import Location
 
 #: Path of the folder of all statistics of a table.

@@ -8,7 +8,6 @@ case-sensitive, as in Arrow.
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +17,21 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import TokenType, exp
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot import exp
 
-from lookupstore.errors import listed, printable
+from lookupstore.errors import listed
 from lookupstore.hudi.layout.filters.limits import MOST_NESTED, balanced
+from lookupstore.hudi.layout.filters.sql_text import (
+    PARTS,
+    REMEDY,
+    is_value,
+    naming,
+    parsed_sql,
+    plain_node,
+    refused_error,
+    shown_node,
+    text_error,
+)
 from lookupstore.hudi.layout.filters.sql_values import (
     OPERATORS,
     Flag,
@@ -38,21 +46,8 @@ from lookupstore.hudi.layout.filters.sql_values import (
     number_of,
 )
 
-# Maximum number of characters of a filter, and number of characters of a part shown in errors.
-_MOST_CHARACTERS, _SHOWN = 1 << 20, 80
-# Maximum number of nodes of a part shown in errors.
-_MOST_SHOWN = 200
-_DIALECT = Dialect.get_or_raise("duckdb")
-# Maximum depth of nested functions and brackets: the parser tries each in several ways, so its time
-# is exponential in their number.
-_MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
-# Words before a parenthesis that are not functions.
-_BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
 # Maximum number of digits of the size of a type.
 _MOST_DIGITS = 4
-_NOT_SQL = "is no condition in SQL: not understood"
-_WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
-_REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
 
 _COMPARISONS: Mapping[type[exp.Expression], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -63,27 +58,6 @@ _FUNCTIONS: Mapping[type[exp.Expression], Callable[[pc.Expression], pc.Expressio
     exp.Upper: pc.utf8_upper,
     exp.Length: pc.utf8_length,
 }
-# Arguments allowed for each type of node; all others must be absent or false.
-_PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
-    exp.In: ("this", "expressions"),
-    exp.Between: ("this", "low", "high"),
-    exp.Like: ("this", "expression", "negate"),
-    exp.Cast: ("this", "to"),
-    exp.DataType: ("this", "expressions", "nested"),
-    exp.Column: ("this",),
-    exp.Identifier: ("this", "quoted"),
-    exp.Boolean: ("this",),
-    exp.Literal: ("this", "is_string"),
-    exp.Div: ("this", "expression", "typed", "safe"),
-    exp.DPipe: ("this", "expression", "safe"),
-    exp.Coalesce: ("this", "expressions"),
-    exp.Greatest: ("this", "expressions", "ignore_nulls"),
-    exp.Least: ("this", "expressions", "ignore_nulls"),
-    exp.Round: ("this", "decimals"),
-    exp.Case: ("this", "ifs", "default"),
-    exp.If: ("this", "true", "false"),
-}
-_USUAL = ("this", "expression")
 # Arrow types by their names in sqlglot.
 _TYPES: Mapping[str, pa.DataType] = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -128,134 +102,7 @@ def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
     try:
         return ConditionReader(columns).condition(parsed_sql(text), whole=False)
     except RecursionError:
-        raise _error(text, "is nested too deeply", _REMEDY) from None
-
-
-def parsed_sql(text: str) -> Any:
-    if len(text) > _MOST_CHARACTERS:
-        raise _error(
-            text,
-            f"has {len(text):,} characters, more than {_MOST_CHARACTERS:,}",
-            "give a long list as ('column', 'in', [...])",
-        )
-    try:
-        text.encode()
-        tokens = _DIALECT.tokenize(text)
-        _check_levels(text, tokens)
-        found = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
-    except UnicodeEncodeError:
-        raise _error(text, "cannot be written in UTF-8", "leave out lone surrogates") from None
-    except ParseError as error:
-        said = error.errors[0] if error.errors else {}
-        where = said.get("highlight") or ""
-        place = f" at line {said['line']}, column {said['col']}" if said.get("line") else ""
-        near = f", near '{_cut(where)}'" if where else ""
-        raise _error(text, f"{_NOT_SQL}{place}{near}", _WRITE) from None
-    except SqlglotError as error:
-        raise _error(
-            text, f"is no SQL: {_cut(str(error))}", "close its quotes and comments"
-        ) from None
-    except (RecursionError, ValueError):
-        raise
-    except Exception as error:  # some texts make the parser itself fail
-        raise _error(text, _NOT_SQL, _WRITE) from error
-    if not found or found[0] is None:
-        raise _error(text, _NOT_SQL, _WRITE)
-    return found[0]
-
-
-def _check_levels(text: str, tokens: Sequence[Any]) -> None:
-    """Refuse several statements, and texts that are too expensive to parse."""
-    if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
-        raise _error(text, "is no condition in SQL: several statements", "give one condition")
-    brackets = run = opened = 0
-    # For each open parenthesis: whether it belongs to a function, or to what looks like one.
-    functions: list[bool] = []
-    before = ""
-    for token in tokens:
-        word = token.text.lower()
-        is_text = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        if is_text:
-            word = ""
-        if word == "(":
-            functions.append(before.isidentifier() and before not in _BEFORE_PARENTHESES)
-        elif word == ")" and functions:
-            functions.pop()
-        brackets += (word in ("[", "{")) - (word in ("]", "}"))
-        opened += word in ("[", "{")
-        run = run + 1 if word in ("not", "-", "+", "~", "@") else 0
-        for found, most, name in (
-            (max(len(functions), run), MOST_NESTED, "levels"),
-            (sum(functions), _MOST_FUNCTIONS, "functions in one another"),
-            (brackets, _MOST_BRACKETS, "brackets in one another"),
-            (opened, MOST_NESTED, "brackets"),  # the parser takes quadratic time
-        ):
-            if found > most:
-                raise _error(text, f"has more than {most} {name}", _REMEDY)
-        before = "x" if is_text else word
-
-
-def _error(part: str, problem: str, remedy: str) -> ValueError:
-    return ValueError(f"filter: {_cut(part)} {problem}; {remedy}")
-
-
-def _cut(text: str) -> str:
-    """Return a text as it is shown in an error."""
-    shown = printable(text[: _SHOWN + 1])
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-
-
-def refused_error(node: exp.Expression, problem: str, remedy: str = _REMEDY) -> ValueError:
-    return _error(_sql(node), problem, remedy)
-
-
-def _sql(node: exp.Expression) -> str:
-    """Return a part of a filter as SQL, or the name of its kind if it is large."""
-    try:
-        few = itertools.islice(node.walk(), _MOST_SHOWN)
-        if sum(1 for _ in few) < _MOST_SHOWN:
-            return str(
-                node.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.IGNORE)
-            )
-    except Exception:  # an error of the parser, which is only used for the text
-        pass
-    return type(node).__name__
-
-
-@contextmanager
-def _naming(node: exp.Expression) -> Iterator[None]:
-    """Add the part of the filter to errors of a block."""
-    try:
-        yield
-    except ValueError as error:
-        said = str(error)
-        raise (
-            error if said.startswith("filter: ") else refused_error(node, "is not read", said)
-        ) from None
-
-
-def _check_parts(node: exp.Expression) -> None:
-    """Refuse a node with unknown arguments."""
-    known = _PARTS.get(type(node), _USUAL)
-    if any(value for name, value in node.args.items() if name not in known):
-        raise refused_error(node, "is not read")
-
-
-def plain_node(node: Any) -> exp.Expression:
-    """Return a node without the parentheses around it."""
-    while isinstance(node, exp.Paren):
-        _check_parts(node)
-        node = node.this
-    if not isinstance(node, exp.Expression):
-        raise _error(str(node), "is not read", _REMEDY)
-    _check_parts(node)
-    return node
-
-
-def is_value(node: Any) -> bool:
-    while isinstance(node, (exp.Neg, exp.Cast, exp.Paren)):
-        node = node.this
-    return isinstance(node, (exp.Literal, exp.Boolean, exp.Null))
+        raise text_error(text, "is nested too deeply", REMEDY) from None
 
 
 class ConditionReader:
@@ -354,7 +201,7 @@ class ConditionReader:
         self, node: exp.Expression, left: exp.Expression, word: str, right: exp.Expression
     ) -> pc.Expression:
         operand = self.operand(left)
-        with _naming(node):
+        with naming(node):
             return compared(operand.expression, operand.kind, word, self.value(right))
 
     def _constant(self, node: exp.Expression, word: str, left: Any, right: Any) -> pc.Expression:
@@ -395,7 +242,7 @@ class ConditionReader:
             raise refused_error(node, "is not read", "give a list of values, in parentheses")
         values = [self.value(one) for one in given]
         some = [one for one in values if not isinstance(one, Null)]
-        with _naming(node):
+        with naming(node):
             found = is_one_of(operand.expression, operand.kind, some)
         return operand, found, len(some) < len(values)
 
@@ -414,7 +261,7 @@ class ConditionReader:
             if not isinstance(node, exp.Like) or len(escape) != 1:
                 raise refused_error(whole, "is not read", "escape a pattern with one character")
         operand = self._texts(node.this, whole)
-        with _naming(whole):
+        with naming(whole):
             parts = _pattern(self._text(node.args["expression"], whole), escape)
         found = _matches(operand, parts)
         return ~found if node.args.get("negate") else found
@@ -506,7 +353,7 @@ class ConditionReader:
             return Null()
         if isinstance(node, exp.Boolean):
             return Flag(bool(node.this))
-        with _naming(node):
+        with naming(node):
             if isinstance(node, exp.Literal):
                 return Text(node.this) if node.args.get("is_string") else number_of(node.this)
             value = self.value(node.this)
@@ -524,13 +371,13 @@ class ConditionReader:
         known = [name for name, value in given.args.items() if value]
         name = str(getattr(given.this, "value", given.this)).upper()
         sizes = [_size(one) for one in given.args.get("expressions") or ()]
-        is_plain = set(known) <= set(_PARTS[exp.DataType]) and None not in sizes
+        is_plain = set(known) <= set(PARTS[exp.DataType]) and None not in sizes
         if is_plain and name == "DECIMAL" and len(sizes) in (1, 2):
             precision, scale = (*sizes, 0)[:2]
             if precision and scale is not None and 0 < precision <= 38 and scale <= precision:
                 return pa.decimal128(precision, scale)
         if not is_plain or name not in _TYPES or (sizes and name not in ("TEXT", "VARCHAR")):
-            problem = f"casts to {_cut(_sql(given))}, a type that is not read"
+            problem = f"casts to {shown_node(given)}, a type that is not read"
             raise refused_error(node, problem, _OTHER_TYPE)
         if sizes:
             raise refused_error(node, "cuts texts", "leave out the length")

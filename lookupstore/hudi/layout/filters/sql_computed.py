@@ -17,10 +17,8 @@ from sqlglot import exp
 
 from lookupstore.errors import listed
 from lookupstore.hudi.layout.filters.sides import Aliases
-from lookupstore.hudi.layout.filters.sql import (
-    ConditionReader,
-    Operand,
-    is_text,
+from lookupstore.hudi.layout.filters.sql import ConditionReader, Operand, is_text
+from lookupstore.hudi.layout.filters.sql_text import (
     is_value,
     parsed_sql,
     plain_node,

@@ -30,7 +30,8 @@ from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
-from lookupstore.source.source import Source, open_source, with_every_column
+from lookupstore.source.opening import open_source, with_every_column
+from lookupstore.source.source import Source
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location

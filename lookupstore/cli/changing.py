@@ -21,7 +21,7 @@ from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
-from lookupstore.source.source import in_types
+from lookupstore.source.opening import in_types
 from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store

@@ -53,7 +53,7 @@ FACT_COLUMNS = ColumnNames("facts")
 
 def _names_of(path: str) -> Sequence[str]:
     """Return the columns of a local store, file or table."""
-    from lookupstore.source.source import open_source
+    from lookupstore.source.opening import open_source
     from lookupstore.store.path_kind import PathKind, kind_of
     from lookupstore.store.store import open as open_store
 

@@ -15,7 +15,7 @@ from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
 from lookupstore.quantities import counted
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.storage.uris import shown_uri
 
 _wait = click.option(

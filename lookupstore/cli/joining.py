@@ -16,7 +16,7 @@ from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import TextFlags, check_kept, text_flags
 from lookupstore.keys.joins import HOWS, How, check_adds_nothing
 from lookupstore.progress import watched
-from lookupstore.source.source import in_types, with_every_column
+from lookupstore.source.opening import in_types, with_every_column
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 

@@ -18,8 +18,9 @@ from lookupstore.cli.key_text import key_types, parse_columns
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows, names_at
+from lookupstore.source.opening import open_source
 from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
-from lookupstore.source.source import Source, open_source
+from lookupstore.source.source import Source
 from lookupstore.source.streams import (
     BOM,
     FROM_THE_END,

@@ -22,8 +22,9 @@ from lookupstore.cli.terminal import echoed_info
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.quantities import size_text
+from lookupstore.source.opening import open_source
 from lookupstore.source.search import is_stream
-from lookupstore.source.source import Source, open_source
+from lookupstore.source.source import Source
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded

@@ -18,7 +18,8 @@ from lookupstore.cli.options import Option, names_of
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of
 from lookupstore.source.csv_dialect import USUAL, CsvDialect, is_character
-from lookupstore.source.source import Source, open_source
+from lookupstore.source.opening import open_source
+from lookupstore.source.source import Source
 from lookupstore.source.text_limits import LEAST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder

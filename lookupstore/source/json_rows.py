@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lookupstore.arrow.texts import first_bad_text
-from lookupstore.errors import listed
 from lookupstore.source._json import JsonShape, open_value
 from lookupstore.source.reading import check_names, check_there, fitted
+from lookupstore.source.source import one_line
 from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
 from lookupstore.source.text_values import RECODE, typed
 
@@ -193,7 +193,7 @@ class JsonRows:
         if name is not None:
             where += f", column {name!r}"
         said = _PLACE.sub("", str(error).partition("\n")[0])
-        types = "" if schema is None else f"by its first rows it has {_one_line(schema)}; "
+        types = "" if schema is None else f"by its first rows it has {one_line(schema)}; "
         shown = line.strip()[:_SHOWN].decode(errors="replace")
         return ValueError(
             f"source: {self._name}: {said}: {where}: {shown!r}; {types}give an object in each "
@@ -321,10 +321,6 @@ def _bad_column(line: bytes, schema: pa.Schema) -> str | None:
         except pa.ArrowInvalid:
             return str(name)
     return next((name for name in value if name not in schema.names), None)
-
-
-def _one_line(schema: pa.Schema) -> str:
-    return listed(schema, lambda field: f"{field.name}: {field.type}")
 
 
 def _path(name: str, place: _Place) -> str:

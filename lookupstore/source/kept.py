@@ -56,7 +56,7 @@ class KeptRows:
             error.
 
     Example:
-        >>> from lookupstore.source.source import open_source
+        >>> from lookupstore.source.opening import open_source
         >>> batch = pa.record_batch({"id": [1, 2]})
         >>> with KeptRows(iter([batch]), "/tmp") as rows:
         ...     for _ in range(2):
@@ -173,7 +173,7 @@ def opened(given: Any, open_given: Callable[[Any], Source]) -> Source:
     Raises:
         ValueError: If the rows were read before, and not kept.
 
-    >>> from lookupstore.source.source import open_source
+    >>> from lookupstore.source.opening import open_source
     >>> opened(pa.table({"id": [1, 2]}), open_source).schema.names
     ['id']
     """

@@ -22,7 +22,7 @@ from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed
-from lookupstore.source.source import in_types
+from lookupstore.source.opening import in_types
 
 #: Shape of changes. `rows`: all rows are upserted. `changelog`: the shape of `LookupStore.changes`.
 #: `debezium`: events of Debezium. `hudi`: events of Apache Hudi.

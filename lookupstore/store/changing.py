@@ -24,7 +24,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.progress import Advance, Bars, progress_bars
 from lookupstore.quantities import Duration, Size
 from lookupstore.sorting.ahead import threads_of
-from lookupstore.source.source import in_types, open_source, with_every_column
+from lookupstore.source.opening import in_types, open_source, with_every_column
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.change_shapes import ChangesBy, plan_changes

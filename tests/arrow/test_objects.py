@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.arrow.objects import check_objects
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 DAY = dt.date(2020, 1, 1)
 NOON = dt.datetime(2020, 1, 2, 12, 0, 0, 5)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 
 @pytest.mark.parametrize(

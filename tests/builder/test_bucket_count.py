@@ -23,7 +23,7 @@ import pytest
 
 import lookupstore
 from lookupstore.builder import bucket_count
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.storage.location import as_location
 from lookupstore.store.version_files import read_newest
 

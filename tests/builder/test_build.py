@@ -33,7 +33,7 @@ from lookupstore.builder.in_process import build
 from lookupstore.builder.plan import plan_build
 from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys.schema import KeySchema
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import Manifest

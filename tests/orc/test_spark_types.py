@@ -15,7 +15,7 @@ import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.orc.arrow_file import orc_schema
 from lookupstore.orc.spark_types import in_spark_types
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 LOCAL = {"spark.sql.catalyst.type": "timestamp_ntz"}
 TIMES = pa.timestamp("us")

@@ -13,7 +13,7 @@ import pytest
 from lookupstore.source import csv_rows
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 TEXTS = ["", "NA", "-", "a", "ü", "a b", '"', "'", '""', ",", ";", "|", "\t", "\n", "5", "x'y"]
 

@@ -15,7 +15,7 @@ import pytest
 import lookupstore
 from lookupstore.source import csv_rows
 from lookupstore.source.csv_rows import CsvRows
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 pytestmark = pytest.mark.drawn(0.4)
 

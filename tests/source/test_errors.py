@@ -30,8 +30,8 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable
 from lookupstore.sorting import runs
 from lookupstore.source import search as file_search
+from lookupstore.source.opening import open_source
 from lookupstore.source.reading import read_file
-from lookupstore.source.source import open_source
 from lookupstore.storage import output
 
 FILES = 40

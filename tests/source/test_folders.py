@@ -16,7 +16,7 @@ import lookupstore
 from lookupstore import FormatError
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.store.path_kind import PathKind, kind_of
 
 READ = [pytest.param(case, id=case.name) for case in CASES if not case.refused]

@@ -22,7 +22,7 @@ from pyarrow import orc
 import lookupstore
 from lookupstore import ColumnarFiles, LookupStore
 from lookupstore.errors import FormatError
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sources"
 UTC = dt.timezone.utc

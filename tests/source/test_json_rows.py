@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 
 def as_lines(rows: list[dict[str, Any]]) -> bytes:

@@ -24,7 +24,7 @@ import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.errors import FormatError
 from lookupstore.source.losses import EXACT, LOSSES, NOTED, REFUSED
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = TESTS / "golden" / "sources"

@@ -15,7 +15,7 @@ import pytest
 from polars.io.plugins import register_io_source
 
 import lookupstore
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 
 @pytest.fixture

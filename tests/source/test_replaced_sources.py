@@ -19,7 +19,7 @@ from support.replaced import WAYS, replace_file, two_versions, write_in_place
 
 import lookupstore
 from lookupstore.errors import StaleStoreError
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.storage.location import Location
 
 ROWS = 150_000  # more than is read at a time

@@ -27,7 +27,7 @@ from pyarrow import feather, orc
 import lookupstore
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 SCHEMA = pa.schema(
     {

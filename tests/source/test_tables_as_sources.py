@@ -26,7 +26,7 @@ from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable
 from lookupstore.source import search as file_search
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.store.path_kind import PathKind, kind_of
 
 pytestmark = pytest.mark.drawn(0.4)

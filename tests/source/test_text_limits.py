@@ -23,7 +23,7 @@ import zstandard
 import lookupstore
 from lookupstore import FormatError
 from lookupstore.cli import main
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.source.text_limits import MOST_DEPTH, TextLimits
 
 pytestmark = pytest.mark.drawn(0.5)
@@ -297,7 +297,7 @@ def test_a_bomb_takes_little_memory(tmp_path: Path, name: str) -> None:
     assert os.path.getsize(path) < 100_000
     script = (
         "import resource, sys\n"
-        "from lookupstore.source.source import open_source\n"
+        "from lookupstore.source.opening import open_source\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try:\n"
         "    opened = open_source(sys.argv[1])\n"

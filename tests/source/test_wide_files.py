@@ -14,7 +14,7 @@ import pytest
 import lookupstore
 from lookupstore.cli import main
 from lookupstore.errors import listed
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 NAMES = [f"column_{i}" for i in range(500)]
 # More than this, nobody reads.

@@ -49,7 +49,7 @@ from lookupstore import (
 )
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 from lookupstore.store.kinds import rows_or_null, split_kinds, with_kinds
 from lookupstore.store.manifest import fields_hash, manifest_bytes
 from lookupstore.store.marks import MARK_AGE, mark_name

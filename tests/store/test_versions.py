@@ -56,7 +56,7 @@ MODULES = {
     for name in (
         "builder.in_process",
         "source.search",
-        "source.source",
+        "source.files",
         "storage.local",
         "storage.naming",
         "store.expiry",
@@ -732,7 +732,7 @@ def not_read(monkeypatch) -> None:
     def fail(*_, **__):
         raise AssertionError("the source was read")
 
-    monkeypatch.setattr(MODULES["source.source"], "read_to_store", fail)
+    monkeypatch.setattr(MODULES["source.files"], "read_to_store", fail)
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -24,8 +24,8 @@ from zoo.references import READERS, iceberg_metadata, int96_columns, is_of_old_c
 from zoo.values import Rows, family, rows_of, without_views
 
 import lookupstore
+from lookupstore.source.opening import open_source
 from lookupstore.source.search import COMPRESSIONS, FORMATS, STREAM_FORMATS
-from lookupstore.source.source import open_source
 
 # How a file itself is looked up: as it is, and by a lookup file.
 BUILDS = ("never", "always")

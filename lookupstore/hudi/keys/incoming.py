@@ -39,7 +39,7 @@ from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
 from lookupstore.source.kept import opened
-from lookupstore.source.source import in_columns, in_types
+from lookupstore.source.opening import in_columns, in_types
 
 Rows = npt.NDArray[np.int64]
 _Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
@@ -177,7 +177,7 @@ class IncomingRows:
 
     Args:
         given: Rows: an Arrow table, batches, an object with `__arrow_c_stream__`, or files, as
-            `lookupstore.source.source` takes them.
+            `lookupstore.source.opening` takes them.
         known: Columns of the table.
         options: Options of the table.
         named: Whether a record key of one column contains its name. None: it does not.

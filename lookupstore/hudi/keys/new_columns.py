@@ -16,7 +16,8 @@ from lookupstore.hudi.keys.avro_types import arrow_schema
 from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
-from lookupstore.source.source import KNOWN, Source, in_columns
+from lookupstore.source.opening import KNOWN, in_columns
+from lookupstore.source.source import Source
 
 
 def columns_of(given: Any) -> pa.Schema:

@@ -31,7 +31,7 @@ from lookupstore.hudi.write.placing import check_same_keys
 from lookupstore.hudi.write.rows.stored import Found, StoredRows
 from lookupstore.hudi.write.statements import SOURCE, TARGET, ClauseRows
 from lookupstore.source.kept import opened
-from lookupstore.source.source import in_types, with_every_column
+from lookupstore.source.opening import in_types, with_every_column
 
 Rows = npt.NDArray[np.int64]
 #: Function that finds the rows of a table for which a condition is true.

@@ -24,8 +24,8 @@ from lookupstore.builder.bucket_count import bucket_count, check_buckets
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
+from lookupstore.source.opening import open_source
 from lookupstore.source.search import FORMATS
-from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.clocks import check_clocks
 from lookupstore.spark.build.plan_size import COLUMNAR_RATIO, plan_bytes

@@ -17,7 +17,7 @@ from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row
 
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.source.source import open_source
+from lookupstore.source.opening import open_source
 
 EVENT, COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 DELETED = "_hoodie_is_deleted"

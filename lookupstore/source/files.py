@@ -1,0 +1,371 @@
+"""Open files as sources: files of paths, globs and folders, and files that are open for reading.
+
+Parquet and ORC are read from their footers. CSV, JSON lines and Arrow IPC are read from their
+beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import xxhash
+
+from lookupstore.errors import LookupStoreError
+from lookupstore.orc.footer import read_footer
+from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.source.csv_dialect import CsvDialect
+from lookupstore.source.folder_columns import Value
+from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
+from lookupstore.source.search import (
+    COMPRESSIONS,
+    FORMATS,
+    STREAM_FORMATS,
+    FoundFiles,
+    FoundTable,
+    Path,
+    find_source,
+    is_stream,
+    shown_path,
+)
+from lookupstore.source.source import Source, type_name, with_checked_texts
+from lookupstore.source.table_readers import table_reader
+from lookupstore.source.text_limits import TextLimits
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.file_identity import FileIdentity, listed_identity, opened_unchanged
+from lookupstore.storage.read_errors import READ_ERRORS, reading
+
+# Number of footers that are read at a time.
+_THREADS = 16
+# Estimated number of bytes of text for each byte of compressed text.
+_TEXT_RATIO = 4
+
+#: Function that yields the columns of a schema, in its types.
+_Read: TypeAlias = "Callable[[pa.Schema], Iterator[pa.RecordBatch]]"
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """What to expect of files of text.
+
+    Attributes:
+        limits: Limits for the size of one value and one row.
+        dialect: Separator, quotes, nulls and names of CSV.
+    """
+
+    limits: TextLimits
+    dialect: CsvDialect
+
+
+def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True) -> Source:
+    """Return the files, or the table, at paths, globs and folders as a source.
+
+    Args:
+        paths: Paths, globs and folders in the order of their rows.
+        text: What to expect of files of text.
+        in_order: Whether the order of the paths is fixed.
+    """
+    are_streams = all(
+        is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
+    )
+    if are_streams:
+        found = find_source(paths, STREAM_FORMATS)
+    else:
+        found = find_source(paths, FORMATS, STREAM_FORMATS)
+    if isinstance(found, FoundTable):
+        return with_checked_texts(table_reader("hudi").table_source(found.path))
+    if are_streams:
+        return _streams_source(paths, found, text, in_order=in_order)
+    files = [file for one in found for file in one.files]
+    formats = {kind for one in found for kind in one.formats}
+    if len(formats) > 1:
+        raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
+    (file_format,) = formats
+    identified = _identified(found)
+    # The source has the columns of its first file. The first files of other folders are checked as
+    # well, before any rows are read.
+    schemas = []
+    for one in found:
+        address = FileAddress.on(one.filesystem, one.files[0])
+        with _reading(address, file_format), address.open() as stream:
+            schemas.append(schema_of(stream, file_format, address.shown))
+    schema = found[0].columns.schema(schemas[0])
+
+    def select(
+        columns: Sequence[str], *, known: Container[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in columns])
+        columns_of = (one.columns for one in found for _ in one.files)
+        for (address, identity), folders in zip(identified, columns_of, strict=True):
+            constants = folders.values(address.path)
+            yield from _read_file(address, identity, file_format, wanted, constants, known)
+
+    first = shown_path(paths[0])
+    what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+    kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
+    source = Source(
+        schema,
+        f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
+        select,
+        lambda: _count(partial(_rows, file_format=file_format), identified),
+        is_files=True,
+        fingerprint=_fingerprint(found, [known for _, known in identified]),
+        nbytes=sum(info.size for one in found for info in one.infos),
+        in_order=in_order,
+    )
+    strict = partial(select, known=frozenset(schema.names))
+    return replace(source, every_column=lambda: replace(source, batches=strict))
+
+
+def _read_file(
+    address: FileAddress,
+    identity: FileIdentity,
+    file_format: str,
+    schema: pa.Schema,
+    constants: Mapping[str, Value],
+    known: Container[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted columns of one file in their wanted types, in small batches.
+
+    Args:
+        address: Address of the file.
+        identity: Identity of the file when it was listed.
+        file_format: Format of the file: `parquet` or `orc`.
+        schema: Schema of the wanted columns.
+        constants: Values of the columns that the folders of the file add, by name.
+        known: Names of all columns that the file may have. None: any.
+    """
+    names = [name for name in schema.names if name not in constants]
+    shown, page_bytes = address.shown, address.page_bytes
+    rows = 0
+    with ExitStack() as stack:
+        with _reading(address, file_format):
+            file = stack.enter_context(opened_unchanged(address, identity))
+            batches = read_to_store(
+                file, file_format, names, shown, page_bytes=page_bytes, known=known
+            )
+        while True:
+            # Only reads are in the context: errors of the use of a batch are not errors of the
+            # file.
+            with _reading(address, file_format):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            columns = []
+            for field in schema:
+                if field.name in constants:
+                    value = pa.scalar(constants[field.name], field.type)
+                    columns.append(pa.repeat(value, batch.num_rows))
+                elif field.name in batch.schema.names:
+                    column = batch.column(field.name)
+                    columns.append(fitted(column, field, shown, rows_before=rows))
+                else:
+                    raise ValueError(
+                        f"source: {shown} lacks the column {field.name!r}, which the first file has"
+                    )
+            rows += batch.num_rows
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _streams_source(
+    paths: Sequence[Path],
+    found: Sequence[FoundFiles],
+    text: TextForm,
+    *,
+    in_order: bool,
+) -> Source:
+    """Return files that are read from their beginning as a source."""
+    from lookupstore.source.streams import Stream, open_stream
+
+    files = _identified(found)
+    formats = sorted({kind for one in found for kind in one.formats})
+    if len(formats) > 1:
+        raise ValueError(
+            f"source mixes {' and '.join(formats)} files; build from one kind at a time"
+        )
+    what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
+
+    def opened(
+        stack: ExitStack, file: FileAddress, handle: pa.NativeFile, identity: FileIdentity
+    ) -> Stream:
+        compression = COMPRESSIONS.get(posixpath.splitext(file.path)[1].lower())
+        if compression is None:
+            return open_stream(handle, file.shown, text.limits, text.dialect)
+        handle = stack.enter_context(pa.CompressedInputStream(handle, compression))
+        limits = replace(text.limits, compressed=identity.nbytes)
+        return open_stream(handle, file.shown, limits, text.dialect)
+
+    def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for file, identity in files:
+            with ExitStack() as stack:
+                with file.reading(what):
+                    handle = stack.enter_context(opened_unchanged(file, identity))
+                    stream = opened(stack, file, handle, identity)
+                names = stream.schema.names
+                if known is not None and set(wanted.names).issubset(names):
+                    check_no_others(names, known, file.shown)
+                yield from _each(stream.read(wanted), partial(file.reading, what))
+
+    address, identity = files[0]
+    with address.reading(what), ExitStack() as stack:
+        first = opened(stack, address, stack.enter_context(address.open()), identity)
+    unpacked = sum(
+        info.size * (_TEXT_RATIO if posixpath.splitext(info.path)[1].lower() in COMPRESSIONS else 1)
+        for one in found
+        for info in one.infos
+    )
+    shown = shown_path(paths[0])
+    others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+
+    def made(read: _Read, every_column: Callable[[], Source] | None = None) -> Source:
+        source = Source(
+            first.schema,
+            f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
+            _selected(first.schema, read),
+            lambda: None if first.is_text else _count(_ipc_rows, files),
+            is_files=True,
+            fingerprint=_fingerprint(found, [identity for _, identity in files]),
+            nbytes=sum(info.size for one in found for info in one.infos),
+            unpacked=unpacked,
+            in_order=in_order,
+            every_column=every_column,
+        )
+        return _of_text(source, read) if first.is_text else source
+
+    return made(read, lambda: made(partial(read, known=frozenset(first.schema.names))))
+
+
+def object_source(file: Any, text: TextForm) -> Source:
+    """Return an open file as a source."""
+    # It is imported here, as above: importing takes time, and few sources are text.
+    from lookupstore.source.streams import FROM_THE_END, open_stream
+
+    name = getattr(file, "name", None)
+    shown = name if isinstance(name, str) else f"a {type_name(file)}"
+    shown = "standard input" if shown == "<stdin>" else shown
+    if file.seekable():
+        start = file.tell()
+        magic = file.read(4)
+        file.seek(start)
+        if isinstance(magic, str):
+            raise TypeError(f"source: {shown} is open for text; open it for bytes")
+        for first, kind in FROM_THE_END.items():
+            if magic.startswith(first):
+                return _columnar_object(file, kind.lower(), shown)
+    what = "CSV, JSON lines or Arrow IPC"
+    with reading(shown, what, local=True):
+        stream = open_stream(file, shown, text.limits, text.dialect)
+
+    def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
+
+    source = Source(stream.schema, shown, _selected(stream.schema, read), lambda: None)
+    return _of_text(source, read) if stream.is_text else source
+
+
+def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
+    """Return an open file of Parquet or ORC as a source."""
+    arrows = pa.PythonFile(file, mode="r")
+    what = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
+    with reading(shown, what, local=True):
+        schema = schema_of(arrows, file_format, shown)
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        batches = read_to_store(arrows, file_format, columns, shown)
+        for batch in _each(batches, lambda: reading(shown, what, local=True)):
+            yield batch.select(list(columns))
+
+    return Source(schema, f"{shown} ({what[2:].strip()})", select, lambda: None)
+
+
+def _selected(
+    schema: pa.Schema, read: _Read
+) -> Callable[[Sequence[str]], Iterator[pa.RecordBatch]]:
+    """Return a function that reads the named columns of a schema."""
+    return lambda columns: read(pa.schema([schema.field(name) for name in columns]))
+
+
+def _of_text(source: Source, read: _Read) -> Source:
+    """Return a source of text that can also be read in other types."""
+
+    def in_others(wanted: pa.Schema) -> Source:
+        schema = pa.schema(
+            wanted.field(field.name).with_nullable(True) if field.name in wanted.names else field
+            for field in source.schema
+        )
+        batches = _selected(schema, read)
+        return replace(source, schema=schema, batches=batches, every_column=None)
+
+    return replace(source, in_types=in_others)
+
+
+def _each(
+    batches: Iterator[pa.RecordBatch], around: Callable[[], AbstractContextManager[None]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, with a context around the reading of each but not around its use."""
+    while True:
+        with around():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _count(
+    rows: Callable[[FileAddress], int], files: Sequence[tuple[FileAddress, FileIdentity]]
+) -> int | None:
+    """Return the number of rows of all files, reading several at a time."""
+    try:
+        with ThreadPoolExecutor(min(_THREADS, len(files)), "lookupstore-rows") as pool:
+            return sum(pool.map(rows, (address for address, _ in files)))
+    except (*READ_ERRORS, LookupStoreError):  # reading the rows raises the error with the file
+        return None
+
+
+def _ipc_rows(address: FileAddress) -> int:
+    """Return the number of rows of an Arrow IPC file.
+
+    A stream raises an error.
+    """
+    # It is imported here: it takes longer than all other imports, and few sources need it.
+    from pyarrow.dataset import IpcFileFormat
+
+    with address.open() as file:
+        return int(IpcFileFormat().make_fragment(file).count_rows())
+
+
+def _rows(address: FileAddress, file_format: str) -> int:
+    """Return the number of rows of a file, from its footer."""
+    with address.open() as file:
+        if file_format == "orc":
+            return read_footer(file, address.shown).rows
+        return sum(group.rows for group in read_parquet_footer(file, address.shown).groups)
+
+
+def _identified(found: Sequence[FoundFiles]) -> list[tuple[FileAddress, FileIdentity]]:
+    """Return the files with their identities, as far as the listing contains these."""
+    return [
+        (FileAddress.on(one.filesystem, info.path), listed_identity(one.filesystem, info))
+        for one in found
+        for info in one.infos
+    ]
+
+
+def _fingerprint(found: Sequence[FoundFiles], known: Sequence[FileIdentity]) -> str | None:
+    """Return a hash that changes when files are added, removed, renamed or written."""
+    if any(one.is_young for one in known):
+        return None
+    folders = [(one.filesystem.type_name, one.base, len(one.infos)) for one in found]
+    files = [one.parts for one in known]
+    return xxhash.xxh3_128_hexdigest(json.dumps([folders, files]).encode())
+
+
+def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[None]:
+    return address.reading({"parquet": "a Parquet file", "orc": "an ORC file"}[file_format])

@@ -21,8 +21,9 @@ from lookupstore.errors import (
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import Expired, expire
 from lookupstore.store.publishing import publish
-from lookupstore.store.store import LookupStore, upsert
+from lookupstore.store.store import LookupStore
 from lookupstore.store.store import open as open
+from lookupstore.store.upserting import upsert
 from lookupstore.store.version_files import VersionInfo, versions
 
 # Without `open`, since `import *` would replace Python's own function.

@@ -25,7 +25,7 @@ from lookupstore.source.opening import in_types
 from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
-from lookupstore.store.store import upsert as upsert_store
+from lookupstore.store.upserting import upsert as upsert_store
 from lookupstore.store.version_files import Moment
 
 threads_option: Option = click.option(

@@ -11,6 +11,7 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -33,16 +34,24 @@ from lookupstore.arrow.changelog import (
 from lookupstore.arrow.differences import differing
 from lookupstore.arrow.taking import take
 from lookupstore.errors import CorruptionError
+from lookupstore.hostcache.cache import Residency
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.ahead import done_ahead
 from lookupstore.sorting.rows import one_batch
 from lookupstore.sorting.runs import aligned, merge
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
-from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
+from lookupstore.store.open_version import OpenVersion, open_version
 from lookupstore.store.steps import BucketLayers, steps_between
-from lookupstore.store.version_files import VersionName, gone_version_error, list_names
+from lookupstore.store.version_files import (
+    Moment,
+    VersionName,
+    gone_version_error,
+    list_names,
+    name_of,
+    version_at,
+)
 
 # Number of keys that a thread looks up at a time, and approximate size of their rows in bytes.
 _KEYS = 1 << 15
@@ -52,14 +61,6 @@ _Flags: TypeAlias = "npt.NDArray[np.bool_]"
 _Places: TypeAlias = "npt.NDArray[np.int64]"
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (KINDS.index(kind) for kind in (INSERT, BEFORE, AFTER, DELETE))
-
-
-class OpenVersion(NamedTuple):
-    """A version of a store whose files are open."""
-
-    manifest: Manifest
-    files: BucketFiles
-    reads: BucketReads
 
 
 class _Rows(NamedTuple):
@@ -302,6 +303,55 @@ class Changelog:
             other = take(new.column(name), pa.array(new_places))
             found |= differing(one, other)
         return found
+
+
+def open_changelog(
+    own: OpenVersion,
+    since: Moment | None,
+    until: Moment | None,
+    columns: Sequence[str],
+    ignored: Sequence[str],
+    residency: Residency | None,
+) -> tuple[Changelog, ExitStack]:
+    """Open the changelog between two versions of a store.
+
+    Args:
+        own: Version that the caller has open.
+        since: Number of the version at the beginning, or a time. None: no version.
+        until: Number of the version at the end, or a time. None: the open version.
+        columns: Names of the value columns to return.
+        ignored: Names of the value columns in which a change does not count.
+        residency: Manager of the local copies of files. None: the one of the host.
+
+    Returns:
+        The changelog, and a stack that closes the files which were opened for it.
+
+    Raises: what `LookupStore.changes` raises.
+    """
+    location, ours = own.location, name_of(own.manifest)
+    last = ours if until is None else version_at(location, until, "until")
+    first = None if since is None else version_at(location, since, "since")
+    if last is None:
+        raise FileNotFoundError(f"{location.uri}: until is {until!r}; no version is as old")
+    if first is not None and last.number < first.number:
+        shown = f"the open version, {ours.number}" if until is None else repr(until)
+        raise ValueError(
+            f"until is {shown}, before since, {since!r}; give them the other way round"
+        )
+    with ExitStack() as stack:
+
+        def opened(name: VersionName) -> OpenVersion:
+            if name == ours:
+                return own
+            version = open_version(location, name.number, None, residency)
+            stack.enter_context(closing(version.files))
+            return version
+
+        after = opened(last)
+        before = None if first is None else opened(first)
+        changelog = Changelog(location, before, after, columns, ignored)
+        stack.enter_context(closing(changelog))
+        return changelog, stack.pop_all()
 
 
 def _check_same_columns(location: Location, before: Manifest, after: Manifest) -> None:

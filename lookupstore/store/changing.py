@@ -8,6 +8,7 @@ of the same rows writes. Runs that others publish meanwhile are kept above that 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -22,10 +24,12 @@ import pyarrow as pa
 from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.progress import Advance, Bars, progress_bars
-from lookupstore.quantities import Duration, Size
+from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.sorting.ahead import threads_of
+from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.source.opening import in_types, open_source, with_every_column
 from lookupstore.storage.location import Location
+from lookupstore.store.background import compact_in_background
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.change_shapes import ChangesBy, plan_changes
 from lookupstore.store.changed_bucket import (
@@ -38,7 +42,7 @@ from lookupstore.store.changed_bucket import (
 )
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
-from lookupstore.store.manifest import Manifest
+from lookupstore.store.manifest import MAX_RUNS, Manifest
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.rules import Rule, merge_rules
 from lookupstore.store.version_files import VersionName, name_of, read_newest
@@ -65,8 +69,11 @@ def upsert_version(
     changes_by: ChangesBy | None,
     rule: Rule,
     sequence: str | None,
-    compaction: CompactionRule,
-    memory: int,
+    max_runs: int,
+    max_run_share: float,
+    max_run_age: Duration | None,
+    background: bool,
+    memory: Size,
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
@@ -75,13 +82,18 @@ def upsert_version(
 ) -> VersionName | None:
     """Publish the current version with changes, unless nothing changes.
 
-    If another writer publishes first, the changes are made to the version that is current then.
+    If another writer publishes first, the changes are made to the version that is current then. The
+    arguments are those of `lookupstore.upsert`.
 
     Returns:
         Name of the version that was published. None: no version was published.
 
     Raises: what `lookupstore.upsert` raises.
     """
+    age = None if max_run_age is None else seconds_of(max_run_age, "max_run_age")
+    due = CompactionRule(max_runs, max_run_share, age)
+    compaction = CompactionRule(MAX_RUNS, math.inf) if background else due
+    memory = bytes_of(memory, "memory", least=MIN_MEMORY)
     if changes is None and deletes is None:
         raise ValueError("neither changes nor deletes are given; give rows, keys or both")
     current = read_newest(location)
@@ -124,9 +136,6 @@ def upsert_version(
             incoming.add(source, reader, read)
         if deletes is not None:
             incoming.delete(deletes)
-        if not incoming.num_rows:
-            _log.info("%s: no changes, so version %d stays", location.uri, current.version)
-            return None
         description = "deletes" if changes is None else source.description
 
         def change(manifest: Manifest, changer: BucketChanger) -> Changed:
@@ -141,7 +150,19 @@ def upsert_version(
             return _publish(location, f"changes: {description}", change, advance,
                             threads=threads, retain=retain, temp_dir=temp_dir)  # fmt: skip
 
-        return retried(publish)
+        published = None
+        if incoming.num_rows:
+            published = retried(publish)
+        else:
+            _log.info("%s: no changes, so version %d stays", location.uri, current.version)
+    if background:
+        compact_in_background(
+            location.uri,
+            # There is only one thread: a process that ends while it runs cannot start more.
+            partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
+                    progress=False, rule=due),
+        )  # fmt: skip
+    return published
 
 
 def compact_version(

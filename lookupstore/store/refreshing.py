@@ -8,15 +8,24 @@ are on the host.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lookupstore.errors import LookupStoreError
 
-S = TypeVar("S")
-
 _log = logging.getLogger(__name__)
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Closable)
+
+_all: weakref.WeakSet[Refreshes[Any]] = weakref.WeakSet()
 
 
 class Refresh(Generic[S]):
@@ -65,3 +74,54 @@ class Refresh(Generic[S]):
             self._is_here = not self._stop.is_set()
         except (LookupStoreError, OSError) as error:
             _log.warning("%s: not fetched: %s", self._name, error)
+
+
+class Refreshes(Generic[S]):
+    """The refreshes of an open store, one at a time. Threads may share them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: Refresh[S] | None = None
+        _all.add(self)
+
+    def next(self, store: S, begin: Callable[[], S | Refresh[S]]) -> S:
+        """Return the newer version if all its files are on this host, otherwise the open store.
+
+        Args:
+            store: Open store.
+            begin: Function that looks for a newer version. It returns the store that can answer at
+                once, or the refresh that it began. It is not called while a refresh runs.
+
+        Raises: what `begin` raises.
+        """
+        with self._lock:
+            under_way = self._under_way
+            if under_way is not None:
+                if not under_way.ended:
+                    return store
+                self._under_way = None
+                if under_way.is_here:
+                    return under_way.newer
+                under_way.newer.close()
+            found = begin()
+            if not isinstance(found, Refresh):
+                return found
+            self._under_way = found
+            return store
+
+    def cancel(self) -> None:
+        """End the refresh that runs, and close its version."""
+        with self._lock:
+            under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.cancel()
+            under_way.newer.close()
+
+
+def _after_fork() -> None:
+    # A thread that is not in this process may have held the lock.
+    for refreshes in _all:
+        refreshes._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-import threading
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -25,41 +20,28 @@ from lookupstore.progress import not_shown, progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, counted, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
-from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
-from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store._points import PointLookups
-from lookupstore.store.background import compact_in_background
-from lookupstore.store.buckets import BucketReads
 from lookupstore.store.change_shapes import ChangesBy
-from lookupstore.store.changed_bucket import CompactionRule
-from lookupstore.store.changelog import Changelog, OpenVersion
+from lookupstore.store.changelog import open_changelog
 from lookupstore.store.changing import compact_version, upsert_version
 from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.local_files import LocalLookups
-from lookupstore.store.manifest import MAX_RUNS, Manifest
-from lookupstore.store.refreshing import Refresh
+from lookupstore.store.open_version import OpenVersion, open_version
+from lookupstore.store.refreshing import Refresh, Refreshes
 from lookupstore.store.rules import Rule
-from lookupstore.store.steps import has_same_rows
-from lookupstore.store.store_info import StoreInfo
+from lookupstore.store.store_info import StoreInfo, info_of
 from lookupstore.store.version_files import (
-    LOOKS,
     Moment,
-    Place,
     VersionName,
     list_names,
     located,
     name_of,
-    read_newest,
-    read_numbered,
-    read_version,
-    replaced_meanwhile_error,
     standing,
-    version_at,
 )
 from lookupstore.store.warming import Limits, warm_files
 
@@ -72,8 +54,6 @@ FEW = 4096
 EACH = 4
 
 _log = logging.getLogger(__name__)
-
-_opened: weakref.WeakSet[LookupStore] = weakref.WeakSet()
 
 
 def open(
@@ -108,143 +88,6 @@ def open(
     """
     location = located(path, storage_options)
     return LookupStore(location, version=version, cache_bytes=cache_bytes)
-
-
-def upsert(
-    path: Place,
-    changes: Any = None,
-    *,
-    deletes: Any = None,
-    columns: str | Sequence[str] | None = None,
-    changes_by: ChangesBy | None = None,
-    rule: Rule = "replace",
-    sequence: str | None = None,
-    max_runs: int = 8,
-    max_run_share: float = 0.25,
-    max_run_age: Duration | None = None,
-    background: bool = False,
-    memory: Size = 512 << 20,
-    threads: int | None = None,
-    retain: Duration = HOUR,
-    temp_dir: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-    max_text: Size = MOST_TEXT,
-    storage_options: Mapping[str, Any] | None = None,
-) -> LookupStore:
-    """Change rows of a store and open it at the next version.
-
-    The cost depends on the number of changes. Each bucket with changes gets a run, one more file
-    that lookups read; other files do not change. If nothing changes, no version is published. If
-    another writer publishes meanwhile, the changes are applied to its version: after two concurrent
-    upserts, both are in the store.
-
-    Args:
-        path: Folder, URI or location of the store, or an open store; its current version is
-            changed.
-        changes: Rows with the key columns and the value columns of the store, in any form that
-            `lookupstore.build` takes. Default: no rows. A column of another type than in the store
-            is cast if each value keeps its meaning. A column may be missing if its rule leaves
-            nulls out. A changelog is applied in its order: see `changes_by`.
-        deletes: Keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that is
-            not stored is not an error. Default: none.
-        columns: Names of the value columns to take from the changes, which may then have columns
-            that the store lacks. Default: all.
-        changes_by: Form of the changes. `"rows"`: rows to upsert. `"changelog"`: events in the form
-            that `LookupStore.changes` returns. `"debezium"`: events with `op` and the rows `before`
-            and `after`, or with these in a struct `payload`. `"hudi"`: change data of Apache Hudi,
-            with a column `change`, with `op` and the rows `before` and `after`, or with rows whose
-            `_hoodie_is_deleted` marks deletes. For each key, the last event wins. Default:
-            `"changelog"` if there is a text column `change` that the store lacks, otherwise
-            `"rows"`.
-        rule: Rule that merges the values of a key that is stored, or that occurs more than once in
-            the changes: one rule for all value columns, or a dict of rules by column, in which
-            missing columns have `"replace"`. `"replace"` takes the newest value, `"first"` the
-            oldest, `"partial"` the newest that is not null; `"sum"`, `"min"` and `"max"` leave
-            nulls out (NaN is greatest).
-        sequence: Name of the value column that decides which of two rows with one key is newer: the
-            row with the greater value (null is least), or the later row if the values are equal.
-            Default: the later row. Deletes ignore it. If the changes have no order, as in the
-            `scan()` of a Delta table, the upsert raises ValueError if the newest row of a key is
-            uncertain.
-        max_runs: Largest number of runs of a bucket, from 0 to 64; a bucket with more is compacted
-            at once. 0 compacts every bucket with changes.
-        max_run_share: Largest size of the runs of a bucket, as a share of the size of its base; a
-            bucket with more is compacted at once.
-        max_run_age: Age of the oldest run of a bucket at which an upsert of that bucket compacts
-            it, as a timedelta, seconds, or a text such as `"1h"`. Default: no limit.
-        background: Whether to compact due buckets after the upsert instead of in it, by one thread
-            of this process, as a version of its own. Runs that are published meanwhile stay; only a
-            bucket that already has 64 runs is compacted at once.
-        memory: Memory for changes, in bytes or as a text such as `"1GB"`; changes that do not fit
-            are spilled to disk.
-        threads: Number of threads that read, compress and write, including the caller's. Default:
-            one for each processor that the process may use, at most 64.
-        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
-        temp_dir: Folder for spilled changes, and for the files of a remote store before they are
-            uploaded. Default: the parent folder of a local store, or the system's temporary folder
-            for a remote one.
-        progress: Whether to show progress bars. Default: after one second, on a terminal or in a
-            notebook.
-        max_text: Longest value in files of CSV or JSON lines, in bytes or as a text such as
-            `"1GiB"`.
-        storage_options: Credentials, region, endpoint and similar options of the URIs of the store
-            and of files with changes, by the names that pandas or deltalake have for them; see
-            `lookupstore.Location`.
-
-    Raises:
-        KeyError: If the changes or the store lack a column.
-        ValueError: If a key is null, a column cannot hold a value or a sum, a key is to be upserted
-            and deleted, a key has several rows in changes without order, a row is not an event of
-            its changelog, or an argument is out of range.
-        TypeError: If the type of a column means something else in the store, or does not support
-            its rule.
-        FileNotFoundError: There is no such store, or the source names no files.
-        FormatError: If the folder is not a store, a value of text is longer than `max_text`, or
-            JSON nests more than 256 brackets.
-        CorruptionError: A file of the store or of the source is damaged.
-        CommitConflictError: Another writer published first on every retry; the store is
-            unchanged.
-        CommitUnknownError: The version may or may not be published; nothing was deleted.
-
-    >>> import tempfile, lookupstore
-    >>> folder = tempfile.mkdtemp()
-    >>> table = pa.table({"id": [1, 2, 3], "name": ["one", "two", "three"], "hits": [5, 5, 5]})
-    >>> lookupstore.build(table, folder, key="id").close()
-    >>> changes = pa.table({"id": [2, 4], "name": ["zwei", None], "hits": [1, 1]})
-    >>> store = upsert(folder, changes, deletes=[3], rule={"name": "partial", "hits": "sum"})
-    >>> store.version, len(store), store.get(3)
-    (2, 3, None)
-    >>> store.get(2), store.get(4)
-    ({'name': 'zwei', 'hits': 6}, {'name': None, 'hits': 1})
-    """
-    path, changes = paths_with_options(storage_options, path=path, changes=changes)
-    location = located(path)
-    age = None if max_run_age is None else seconds_of(max_run_age, "max_run_age")
-    due = CompactionRule(max_runs, max_run_share, age)
-    published = upsert_version(
-        location,
-        changes,
-        deletes,
-        columns=columns,
-        changes_by=changes_by,
-        rule=rule,
-        sequence=sequence,
-        compaction=CompactionRule(MAX_RUNS, math.inf) if background else due,
-        memory=bytes_of(memory, "memory", least=MIN_MEMORY),
-        threads=threads,
-        retain=retain,
-        temp_dir=temp_dir,
-        progress=progress,
-        max_text=max_text,
-    )
-    if background:
-        compact_in_background(
-            location.uri,
-            # There is only one thread: a process that ends while it runs cannot start more.
-            partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
-                    progress=False, rule=due),
-        )  # fmt: skip
-    return LookupStore(location, version=published)
 
 
 class LookupStore(PointLookups, LocalLookups):
@@ -300,16 +143,12 @@ class LookupStore(PointLookups, LocalLookups):
         # host's.
         self._residency = residency
         self._closed = False
-        self._refreshing = threading.Lock()
-        _opened.add(self)
-        self._refresh: Refresh[LookupStore] | None = None
+        self._refreshes: Refreshes[LookupStore] = Refreshes()
         cache: BlockCache | None = (
             None if self._cache_bytes is None else BlockCache(self._cache_bytes)
         )
-        self._manifest, self._files = open_files(
-            self._location, version, cache, Residency() if residency is None else residency
-        )
-        self._buckets = BucketReads(self._location, self._manifest, self._files)
+        opened = open_version(self._location, version, cache, residency)
+        self._manifest, self._files, self._buckets = opened.manifest, opened.files, opened.reads
         self._last_plan: tuple[Any, SmallPlan | None] | None = None
         manifest = self._manifest
         self._begin(manifest.key_schema, manifest.row_schema, self._buckets, manifest.buckets)
@@ -375,26 +214,25 @@ class LookupStore(PointLookups, LocalLookups):
         2
         """
         self._check_open()
-        with self._refreshing:
-            under_way = self._refresh
-            if under_way is not None:
-                if not under_way.ended:
-                    return self
-                self._refresh = None
-                if under_way.is_here:
-                    return under_way.newer
-                under_way.newer.close()
-            try:
-                newer = self.newest()
-            except FileNotFoundError:
-                raise
-            except OSError as error:  # no answer from the object store, but this host may answer
-                _log.warning("%s: version %d goes on: %s", self.path, self.version, error)
-                return self
-            if newer is self or self._location.in_place:
-                return newer
-            self._refresh = fetch_newer(self, newer)
+        return self._refreshes.next(self, self._begin_refresh)
+
+    def _begin_refresh(self) -> LookupStore | Refresh[LookupStore]:
+        """Look for a newer version, and return it if it needs no fetch, otherwise begin to fetch.
+
+        If there is none, this store is returned.
+        """
+        try:
+            newer = self.newest()
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # no answer from the object store, but this host may answer
+            _log.warning("%s: version %d goes on: %s", self.path, self.version, error)
             return self
+        if newer is self or self._location.in_place:
+            return newer
+        asked, files = self._files.asked, newer._files
+        shown = f"{self.path}: version {newer.version}"
+        return Refresh(newer, shown, lambda stop: files.fetch(asked, stop))
 
     def upsert(
         self,
@@ -429,10 +267,10 @@ class LookupStore(PointLookups, LocalLookups):
         ({'name': 'eins'}, False, {'name': 'one'})
         """
         self._check_open()
-        changed = upsert(
+        published = upsert_version(
             self._location,
             changes,
-            deletes=deletes,
+            deletes,
             columns=columns,
             changes_by=changes_by,
             rule=rule,
@@ -448,10 +286,7 @@ class LookupStore(PointLookups, LocalLookups):
             progress=progress,
             max_text=max_text,
         )
-        if self._cache_bytes is None and self._residency is None:
-            return changed
-        with changed:  # this store was opened with other arguments
-            return self._opened_again(name_of(changed._manifest))
+        return self._opened_again(published)
 
     def compact(
         self,
@@ -545,40 +380,15 @@ class LookupStore(PointLookups, LocalLookups):
         """
         self._check_open()
         names, ignored = value_columns(self, columns), value_columns(self, ignore)
-        own = name_of(self._manifest)
-        last = own if until is None else version_at(self._location, until, "until")
-        first = None if since is None else version_at(self._location, since, "since")
-        if last is None:
-            raise FileNotFoundError(f"{self.path}: until is {until!r}; no version is as old")
-        if first is not None and last.number < first.number:
-            shown = f"the open version, {own.number}" if until is None else repr(until)
-            raise ValueError(
-                f"until is {shown}, before since, {since!r}; give them the other way round"
-            )
-        stack = ExitStack()
-        try:
-            after = self._version(last, stack)
-            before = None if first is None else self._version(first, stack)
-            changelog = Changelog(self._location, before, after, names, ignored)
-        except BaseException:
-            stack.close()
-            raise
-        stack.enter_context(closing(changelog))
+        changelog, stack = open_changelog(
+            version_of(self), since, until, names, ignored, self._residency
+        )
 
         def batches() -> Iterator[pa.RecordBatch]:
             with stack:
                 yield from self._while_open(changelog.batches())
 
         return pa.RecordBatchReader.from_batches(changelog.schema, batches())
-
-    def _version(self, name: VersionName, stack: ExitStack) -> OpenVersion:
-        """Return a version of the store, open: its own, or one that `stack` closes."""
-        if name == name_of(self._manifest):
-            return OpenVersion(self._manifest, self._files, self._buckets)
-        residency = Residency() if self._residency is None else self._residency
-        manifest, files = open_files(self._location, name.number, None, residency)
-        stack.enter_context(closing(files))
-        return OpenVersion(manifest, files, BucketReads(self._location, manifest, files))
 
     def _opened_again(self, version: VersionName | None = None) -> LookupStore:
         return LookupStore(
@@ -692,28 +502,7 @@ class LookupStore(PointLookups, LocalLookups):
 
     def info(self) -> StoreInfo:
         """Describe the store."""
-        manifest = self._manifest
-        return StoreInfo(
-            path=self.path,
-            version=manifest.version,
-            id=manifest.id,
-            created=manifest.created,
-            writer=manifest.writer,
-            source=manifest.source,
-            key={field.name: str(field.type) for field in manifest.key_schema.schema},
-            values={field.name: str(field.type) for field in manifest.row_schema.schema},
-            num_rows=manifest.num_rows,
-            buckets=manifest.buckets,
-            files=len(manifest.data_files),
-            bytes=manifest.bytes,
-            runs=len(manifest.runs),
-            run_bytes=manifest.run_bytes,
-            bytes_here=self._files.bytes_here,
-            bytes_fetched=self._files.counts().bytes_fetched,
-            applied_bytes=manifest.applied_bytes,
-            rewritten_buckets=manifest.rewritten_buckets,
-            options=dict(manifest.options),
-        )
+        return info_of(version_of(self))
 
     def warm(
         self,
@@ -784,11 +573,7 @@ class LookupStore(PointLookups, LocalLookups):
         if not self._closed:
             self._closed = True
             self._end()
-            with self._refreshing:
-                under_way, self._refresh = self._refresh, None
-            if under_way is not None:
-                under_way.cancel()
-                under_way.newer.close()
+            self._refreshes.cancel()
             self._files.close()
 
     def __enter__(self) -> LookupStore:
@@ -833,98 +618,9 @@ class LookupStore(PointLookups, LocalLookups):
             yield batch
 
 
-def buckets_of(store: LookupStore) -> BucketReads:
-    """Return the buckets of a store, for callers that read one bucket at a time."""
-    return store._buckets
-
-
-def fetch_newer(store: LookupStore, newer: LookupStore) -> Refresh[LookupStore]:
-    """Begin to fetch the files of a newer version for buckets that were used, in a thread."""
-    asked, files = store._files.asked, newer._files
-    return Refresh(
-        newer,
-        f"{store.path}: version {newer.version}",
-        lambda stop: files.fetch(asked, stop),
-    )
-
-
-def fetch_all(store: LookupStore) -> Refresh[LookupStore]:
-    """Begin to fetch all files of a store in a thread; release its copies if room is short."""
-    files = store._files
-
-    def fetch(stop: threading.Event) -> None:
-        files.fetch(set(files), stop)
-        files.share_room()
-
-    return Refresh(store, f"{store.path}: version {store.version}", fetch)
-
-
-def is_here(store: LookupStore) -> bool:
-    """Return whether this host has all bytes of a store."""
-    return store._files.are_here
-
-
-def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
-    """Return whether an open store can answer instead of a newer version.
-
-    It can if only compactions came in between and their versions can be listed, all files of the
-    store are on this host, but not those of the newer version, and there is room for both.
-
-    Raises:
-        CorruptionError: A version in between is damaged.
-        OSError: The object store does not answer.
-    """
-    if store.path != newer.path or is_here(newer) or not is_here(store):
-        return False
-    if store._files.is_room_short:
-        return False
-    return has_same_rows(newer._location, store._manifest, newer._manifest)
-
-
-def parent_here(store: LookupStore) -> VersionName | None:
-    """Return the name of the parent of a store's version if this host has its files.
-
-    The object store is not asked if the host has no local copies, or already has all files of the
-    store.
-
-    Raises:
-        CorruptionError: The manifest of the parent is damaged.
-        OSError: The object store does not answer, or the version has expired.
-    """
-    files, parent = store._files, store._manifest.parent
-    if parent is None or files.are_here or not files.has_any_copy:
-        return None
-    name = next((one for one in list_names(store._location) if one.id == parent), None)
-    if name is None or not files.has_copies(read_version(store._location, name).data_files):
-        return None
-    return name
-
-
-def open_files(
-    location: Location,
-    version: int | VersionName | None,
-    cache: BlockCache | None,
-    residency: Residency,
-) -> tuple[Manifest, BucketFiles]:
-    """Open the files of one version, or of the current one, which may change meanwhile.
-
-    A version with a name was published. If the current version has the same number, it was not, and
-    lacks the changes of the named version: its writer has yet to withdraw it.
-    """
-    published = version if isinstance(version, VersionName) else None
-    if version is not None and not isinstance(version, VersionName):
-        manifest = read_numbered(location, version)
-        return manifest, BucketFiles(location, manifest, cache, residency)
-    for _ in range(LOOKS):
-        manifest = read_newest(location)
-        if published is not None and manifest.version == published.number:
-            with suppress(FileNotFoundError):  # newer ones have replaced it
-                manifest = read_version(location, published)
-        try:
-            return manifest, BucketFiles(location, manifest, cache, residency)
-        except StaleStoreError:
-            continue
-    raise replaced_meanwhile_error(location)
+def version_of(store: LookupStore) -> OpenVersion:
+    """Return the open version of a store, for callers that read its files themselves."""
+    return OpenVersion(store._location, store._manifest, store._files, store._buckets)
 
 
 def _reopen(
@@ -947,12 +643,3 @@ def _reopen(
             f"{store.id}); open it again"
         )
     return store
-
-
-def _after_fork() -> None:
-    # A thread that is not in this process may have held the lock.
-    for store in _opened:
-        store._refreshing = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lookupstore.html_table import html_fields
+from lookupstore.store.open_version import OpenVersion
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,29 @@ class StoreInfo:
 
     def _repr_html_(self) -> str:
         return html_fields(f"StoreInfo {self.path}", {**asdict(self), "path": None})
+
+
+def info_of(version: OpenVersion) -> StoreInfo:
+    """Return the description of an open version."""
+    location, manifest, files, _ = version
+    return StoreInfo(
+        path=location.uri,
+        version=manifest.version,
+        id=manifest.id,
+        created=manifest.created,
+        writer=manifest.writer,
+        source=manifest.source,
+        key={field.name: str(field.type) for field in manifest.key_schema.schema},
+        values={field.name: str(field.type) for field in manifest.row_schema.schema},
+        num_rows=manifest.num_rows,
+        buckets=manifest.buckets,
+        files=len(manifest.data_files),
+        bytes=manifest.bytes,
+        runs=len(manifest.runs),
+        run_bytes=manifest.run_bytes,
+        bytes_here=files.bytes_here,
+        bytes_fetched=files.counts().bytes_fetched,
+        applied_bytes=manifest.applied_bytes,
+        rewritten_buckets=manifest.rewritten_buckets,
+        options=dict(manifest.options),
+    )

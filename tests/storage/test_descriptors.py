@@ -26,7 +26,7 @@ from lookupstore.sst import Reader, Writer, stored
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import descriptors
 from lookupstore.store.local_files import files_of
-from lookupstore.store.store import buckets_of
+from lookupstore.store.store import version_of
 
 FILES = 120
 LIMIT = 100  # fewer than the files, and more than Python and pyarrow have open
@@ -246,7 +246,7 @@ def test_a_scan_of_more_files_than_may_be_open(
         found = {
             key: value
             for bucket in range(20)
-            for batch in buckets_of(store).scan_bucket(bucket, ranges, ["v"])
+            for batch in version_of(store).reads.scan_bucket(bucket, ranges, ["v"])
             for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         }
         assert found == {key: v for key, v in MODEL.items() if key < 99 or key >= 3000}

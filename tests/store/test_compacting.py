@@ -351,7 +351,9 @@ def test_a_change_opens_what_it_published(tmp_path, monkeypatch):
 
     module = importlib.import_module("lookupstore.store.store")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "upsert_version", published(module.upsert_version))
+        upsert_version = published(module.upsert_version)
+        patch.setattr(module, "upsert_version", upsert_version)
+        patch.setattr("lookupstore.store.upserting.upsert_version", upsert_version)
         with upsert(tmp_path / "s", table({1: (5,)}), **KEEP) as changed:
             assert rows_of(changed) == {1: (5,), 2: (2,)}
         os.remove(max((tmp_path / "s" / "versions").glob("*ffffffff*")))
@@ -392,7 +394,7 @@ def test_what_nobody_expects_does_not_end_the_background(monkeypatch, caplog):
 def test_a_full_bucket_is_compacted_at_once(tmp_path, monkeypatch):
     place = str(tmp_path / "s")
     build(table({1: (1,)}), place, key="id").close()
-    monkeypatch.setattr("lookupstore.store.store.compact_in_background", lambda *_: None)
+    monkeypatch.setattr("lookupstore.store.changing.compact_in_background", lambda *_: None)
     for at in range(66):
         upsert(place, table({2: (at,)}), background=True).close()
     with lookupstore.open(place) as store:

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from support.forks import fork, in_child
 from support.in_processes import ask_in_child
 
+import lookupstore.store.open_version
 import lookupstore.store.store
 from lookupstore.builder.in_process import build
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
@@ -630,15 +631,15 @@ def test_a_cache_of_its_own(tmp_path):
 
 def test_opening_survives_a_build_that_replaces_the_store(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "s", key="id").close()
-    real = lookupstore.store.store.read_newest
+    real = lookupstore.store.open_version.read_newest
 
     def replaced_at_once(location):
         manifest = real(location)
-        monkeypatch.setattr(lookupstore.store.store, "read_newest", real)
+        monkeypatch.setattr(lookupstore.store.open_version, "read_newest", real)
         build(pa.table({"id": [1, 2]}), location, key="id", overwrite=True, retain=0).close()
         return manifest
 
-    monkeypatch.setattr(lookupstore.store.store, "read_newest", replaced_at_once)
+    monkeypatch.setattr(lookupstore.store.open_version, "read_newest", replaced_at_once)
     with LookupStore(tmp_path / "s") as store:
         assert len(store) == 2
 
@@ -1007,6 +1008,6 @@ def test_a_child_of_fork_refreshes_while_its_parent_does(tmp_path: Path) -> None
         store.close()
         return newer.version == 1
 
-    with store._refreshing:
+    with store._refreshes._lock:
         assert in_child(work)
     store.close()

@@ -12,7 +12,8 @@ from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.sst import Reader
-from lookupstore.store.store import LookupStore, upsert
+from lookupstore.store.store import LookupStore
+from lookupstore.store.upserting import upsert
 
 MODEL = {b"%05d" % (3 * i): b"%d " % i * 9 for i in range(3000)}
 ASKED = [b"%05d" % i for i in range(9003)]

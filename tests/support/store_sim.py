@@ -52,7 +52,7 @@ from lookupstore.store.files import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
 from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion, is_whole
-from lookupstore.store.store import open_files
+from lookupstore.store.open_version import open_version
 from lookupstore.store.version_files import VERSIONS_FOLDER, name_of, read_newest
 from support.remote import Killed
 
@@ -73,8 +73,8 @@ _modules = {
         "store.expiry",
         "store.marks",
         "store.new_version",
+        "store.open_version",
         "store.publish_step",
-        "store.store",
         "store.version_files",
     )
 }
@@ -571,7 +571,7 @@ class Simulation:
             return published
 
         patch.setattr(_modules["store.new_version"], "publish_version", publish_version)
-        patch.setattr(_modules["store.store"], "BucketFiles", _Files)
+        patch.setattr(_modules["store.open_version"], "BucketFiles", _Files)
         if self.is_disk:
             system = _System(self)
             for name in ("storage.local", "storage.naming", "store.new_version"):
@@ -827,7 +827,7 @@ class Simulation:
         for _ in range(3):
             began = len(self._current) - 1
             try:
-                manifest, _ = open_files(self.location(), None, None, None)  # type: ignore[arg-type]
+                manifest = open_version(self.location(), None, None, None).manifest
                 self.told["read"] += 1
                 name = name_of(manifest).file
                 self._opened.append((name, actor.name, began, len(self._current)))

@@ -33,7 +33,7 @@ from lookupstore.spark.options import (
 )
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.storage.location import Location
-from lookupstore.store.store import LookupStore, buckets_of
+from lookupstore.store.store import LookupStore, version_of
 from lookupstore.store.version_files import version_at
 
 FORMAT = "lookupstore"
@@ -160,7 +160,7 @@ class StoreReader(datasource.DataSourceReader):
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return a partition for each bucket that can hold wanted keys."""
         with opened(self.scan.pinned) as store:
-            bounds = buckets_of(store).bounds()
+            bounds = version_of(store).reads.bounds()
             buckets = store.info().buckets
         ranges = self.scan.ranges
         held = None
@@ -189,7 +189,9 @@ class StoreReader(datasource.DataSourceReader):
             return  # Spark passes this if there are no partitions
         scan = self.scan
         store = _kept(scan.pinned)
-        for batch in buckets_of(store).scan_bucket(partition.bucket, partition.ranges, scan.values):
+        for batch in version_of(store).reads.scan_bucket(
+            partition.bucket, partition.ranges, scan.values
+        ):
             columns = [to_spark(batch.column(f.name), f.type, f.name) for f in scan.schema]
             yield pa.RecordBatch.from_arrays(columns, schema=scan.schema)
 

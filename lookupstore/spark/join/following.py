@@ -14,13 +14,8 @@ import threading
 from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
-from lookupstore.store.store import (
-    LookupStore,
-    can_stand_in,
-    fetch_all,
-    is_here,
-    parent_here,
-)
+from lookupstore.store.standing_in import can_stand_in, fetch_all, is_here, parent_here
+from lookupstore.store.store import LookupStore
 
 #: Maximum number of open stores of a worker, which serves many queries; further stores are closed.
 STORES_KEPT = 16

@@ -15,7 +15,7 @@ from support.remote import Remote
 import lookupstore
 from lookupstore import LookupStore
 from lookupstore.spark.join.following import Following
-from lookupstore.store.store import fetch_all
+from lookupstore.store.standing_in import fetch_all
 from lookupstore.store.version_files import list_names
 
 pytestmark = pytest.mark.spark

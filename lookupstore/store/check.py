@@ -18,7 +18,8 @@ from lookupstore.progress import Advance
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
-from lookupstore.store.files import BucketFiles, missing_file_error, wrong_hash_error
+from lookupstore.store.file_checks import missing_file_error, wrong_hash_error
+from lookupstore.store.files import BucketFiles
 from lookupstore.store.kinds import run_as_layer, tombstones_of
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics

@@ -13,6 +13,7 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sst import Writer
 from lookupstore.sst.codec import FALSE_POSITIVES, PLAIN_BLOCK
+from lookupstore.sst.estimates import tail_size
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
 
@@ -43,6 +44,21 @@ def options_of(manifest: Manifest) -> FileOptions:
     """Return the options with which the data files of a version were written."""
     names = {field.name for field in fields(FileOptions)}
     return FileOptions(**{name: one for name, one in manifest.options.items() if name in names})
+
+
+def tail_of(file: DataFile, manifest: Manifest) -> int:
+    """Return the approximate size of a file after its blocks, in bytes; 0: unknown."""
+    options = options_of(manifest)
+    try:
+        return tail_size(
+            file.bytes,
+            file.num_records,
+            block_size=options.block_size,
+            bloom_fpp=options.bloom_fpp,
+            key_bytes=len(file.max_key) // 2,
+        )
+    except (ArithmeticError, TypeError):  # options that builds do not write
+        return 0
 
 
 def write_bucket(

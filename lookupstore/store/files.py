@@ -33,12 +33,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from lookupstore.errors import (
-    ClosedError,
-    CorruptionError,
-    FormatError,
-    LookupStoreError,
-)
+from lookupstore.errors import ClosedError, CorruptionError, FormatError, LookupStoreError
 from lookupstore.hostcache.cache import Residency, warn_slow
 from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
@@ -46,16 +41,20 @@ from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import BreakEven, plain_size
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.estimates import tail_size
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import reads_of
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import check_regular
-from lookupstore.store.data_files import options_of
+from lookupstore.store.data_files import tail_of
+from lookupstore.store.file_checks import (
+    check_copy,
+    check_records,
+    missing_file_error,
+    wrong_size_error,
+)
 from lookupstore.store.local_files import LocalFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
-from lookupstore.store.version_files import gone_version_error, list_names, name_of
 
 #: Maximum number of buckets that are read at a time if the files are in an object store.
 AT_ONCE = 8
@@ -328,7 +327,8 @@ class BucketFiles(LocalFiles):
             try:
                 if whole:
                     copy.wait()
-                reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
+                reader = Reader(copy.path, cache=self._cache, fill=copy.fill)
+                check_records(reader, file)
             except FileNotFoundError:
                 raise self._missing_error(number) from None
             with reader:
@@ -487,7 +487,8 @@ class BucketFiles(LocalFiles):
             size = os.stat(path).st_size
             if size != file.bytes:
                 raise wrong_size_error(path, file, size)
-            reader = _checked(Reader(path, cache=self._cache, tables=self._tables), file)
+            reader = Reader(path, cache=self._cache, tables=self._tables)
+            check_records(reader, file)
         except FileNotFoundError:
             raise self._missing_error(number) from None
         self.in_place[number] = reader
@@ -569,10 +570,8 @@ class BucketFiles(LocalFiles):
 
     def _open_copy(self, number: int, file: DataFile, copy: PinnedCopy) -> _Open:
         try:
-            reader = _checked_copy(
-                Reader(copy.path, cache=self._cache, fill=copy.fill, tables=self._tables),
-                file,
-            )
+            reader = Reader(copy.path, cache=self._cache, fill=copy.fill, tables=self._tables)
+            check_copy(reader, file)
         except BaseException as error:
             if copy.recoded and isinstance(error, (CorruptionError, FormatError)):
                 copy.discard()
@@ -592,7 +591,7 @@ class BucketFiles(LocalFiles):
                 uri=self._location.show(file.name),
                 recode=recode,
                 store=self._location.uri,
-                tail=_tail_of(file, self._manifest),
+                tail=tail_of(file, self._manifest),
             )
         )
 
@@ -621,62 +620,9 @@ class BucketFiles(LocalFiles):
         return missing_file_error(self._location, self._manifest, self._entries[number])
 
 
-def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:
-    """Return the error for a missing data file: its version may be gone, too."""
-    if name_of(manifest) not in list_names(location):
-        return gone_version_error(location, manifest.version, manifest.id)
-    return CorruptionError(
-        location.show(file.name), 0, "a data file that the manifest names", "no file"
-    )
-
-
-def wrong_size_error(path: str, file: DataFile, size: int) -> CorruptionError:
-    """Return the error for a file whose size differs from the manifest."""
-    return CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
-
-
-def wrong_hash_error(path: str, file: DataFile, found: str) -> CorruptionError:
-    """Return the error for a file whose hash differs from the manifest."""
-    return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
-
-
 def _number_of(opened: Mapping[int, _Open], path: str | None) -> int | None:
     """Return the number of the file with a path, as named in errors."""
     for number, one in opened.items():
         if one.reader.path == path:
             return number
     return None
-
-
-def _tail_of(file: DataFile, manifest: Manifest) -> int:
-    """Return the approximate size of a file after its blocks, in bytes; 0: unknown."""
-    options = options_of(manifest)
-    try:
-        return tail_size(
-            file.bytes,
-            file.num_records,
-            block_size=options.block_size,
-            bloom_fpp=options.bloom_fpp,
-            key_bytes=len(file.max_key) // 2,
-        )
-    except (ArithmeticError, TypeError):  # options that builds do not write
-        return 0
-
-
-def _checked(reader: Reader, file: DataFile) -> Reader:
-    _check(reader, "records", file.num_records, len(reader))
-    return reader
-
-
-def _checked_copy(reader: Reader, file: DataFile) -> Reader:
-    """Return the reader of a copy that fits its manifest entry; its hash is not checked."""
-    info = reader.info()
-    _check(reader, "as its least key", file.min_key, (info.min_key or b"").hex())
-    _check(reader, "as its greatest key", file.max_key, (info.max_key or b"").hex())
-    return _checked(reader, file)
-
-
-def _check(reader: Reader, what: str, said: object, found: object) -> None:
-    if said != found:
-        reader.close()
-        raise CorruptionError(reader.path, 0, f"{said} {what}", f"{found} {what}")

@@ -16,7 +16,11 @@ from lookupstore.quantities import Duration
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.files import missing_file_error, wrong_hash_error, wrong_size_error
+from lookupstore.store.file_checks import (
+    missing_file_error,
+    wrong_hash_error,
+    wrong_size_error,
+)
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole
 from lookupstore.store.publish_step import store_exists_error

@@ -48,7 +48,7 @@ from lookupstore.storage.location import FoundFile, Location
 from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.store.changing import retried
 from lookupstore.store.expiry import expire
-from lookupstore.store.files import missing_file_error
+from lookupstore.store.file_checks import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
 from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion, is_whole

@@ -12,6 +12,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "azure": ("obstore",),
     "gcs": ("obstore",),
     "lzo": ("lzallright",),
+    "delta": ("deltalake",),
+    "iceberg": ("pyiceberg",),
     "polars": ("polars",),
     "duckdb": ("duckdb",),
     "opentelemetry": ("opentelemetry",),

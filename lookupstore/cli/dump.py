@@ -15,6 +15,7 @@ from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.source.search import find_source
+from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.dump import FileLayout, dump_text, hexdump, layout
 from lookupstore.storage.file_address import FileAddress
@@ -111,7 +112,7 @@ def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
 def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
     """Yield the addresses of the columnar files of a path, or of the base files of a Hudi table."""
     if kind is PathKind.HUDI_TABLE:
-        for file in table_reader("hudi").table_files(path)[1]:
+        for file in table_reader(TableFormat.HUDI).table_files(path)[1]:
             yield file.address
         return
     if os.path.isfile(path):  # also a file of a table, which is not a source by itself

@@ -48,6 +48,7 @@ from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.search import FoundTable, find_source, shown_path
+from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.typed import KIND, SEQUENCE
 from lookupstore.storage.location import Location, as_location
@@ -149,7 +150,7 @@ class ColumnarFiles(PlannedFiles):
         found = find_source(paths)
         everything = values is None and mode in ("value", "value_and_position")
         if is_table := isinstance(found, FoundTable):
-            read = table_reader("hudi").table_files
+            read = table_reader(TableFormat.HUDI).table_files
             schema, sources = read(found.path, latest_partition=latest_partition)
             those = f"the table has [{listed(schema.names)}]"
             # In files that are older than a key column, that column is null in all rows.

@@ -23,6 +23,7 @@ from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.folder_columns import Value
+from lookupstore.source.library_tables import opened_table
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -36,7 +37,7 @@ from lookupstore.source.search import (
     shown_path,
 )
 from lookupstore.source.source import Source, type_name, with_checked_texts
-from lookupstore.source.table_readers import table_reader
+from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.text_limits import TextLimits
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.file_identity import FileIdentity, listed_identity, opened_unchanged
@@ -44,6 +45,8 @@ from lookupstore.storage.read_errors import READ_ERRORS, reading
 
 # Number of footers that are read at a time.
 _THREADS = 16
+# Formats of tables that are read as the folder of the table.
+_TABLES = (TableFormat.HUDI, TableFormat.DELTA)
 # Estimated number of bytes of text for each byte of compressed text.
 _TEXT_RATIO = 4
 
@@ -78,9 +81,9 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
     if are_streams:
         found = find_source(paths, STREAM_FORMATS)
     else:
-        found = find_source(paths, FORMATS, STREAM_FORMATS)
+        found = find_source(paths, FORMATS, STREAM_FORMATS, _TABLES)
     if isinstance(found, FoundTable):
-        return with_checked_texts(table_reader("hudi").table_source(found.path))
+        return with_checked_texts(opened_table(found.format, found.path))
     if are_streams:
         return _streams_source(paths, found, text, in_order=in_order)
     files = [file for one in found for file in one.files]

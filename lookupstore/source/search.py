@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -85,13 +85,15 @@ class FoundFiles:
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A Hudi table that was found for one given path.
+    """A table that was found for one given path.
 
     Attributes:
         path: Path of the folder of the table, as it was given.
+        format: Format of the table.
     """
 
     path: str | Location
+    format: TableFormat
 
 
 Path: TypeAlias = str | Location
@@ -205,8 +207,9 @@ def find_source(
     paths: Sequence[Path],
     formats: Mapping[str, str] = FORMATS,
     alone: Mapping[str, str] | None = None,
+    tables: Container[TableFormat] = (TableFormat.HUDI,),
 ) -> list[FoundFiles] | FoundTable:
-    """Find the columnar files, files of other formats, or one Hudi table of paths.
+    """Find the columnar files, files of other formats, or one table of paths.
 
     A path is a file, a folder (the files below it), a glob, a URI of these, or a location of these
     in a file system.
@@ -221,15 +224,15 @@ def find_source(
         formats: Names of the accepted formats, by extension.
         alone: Names of other formats by extension that the caller accepts in other calls. They are
             only named in errors. Default: none.
+        tables: Formats of tables that the caller reads, each only as the one given path.
 
     Raises:
         FileNotFoundError: If a path names nothing, or no Parquet or ORC file is below it.
         ValueError: If a path names a file that is neither Parquet nor ORC.
-        FormatError: If a path is, is inside, or has below it a Delta, Iceberg or Paimon table or
-            the sink of a Spark stream; if it is inside or above a Hudi table, or is one next to
-            other paths; if a folder has files that are neither Parquet nor ORC next to others; if
-            the `name=value` folders of a path do not agree; or if a local folder contains a
-            symbolic link to a folder, which is not followed.
+        FormatError: If a path is, is inside, or has below it a table or the sink of a Spark stream,
+            except for the one path of a table that the caller reads; if a folder has files that
+            are neither Parquet nor ORC next to others; if the `name=value` folders of a path do not
+            agree; or if a local folder contains a symbolic link to a folder, which is not followed.
     """
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
     files: list[FoundFiles] = []
@@ -243,7 +246,7 @@ def find_source(
             searches.append((filesystem, search))
         one = _Search(path, filesystem, root.rstrip("/") or "/", search, formats, alone)
         try:
-            found = one.find(alone=len(paths) == 1)
+            found = one.find(tables if len(paths) == 1 else ())
         except LookupStoreError:
             raise
         except Exception as error:
@@ -281,8 +284,8 @@ class _Search:
         self._root = root
         self._tables = tables
 
-    def find(self, *, alone: bool) -> FoundFiles | FoundTable:
-        """Return the files of the path, or the table at the path if tables are allowed."""
+    def find(self, tables: Container[TableFormat]) -> FoundFiles | FoundTable:
+        """Return the files of the path, or the table at the path if it has one of some formats."""
         root = self._root
         info = self._filesystem.get_file_info(root)
         if info.type == fs.FileType.File:
@@ -291,8 +294,8 @@ class _Search:
             return FoundFiles(self._filesystem, (info,), (format_of_it,), None)
         if info.type == fs.FileType.Directory:
             table = self._tables.at(root)
-            if alone and table is not None and table.format is TableFormat.HUDI:
-                return FoundTable(self._path)
+            if table is not None and table.format in tables:
+                return FoundTable(self._path, table.format)
             self._check_outside(root)
             return self._found(self._files_below(root), root)
         if not any(sign in root for sign in _MAGIC):

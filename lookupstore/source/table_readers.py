@@ -9,11 +9,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_READERS = {"hudi": "lookupstore.hudi.read.snapshot"}
+from lookupstore.source.table_folders import TableFormat
+
+_READERS = {
+    TableFormat.HUDI: "lookupstore.hudi.read.snapshot",
+    TableFormat.DELTA: "lookupstore.tables.delta",
+    TableFormat.ICEBERG: "lookupstore.tables.iceberg",
+}
 
 
-def table_reader(table_format: str) -> Any:
-    """Return the module with `table_source` and `table_files` for a table format.
+def table_reader(table_format: TableFormat) -> Any:
+    """Return the module with `table_source` for a table format; of Hudi also with `table_files`.
 
     Raises:
         ImportError: If a package that the module needs is not installed. The error names the extra.

@@ -54,7 +54,23 @@ def bucket_client(options: Mapping[str, Any], bucket: str, **limits: str) -> Any
     """
     import obstore.store
 
-    client_options: Any = {"allow_http": (options.get("scheme") or "https") == "http", **limits}
+    client_options: Any = {"allow_http": allows_http(options), **limits}
+    return obstore.store.S3Store(
+        bucket,
+        client_options=client_options,
+        retry_config={"max_retries": 0},
+        **object_store_options(options),
+    )
+
+
+def object_store_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a file system of pyarrow by the names of object_store.
+
+    obstore and deltalake have these names.
+
+    >>> object_store_options({"region": "eu-west-1", "scheme": "https"})
+    {'region': 'eu-west-1'}
+    """
     given = {theirs: options[ours] for ours, theirs in _CREDENTIALS.items() if options.get(ours)}
     if options.get("endpoint_override"):
         scheme = options.get("scheme") or "https"
@@ -62,12 +78,16 @@ def bucket_client(options: Mapping[str, Any], bucket: str, **limits: str) -> Any
         given["virtual_hosted_style_request"] = bool(options.get("force_virtual_addressing"))
     if options.get("anonymous"):
         given["skip_signature"] = True
-    return obstore.store.S3Store(
-        bucket,
-        client_options=client_options,
-        retry_config={"max_retries": 0},
-        **given,
-    )
+    return given
+
+
+def allows_http(options: Mapping[str, Any]) -> bool:
+    """Return whether a file system of pyarrow connects without encryption.
+
+    >>> allows_http({"scheme": "http"})
+    True
+    """
+    return (options.get("scheme") or "https") == "http"
 
 
 class S3Reads:

@@ -29,11 +29,11 @@ sorting           | arrow storage                                  | numpy pyarr
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
 sst               | arrow compacted storage        | crc32c isal lzallright pyarrow xxhash zstandard
-rows              | sst                                            | numpy pyarrow
+rows hostcache    | sst                                            | numpy pyarrow xxhash
 parquet           | arrow                                          | isal numpy pyarrow
 orc               | parquet                                        | numpy pyarrow zstandard
-hostcache         | sst                                            | pyarrow xxhash
 source            | orc storage                                    | pyarrow xxhash
+tables            | keys source                    | deltalake numpy pyarrow pyiceberg xxhash
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
 builder           | store                                          | pyarrow
 columnar          | builder                                        | numpy pyarrow xxhash

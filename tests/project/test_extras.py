@@ -34,6 +34,8 @@ BRINGS = {
     "spark": {"pyspark", "py4j", "pandas"},
     "connect": {"pyspark", "py4j", "pandas", "grpc", "grpc_status", "google"},
     "hudi": {"fastavro", "pybase64", "sqlglot"},
+    "delta": {"deltalake"},
+    "iceberg": {"pyiceberg"},
     "s3": {"obstore"},
     "azure": {"obstore"},
     "gcs": {"obstore"},

@@ -77,10 +77,13 @@ DuckDB relation: numbers of 39 digits in HUGEINT, the time 24:00 | arrow/test_re
 folders: files next to `name=value` folders, `Day=` next to `day=` | source/test_folders.py::test_every_reader_refuses_the_same
 folders: files that are neither Parquet nor ORC | source/test_folders.py::test_every_reader_refuses_the_same
 folders: values that the type in the first file cannot hold | source/test_errors.py::test_the_file_and_column_of_another_type_are_named
-Delta: a path to a table or into one | source/test_tables_as_sources.py::test_a_delta_table_is_refused_with_its_rows
-Delta: column mapping and deletion vectors | source/test_tables_as_sources.py::test_a_delta_table_with_column_mapping_has_its_values
-Delta: `on_duplicate="first"` or `"last"`, where `scan()` is used | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
-Delta, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
+Delta: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_delta_table_is_refused_with_its_rows
+Delta: an empty text in a column of partitions | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
+Delta: VARIANT, partitions by binary columns, files outside the table | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta, Iceberg: deleted rows; columns that were renamed, added or widened | tables/test_iceberg.py::test_every_snapshot_of_a_random_history_is_what_pyiceberg_reads
+Delta, Iceberg: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
+Iceberg: Avro files, encrypted files, scans with a limit | tables/test_iceberg.py::test_what_is_not_supported_is_named
+tables, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path to a table or into one | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: log files of merge-on-read tables | source/test_tables_as_sources.py::test_merge_on_read_is_refused_by_name

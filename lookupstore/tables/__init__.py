@@ -1,0 +1,11 @@
+"""Tables of other formats as planners of files.
+
+A library that knows a format says which files a snapshot has, which of their rows are deleted, and
+how their columns are named. Reading the files, leaving out the deleted rows, and naming the columns
+is the same for all formats, and done here.
+
+- `snapshot`: what a planner says: `Snapshot` and `TableFile`
+- `delta`: the planner of Delta tables, by `deltalake`
+- `columns`: columns of a file in the names and types of the table
+- `rows`: the rows of a snapshot, as the source of a store
+"""

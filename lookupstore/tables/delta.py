@@ -1,0 +1,265 @@
+"""The planner of Delta tables, by `deltalake`.
+
+`deltalake` reads the log of the table: its files, their partition values, and which of their rows
+are deleted. It reads the deleted rows of all files at once.
+
+Source: "Delta Transaction Log Protocol": add files, deletion vectors, column mapping, partition
+value serialization.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+from lookupstore.arrow.types import is_bytes
+from lookupstore.errors import FormatError, listed
+from lookupstore.extras import require
+from lookupstore.source.source import Source
+from lookupstore.storage.file_address import FileAddress, is_local
+from lookupstore.storage.location import Location, as_location
+from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
+from lookupstore.storage.uris import hide_urls, shown_uri
+from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.rows import snapshot_source
+from lookupstore.tables.snapshot import TableFile, DeletedRows, Snapshot
+
+# Features of a table that its readers must support, and that are supported here. Columns of type
+# variant are not, but tables without any may have their feature.
+_FEATURES = {
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
+    "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview",
+}  # fmt: skip
+_MODE = "delta.columnMapping.mode"
+_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+
+
+def table_source(given: Any) -> Source:
+    """Return the rows of a Delta table as the source of a store.
+
+    Args:
+        given: Folder or URI of the table, for its newest version; or a `deltalake.DeltaTable`, at
+            the version to read.
+
+    Raises:
+        FormatError: If the table cannot be opened, or has a feature that is not supported, which
+            the error names.
+        ImportError: If deltalake is not installed.
+
+    >>> import tempfile, deltalake
+    >>> folder = tempfile.mkdtemp()
+    >>> deltalake.write_deltalake(folder, pa.table({"id": [1, 2]}))
+    >>> table_source(deltalake.DeltaTable(folder)).count_rows()
+    2
+    """
+    is_path = isinstance(given, (str, Location))
+    return snapshot_source(snapshot_of(_at(given) if is_path else given))
+
+
+def _at(path: str | Location) -> Any:
+    """Return the table at a path, at its newest version."""
+    require("delta", "reading a Delta table")
+    import deltalake
+    from deltalake.exceptions import DeltaError
+
+    location = as_location(path)
+    uri, options = _deltalakes(location)
+    try:
+        return deltalake.DeltaTable(uri, storage_options=options)
+    except DeltaError as error:
+        raise FormatError(
+            f"source: {location.uri}: deltalake does not open this Delta table: "
+            f"{hide_urls(str(error))}"
+        ) from None
+
+
+def _deltalakes(location: Location) -> tuple[str, dict[str, str] | None]:
+    """Return a location as deltalake takes it: path or URI, and options of its object store."""
+    filesystem, root = location.resolve("")
+    if is_local(filesystem):
+        return root, None
+    text, given = location.given
+    address, _, query = text.partition("?")
+    if given is None and filesystem.type_name == "s3":
+        known = options_of(filesystem)
+        options = {name: str(value) for name, value in object_store_options(known).items()}
+        return f"s3://{root}", {**options, "allow_http": str(allows_http(known)).lower()}
+    if given is None and not query:
+        return address, None
+    raise FormatError(
+        f"source: {location.uri} is a Delta table in a file system whose options deltalake may "
+        "name differently; pass deltalake.DeltaTable(uri, storage_options=...)"
+    )
+
+
+def snapshot_of(table: Any) -> Snapshot:
+    """Return the files of a Delta table at the version that it was opened at.
+
+    Raises the errors of `table_source`.
+    """
+    description = f"Delta table at version {table.version()}"
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.reader_features or ()) - _FEATURES)
+    if unknown:
+        raise FormatError(
+            f"source: the {description} uses {listed(unknown)}, which is not supported; give its "
+            "rows as another program reads them"
+        )
+    metadata = table.metadata()
+    fields = json.loads(table.schema().to_json())
+    if _has_variant(fields):
+        raise FormatError(
+            f"source: the {description} has a column of type variant, which is not supported; give "
+            "its rows as another program reads them"
+        )
+    schema = pa.schema([one.remove_metadata() for one in pa.schema(table.schema().to_arrow())])
+    mode = metadata.configuration.get(_MODE, "none")
+    for name in metadata.partition_columns:
+        if is_bytes(schema.field(name).type):
+            raise FormatError(
+                f"source: the {description} is partitioned by {name!r} of type binary, whose "
+                "values deltalake does not decode; give its rows as another program reads them"
+            )
+    return Snapshot(
+        description,
+        schema,
+        schema,
+        _stored(schema, fields["fields"], mode),
+        tuple(sorted(_files(table, description, schema), key=lambda one: one.address.path)),
+    )
+
+
+def _files(table: Any, description: str, schema: pa.Schema) -> Iterator[TableFile]:
+    added = pa.table(table.get_add_actions()).to_pylist() if table.file_uris() else []
+    partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
+    root = _Root(table)
+    deleted = _deleted(table, description, root)
+    for one in added:
+        address = root.address(one["path"])
+        values = one.get("partition") or {}
+        yield TableFile(
+            address,
+            one["size_bytes"],
+            num_rows=one["num_records"],
+            written=str(one["modification_time"]),
+            constants={name: pa.scalar(values[name], kind) for name, kind in partitions.items()},
+            deleted=deleted.pop(address.path, None),
+        )
+    if deleted:
+        raise FormatError(
+            f"source: the {description} has deleted rows in {min(deleted)}, which deltalake does "
+            "not list as a file of the table"
+        )
+
+
+class _Root:
+    """The place of a table, which resolves the paths in its log.
+
+    Args:
+        table: A `deltalake.DeltaTable`.
+    """
+
+    def __init__(self, table: Any) -> None:
+        self._uri: str = table.table_uri if table.table_uri.endswith("/") else f"{table.table_uri}/"
+        local = _local_path(self._uri)
+        self._folder = "" if local is None else local
+        self._filesystem: fs.FileSystem = fs.LocalFileSystem()
+        if local is None:
+            from deltalake.fs import DeltaStorageHandler
+
+            # The options have no other name.
+            options = table._storage_options
+            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(table.table_uri, options))
+
+    def address(self, path: str) -> FileAddress:
+        """Return the address of a file.
+
+        Args:
+            path: Path in the log: relative to the table, or a URI, with percent-encoding.
+        """
+        if "://" in path or path.startswith("file:"):
+            local = _local_path(path)
+            if local is None:
+                raise FormatError(
+                    f"source: {shown_uri(self._uri)} has the file {shown_uri(path)} of another "
+                    "place, as shallow clones do, which is not supported; give its rows"
+                )
+            return FileAddress.on(fs.LocalFileSystem(), local)
+        relative = unquote(path)
+        if self._folder:
+            return FileAddress.on(self._filesystem, os.path.join(self._folder, relative))
+        return FileAddress(self._filesystem, relative, shown_uri(self._uri + relative))
+
+    def path_of(self, uri: str) -> str:
+        """Return the path, on its file system, of the file of a URI."""
+        if not self._folder:
+            return unquote(uri.removeprefix(self._uri))
+        local = _local_path(uri)
+        return uri if local is None else local
+
+
+def _local_path(uri: str) -> str | None:
+    """Return the path of a local file. None: The URI is that of another place."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return unquote(parts.path)
+    return unquote(uri) if uri.startswith("/") else None
+
+
+def _deleted(table: Any, description: str, root: _Root) -> dict[str, DeletedRows]:
+    """Return the deleted rows of files, by the paths of these."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    if not hasattr(table, "deletion_vectors"):
+        raise FormatError(
+            f"source: the {description} may have deletion vectors, and this deltalake does not "
+            "return them; install a newer deltalake"
+        )
+    found: dict[str, DeletedRows] = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for uri, vector in zip(*(batch.column(at) for at in range(2)), strict=True):
+            kept = vector.values.to_numpy(zero_copy_only=False)
+            found[root.path_of(uri.as_py())] = DeletedRows(np.flatnonzero(~kept))
+    return found
+
+
+def _has_variant(kind: Any) -> bool:
+    """Return whether a type in the schema of a table is variant, or has one in it."""
+    if isinstance(kind, str):
+        return kind == "variant"
+    inner = [kind[name] for name in ("elementType", "keyType", "valueType") if name in kind]
+    return any(map(_has_variant, [*inner, *(one["type"] for one in kind.get("fields", ()))]))
+
+
+def _stored(schema: pa.Schema, fields: list[Mapping[str, Any]], mode: str) -> pa.Schema:
+    """Return the columns of a table as its files name them."""
+    if mode == "none":
+        return schema
+    return pa.schema(
+        _stored_field(field, said, mode) for field, said in zip(schema, fields, strict=True)
+    )
+
+
+def _stored_field(field: pa.Field, said: Mapping[str, Any], mode: str) -> pa.Field:
+    metadata = {FIELD_ID: str(said["metadata"][_ID])} if mode == "id" else None
+    kind = _stored_type(field.type, said["type"], mode)
+    return pa.field(said["metadata"][_NAME], kind, field.nullable, metadata)
+
+
+def _stored_type(kind: pa.DataType, said: Any, mode: str) -> pa.DataType:
+    if isinstance(said, str):
+        return kind
+    if said["type"] == "struct":
+        pairs = zip(kind, said["fields"], strict=True)
+        return pa.struct([_stored_field(field, one, mode) for field, one in pairs])
+    if said["type"] == "array":
+        return pa.list_(_stored_type(kind.value_type, said["elementType"], mode))
+    key = _stored_type(kind.key_type, said["keyType"], mode)
+    return pa.map_(key, _stored_type(kind.item_type, said["valueType"], mode))

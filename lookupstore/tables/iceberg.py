@@ -1,0 +1,408 @@
+"""The planner of Iceberg tables, by `pyiceberg`.
+
+`pyiceberg` reads the manifests of a snapshot, and leaves out files that a filter excludes. Which
+deletes apply to which data file is decided here, because `pyiceberg` refuses tables with equality
+deletes.
+
+Source: "Scan Planning", "Delete Formats" and "Column Projection" in the specification of Iceberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from lookupstore.errors import FormatError
+from lookupstore.keys.schema import KeySchema
+from lookupstore.source.source import Source
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.uris import shown_uri
+from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.rows import rows_of, snapshot_source
+from lookupstore.tables.snapshot import TableFile, DeletedRows, RowFilter, Snapshot
+
+# Columns of position delete files, with the field ids that the specification reserves for them.
+_POSITIONS = pa.schema([
+    pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
+    pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
+])  # fmt: skip
+# Number of delete files whose rows stay in memory.
+_LOADED = 8
+
+
+def table_source(given: Any) -> Source:
+    """Return the rows of an Iceberg table or scan as the source of a store.
+
+    Args:
+        given: A `pyiceberg.table.Table`, at its current snapshot, or a `DataScan`.
+
+    Raises:
+        FormatError: If the table has something that is not supported; the error names it.
+    """
+    return snapshot_source(snapshot_of(given.scan() if hasattr(given, "scan") else given))
+
+
+def snapshot_of(scan: Any) -> Snapshot:
+    """Return the files of a `DataScan`.
+
+    Raises the errors of `table_source`.
+    """
+    import pyiceberg.table
+
+    if not hasattr(pyiceberg.table, "ManifestGroupPlanner"):
+        raise FormatError(
+            f"source: pyiceberg {pyiceberg.__version__} does not list the deletes of a table; "
+            "install pyiceberg 0.12 or newer"
+        )
+    return _Planner(scan).snapshot()
+
+
+class _Planner:
+    """The planner of one scan.
+
+    Args:
+        scan: A `DataScan`.
+    """
+
+    def __init__(self, scan: Any) -> None:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+        from pyiceberg.manifest import DataFileContent
+        from pyiceberg.table import ManifestGroupPlanner
+
+        self._scan = scan
+        self._metadata = scan.table_metadata
+        snapshot = scan.snapshot()
+        name = ".".join(scan.table_identifier or ()) or self._metadata.location
+        number = "without rows" if snapshot is None else f"at snapshot {snapshot.snapshot_id}"
+        self._description = f"Iceberg table {shown_uri(name)} {number}"
+        if scan.limit is not None:
+            raise self._error("a scan with a limit")
+        # All columns, and those of the scan, which may have fewer fields of a struct.
+        self._fields = scan.update(selected_fields=("*",)).projection().fields
+        self._asked = scan.projection()
+        asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
+        whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
+        self._stored = pa.schema([asked.get(field.name, field) for field in whole])
+        planner = ManifestGroupPlanner(
+            self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
+        )
+        manifests = [] if snapshot is None else snapshot.manifests(scan.io)
+        entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
+        self._data = [one for one in entries if one.data_file.content == DataFileContent.DATA]
+        deletes = [
+            one for one in entries if one.data_file.content == DataFileContent.POSITION_DELETES
+        ]
+        self._position_deletes = _PositionDeletes(self, deletes)
+        self._key_deletes = [
+            _KeyDeletes(self, one, self._key_of(one))
+            for one in entries
+            if one.data_file.content == DataFileContent.EQUALITY_DELETES
+        ]
+
+    def snapshot(self) -> Snapshot:
+        """Return the files of the scan."""
+        columns = _without_ids(self._stored)
+        mapping = self._metadata.name_mapping()
+        files = map(self._data_file, self._data)
+        return Snapshot(
+            self._description,
+            pa.schema([columns.field(field.name) for field in self._asked.fields]),
+            columns,
+            self._stored,
+            tuple(sorted(files, key=lambda file: file.address.path)),
+            None if mapping is None else dict(_ids_of(mapping)),
+            self._filter(),
+        )
+
+    def _filter(self) -> RowFilter | None:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.expressions.visitors import bind, extract_field_ids
+        from pyiceberg.io.pyarrow import expression_to_pyarrow
+
+        if self._scan.row_filter == AlwaysTrue():
+            return None
+        whole = self._scan.update(selected_fields=("*",)).projection()
+        bound = bind(whole, self._scan.row_filter, self._scan.case_sensitive)
+        names = self._names(extract_field_ids(bound), "a filter on a field of a struct")
+        return RowFilter(expression_to_pyarrow(bound, whole), names)
+
+    def _key_of(self, entry: Any) -> tuple[str, ...]:
+        """Return the names of the columns of equality deletes."""
+        ids = entry.data_file.equality_ids or ()
+        return self._names(ids, "equality deletes by what is not a column of it")
+
+    def _names(self, ids: Iterable[int], what: str) -> tuple[str, ...]:
+        """Return the names of columns.
+
+        Args:
+            ids: Field ids of the columns.
+            what: What needs the columns, for the error if the table does not have one.
+        """
+        names = {field.field_id: field.name for field in self._fields}
+        if not set(ids) <= set(names):
+            raise self._error(what)
+        return tuple(names[one] for one in sorted(ids))
+
+    def _data_file(self, entry: Any) -> TableFile:
+        return self.file(
+            entry.data_file,
+            num_rows=entry.data_file.record_count,
+            defaults=dict(self._defaults(entry.data_file)),
+            deleted=self._position_deletes.of(entry),
+            deleted_keys=tuple(one for one in self._key_deletes if one.applies_to(entry)),
+        )
+
+    def _defaults(self, file: Any) -> Iterator[tuple[str, pa.Scalar]]:
+        """Yield the names of columns that a file may lack, and the value of each in all rows."""
+        from pyiceberg.transforms import IdentityTransform
+
+        given = [(one.field_id, one.initial_default) for one in self._fields]
+        for at, part in enumerate(self._metadata.specs()[file.spec_id].fields):
+            if isinstance(part.transform, IdentityTransform):
+                given.append((part.source_id, file.partition[at]))
+        names = {field.field_id: field.name for field in self._fields}
+        for number, value in given:
+            if number in names and value is not None:
+                kind = self._stored.field(names[number]).type
+                yield names[number], _scalar(value, kind)
+
+    def file(self, file: Any, **details: Any) -> TableFile:
+        """Return a data file or delete file of a manifest.
+
+        Raises:
+            FormatError: If files of its kind are not supported.
+        """
+        kind = _format_of(file)
+        if kind not in ("parquet", "orc"):
+            raise self._error(f"{kind} files")
+        if file.key_metadata:
+            raise self._error("encrypted files")
+        return TableFile(
+            _address(self._scan.io, file.file_path), file.file_size_in_bytes, kind, **details
+        )
+
+    def rows(self, file: Any, wanted: pa.Schema) -> pa.Table:
+        """Return the rows of a delete file.
+
+        Args:
+            file: The delete file.
+            wanted: Columns with their field ids.
+        """
+        plain = _without_ids(wanted)
+        files = Snapshot(self._description, plain, plain, wanted, ())
+        return pa.Table.from_batches(rows_of(files, self.file(file), plain.names), plain)
+
+    def columns(self, names: Sequence[str]) -> pa.Schema:
+        """Return columns of the table with their field ids."""
+        return pa.schema([self._stored.field(name) for name in names])
+
+    def positions(self, file: Any) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Return the positions in each data file that a delete file has, by the path of the former.
+
+        Args:
+            file: The delete file.
+        """
+        if _format_of(file) == "puffin":
+            return self._vectors(file.file_path)
+        rows = self.rows(file, _POSITIONS).combine_chunks()
+        paths = rows["file_path"].combine_chunks().dictionary_encode()
+        numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+        return {
+            name: positions[numbers == number]
+            for number, name in enumerate(paths.dictionary.to_pylist())
+        }
+
+    def _vectors(self, path: str) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Return the positions in each data file that a file of deletion vectors has."""
+        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+        from pyiceberg.table.puffin import PuffinFile
+
+        address = _address(self._scan.io, path)
+        with address.reading("deletion vectors"), address.open() as file:
+            payload = file.read()
+        return {
+            one.referenced_data_file: one.to_vector().to_numpy()
+            for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
+        }
+
+    def _error(self, what: str) -> FormatError:
+        return FormatError(
+            f"source: the {self._description} has {what}, which is not supported; give its rows as "
+            "another program reads them"
+        )
+
+
+class _PositionDeletes:
+    """The position deletes and deletion vectors of a snapshot.
+
+    Args:
+        planner: Planner of the snapshot.
+        entries: Entries of the delete files in the manifests.
+    """
+
+    def __init__(self, planner: _Planner, entries: Sequence[Any]) -> None:
+        self._files = {one.data_file.file_path: one.data_file for one in entries}
+        self._entries: dict[tuple[object, ...], list[Any]] = {}
+        for one in entries:
+            self._entries.setdefault(_partition_of(one), []).append(one)
+        self._positions = lru_cache(_LOADED)(lambda path: planner.positions(self._files[path]))
+
+    def of(self, entry: Any) -> _Positions | None:
+        """Return the deletes that apply to a data file. None: none."""
+        paths = sorted(
+            one.data_file.file_path
+            for one in self._entries.get(_partition_of(entry), ())
+            if _sequence(one) >= _sequence(entry) and _may_name(one.data_file, entry.data_file)
+        )
+        # A deletion vector has all deleted rows of a data file, those of older delete files too.
+        vectors = [path for path in paths if _format_of(self._files[path]) == "puffin"]
+        return _Positions(self, entry.data_file.file_path, vectors, paths) if paths else None
+
+    def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
+        """Return the positions in a data file that a delete file has. None: none."""
+        return self._positions(path).get(data_file)
+
+
+class _Positions:
+    """The rows of a data file that are deleted by position, in files that are read when needed.
+
+    Args:
+        deletes: Deletes of the snapshot.
+        path: Path of the data file, as the delete files have it.
+        vectors: Paths of the files that may have its deletion vector.
+        paths: Paths of all files that may have its deletes.
+    """
+
+    count = None
+
+    def __init__(
+        self, deletes: _PositionDeletes, path: str, vectors: Sequence[str], paths: Sequence[str]
+    ) -> None:
+        self._deletes, self._path, self._vectors, self._paths = deletes, path, vectors, paths
+        self.identity = " ".join(paths)
+
+    def load(self) -> DeletedRows:
+        """Return the deleted rows."""
+        found = self._in(self._vectors)
+        if not found:
+            found = self._in(self._paths)
+        return DeletedRows(np.unique(np.concatenate([np.zeros(0, np.int64), *found])))
+
+    def _in(self, paths: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+        """Return the positions in each of some delete files that has any."""
+        found = (self._deletes.positions(path, self._path) for path in paths)
+        return [one for one in found if one is not None]
+
+
+class _KeyDeletes:
+    """The keys of one equality delete file, which is read when needed.
+
+    Args:
+        planner: Planner of the snapshot.
+        entry: Entry of the file in a manifest.
+        names: Names of the key columns.
+    """
+
+    def __init__(self, planner: _Planner, entry: Any, names: Sequence[str]) -> None:
+        self._planner, self._entry = planner, entry
+        self.names = names
+        self.identity = entry.data_file.file_path
+        self._partition = _partition_of(entry)
+
+    def applies_to(self, entry: Any) -> bool:
+        """Return whether the deletes apply to a data file."""
+        is_later = _sequence(self._entry) > _sequence(entry)
+        everywhere = len(self._partition) == 1  # its spec has no fields
+        return is_later and (everywhere or self._partition == _partition_of(entry))
+
+    def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows are not deleted: Arrow booleans, never null."""
+        return pc.invert(pc.is_in(self._encoded(rows), value_set=self._deleted))
+
+    @cached_property
+    def _deleted(self) -> pa.Array:
+        columns = self._planner.columns(self.names)
+        return self._encoded(self._planner.rows(self._entry.data_file, columns))
+
+    def _encoded(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        columns = pa.schema([field.with_nullable(True) for field in rows.schema])
+        return KeySchema(columns, self.names).encode(rows.columns).cast(pa.large_binary())
+
+
+def _partition_of(entry: Any) -> tuple[object, ...]:
+    """Return the spec of a file, and the values of its partition."""
+    file = entry.data_file
+    values = (file.partition[at] for at in range(len(file.partition)))
+    return file.spec_id or 0, *values
+
+
+def _format_of(file: Any) -> str:
+    return str(file.file_format).rpartition(".")[2].lower()
+
+
+def _sequence(entry: Any) -> int:
+    return entry.sequence_number or 0
+
+
+def _may_name(deletes: Any, file: Any) -> bool:
+    """Return whether a delete file may have rows of a data file, by the bounds of its paths."""
+    path_id = int(_POSITIONS.field(0).metadata[FIELD_ID])
+    lower = (deletes.lower_bounds or {}).get(path_id)
+    upper = (deletes.upper_bounds or {}).get(path_id)
+    path = file.file_path.encode()
+    # Bounds may be cut; the upper one is then greater in its last character.
+    return (lower is None or lower <= path) and (upper is None or path <= upper)
+
+
+def _address(io: Any, location: str) -> FileAddress:
+    """Return the address of a file in the file system of a table."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
+    if scheme == "file":
+        return FileAddress.on(fs.LocalFileSystem(), path)
+    if isinstance(io, PyArrowFileIO):
+        return FileAddress(io.fs_by_scheme(scheme, netloc), path, shown_uri(location))
+    filesystem = fs.PyFileSystem(fs.FSSpecHandler(io.get_fs(scheme)))
+    return FileAddress(filesystem, path, shown_uri(location))
+
+
+def _without_ids(schema: pa.Schema) -> pa.Schema:
+    """Return columns without the metadata of their fields."""
+    return pa.schema([_plain(field) for field in schema])
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_plain(one) for one in kind])
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_plain(kind.value_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_plain(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """Return a value of metadata, where times are integers, in the type of a column."""
+    if isinstance(value, int) and (pa.types.is_temporal(kind)):
+        return pa.scalar(value, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    return pa.scalar(value, kind)
+
+
+def _ids_of(fields: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the paths of names in a name mapping, each with its field id."""
+    for field in fields:
+        for name in field.names:
+            yield (*above, name), field.field_id
+            yield from _ids_of(field.fields, (*above, name))

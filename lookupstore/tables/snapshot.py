@@ -1,0 +1,216 @@
+"""What a planner says of a table: the files of one snapshot, and what counts of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from lookupstore.storage.file_address import FileAddress
+
+
+class Deletes(Protocol):
+    """The deleted rows of a data file, which may have to be read first.
+
+    Attributes:
+        identity: Text that differs between sets of deleted rows.
+        count: Number of deleted rows. None: unknown before they are read.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def count(self) -> int | None: ...
+    def load(self) -> DeletedRows:
+        """Return the deleted rows.
+
+        Raises: The errors of reading the files that list them.
+        """
+
+
+@dataclass(frozen=True)
+class DeletedRows:
+    """The rows of a data file that are deleted.
+
+    Attributes:
+        positions: Positions of the rows in the file, from 0, ascending, each once: int64.
+    """
+
+    positions: npt.NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """Return the number of deleted rows."""
+        return len(self.positions)
+
+    @property
+    def end(self) -> int:
+        """Return the number of rows that a file has at least."""
+        return int(self.positions[-1]) + 1 if len(self.positions) else 0
+
+    @cached_property
+    def identity(self) -> str:
+        """Return 32 hexadecimal digits that differ between sets of rows."""
+        return xxhash.xxh3_128_hexdigest(self.positions.tobytes())
+
+    def load(self) -> DeletedRows:
+        """Return this object."""
+        return self
+
+    def kept(self, start: int, count: int) -> pa.BooleanArray | None:
+        """Return which of some rows are not deleted: Arrow booleans. None: all of them.
+
+        Args:
+            start: Position of the first row.
+            count: Number of rows.
+
+        >>> DeletedRows(np.array([1, 5])).kept(4, 3).to_pylist()
+        [True, False, True]
+        """
+        first, last = np.searchsorted(self.positions, [start, start + count])
+        if first == last:
+            return None
+        kept = np.ones(count, dtype=np.bool_)
+        kept[self.positions[first:last] - start] = False
+        return pa.array(kept)
+
+
+class DeletedKeys(Protocol):
+    """Keys of which all rows in a data file are deleted.
+
+    Attributes:
+        identity: Text that differs between sets of keys.
+        names: Names of the columns of the table that make the key.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows are not deleted: Arrow booleans, never null.
+
+        Args:
+            rows: The columns of the key, in the types of the table.
+
+        Raises: The errors of reading the files that list the keys.
+        """
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A data file of a snapshot.
+
+    Tables never write a file again at the same path.
+
+    Attributes:
+        address: Address of the file.
+        nbytes: Size of the file.
+        file_format: Format of the file: `parquet` or `orc`.
+        num_rows: Number of its rows, with deleted ones. None: unknown.
+        written: Text that changes if another file is written at the path, if a table does so after
+            all, such as a time.
+        constants: Values of columns that count instead of those in the file, by the names of the
+            columns.
+        defaults: Values of columns if the file lacks these, by the names of the columns. Default of
+            other columns: null.
+        deleted: Rows that are deleted by position. None: none.
+        deleted_keys: Keys whose rows are deleted.
+    """
+
+    address: FileAddress
+    nbytes: int
+    file_format: str = "parquet"
+    num_rows: int | None = None
+    written: str = ""
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    deleted: Deletes | None = None
+    deleted_keys: tuple[DeletedKeys, ...] = ()
+
+    @property
+    def rows_left(self) -> int | None:
+        """Return the number of rows that are not deleted. None: unknown."""
+        deleted = 0 if self.deleted is None else self.deleted.count
+        if self.num_rows is None or deleted is None or self.deleted_keys:
+            return None
+        return self.num_rows - deleted
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Return texts that differ between files with different rows, as the table has them."""
+        values = [
+            f"{name}={value}"
+            for given in (self.constants, self.defaults)
+            for name, value in sorted(given.items())
+        ]
+        deleted = "" if self.deleted is None else self.deleted.identity
+        keys = [one.identity for one in self.deleted_keys]
+        return self.address.shown, str(self.nbytes), self.written, deleted, *values, *keys
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A condition that rows of a snapshot must meet.
+
+    Attributes:
+        expression: The condition, on columns of the table.
+        names: Names of the columns that it needs.
+    """
+
+    expression: pc.Expression
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at one moment.
+
+    Attributes:
+        description: Description of the table and the moment, in one line for people.
+        schema: Columns of the rows that are asked for.
+        columns: All columns that reading the files needs: those of `schema`, of the keys of
+            deleted rows, and of the filter.
+        stored: The same columns as `columns`, with nested ones, as the files name them. A field
+            with the metadata `PARQUET:field_id` is found by its id, another one by its name.
+        files: Data files, in ascending order of their paths.
+        ids_of_names: Field ids of the columns of files without such ids, by the names that lead to
+            each. None: Files without field ids are not read, if `stored` has ids.
+        filter: Condition for the rows. None: all rows count.
+    """
+
+    description: str
+    schema: pa.Schema
+    columns: pa.Schema
+    stored: pa.Schema
+    files: tuple[TableFile, ...]
+    ids_of_names: Mapping[tuple[str, ...], int] | None = None
+    filter: RowFilter | None = None
+
+    def stored_field(self, name: str) -> pa.Field:
+        """Return a column of the table as its files name it."""
+        return self.stored.field(self.columns.get_field_index(name))
+
+    @property
+    def num_rows(self) -> int | None:
+        """Return the number of rows. None: unknown."""
+        counts = [file.rows_left for file in self.files]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) and self.filter is None else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a text that changes whenever rows or columns do."""
+        columns = [one.to_string() for one in (self.schema, self.columns, self.stored)]
+        files = [file.identity for file in self.files]
+        condition = "" if self.filter is None else str(self.filter.expression)
+        said = [*columns, files, str(self.ids_of_names), condition]
+        return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

@@ -7,6 +7,7 @@ own, which is replaced with each change: widgets would need another package.
 from __future__ import annotations
 
 import io
+import os
 import sys
 import threading
 import time
@@ -56,6 +57,18 @@ LATE = 1.0
 # Seconds between two updates of a bar in a notebook, and its width there in characters.
 _PAUSE = 0.3
 _WIDTH = 100
+
+# Bars of `progress_bars` that this process shows. Two displays would draw over each other.
+_display: Progress | None = None
+
+
+def _after_fork() -> None:
+    """Forget the display of the parent: another thread may have had its lock."""
+    global _display
+    _display = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def is_watched() -> bool:
@@ -175,6 +188,8 @@ def called_every(pause: float, look: Callable[[], None]) -> Iterator[None]:
 def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[Bars | None]:
     """Yield a function that opens progress bars, or None if they are not visible.
 
+    Inside of another such block, the bars are added to those of that block.
+
     Args:
         show: Whether to show bars. Default: if standard error is a terminal, or in a notebook.
         late: Whether to show bars only after `LATE` seconds. If `show` is True, they are shown at
@@ -184,11 +199,17 @@ def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[B
     ...     print(bars)
     None
     """
+    global _display
     if not (is_watched() if show is None else show):
         yield None
         return
     from rich import progress
 
+    after = LATE if late and show is None else 0
+    outer = _display
+    if outer is not None:
+        yield _opening(outer, after)
+        return
     with shown(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
@@ -197,41 +218,55 @@ def progress_bars(show: bool | None = None, *, late: bool = False) -> Iterator[B
         progress.TimeElapsedColumn(),
         progress.TextColumn("{task.fields[left]}"),
         progress.TimeRemainingColumn(elapsed_when_finished=False),
-        after=LATE if late and show is None else 0,
+        after=after,
     ) as display:
+        _display = display
+        try:
+            yield _opening(display)
+        finally:
+            _display = None
 
-        def open_bar(title: str, total: float | None, unit: str = "rows") -> Advance:
-            left = "" if total is None else "left"
-            task = display.add_task(title, total=total, unit=unit, rate="", left=left)
 
-            def advance(done: float) -> None:
-                display.update(task, advance=done)
-                speed = display.tasks[task].speed
-                if speed is not None:
-                    display.update(task, rate=f"{speed:,.0f} {unit}/s")
+def _opening(display: Progress, after: float = 0) -> Bars:
+    """Return a function that opens bars of a display.
 
-            return advance
+    Args:
+        display: Display of the bars.
+        after: Seconds from now in which the bars stay hidden.
+    """
+    begin = time.monotonic() + after
 
-        yield open_bar
+    def open_bar(title: str, total: float | None, unit: str = "rows") -> Advance:
+        left = "" if total is None else "left"
+        task = display.add_task(
+            title, total=total, visible=not after, unit=unit, rate="", left=left
+        )
+
+        def advance(done: float) -> None:
+            display.update(task, advance=done, visible=time.monotonic() >= begin)
+            speed = display.tasks[task].speed
+            if speed is not None:
+                display.update(task, rate=f"{speed:,.0f} {unit}/s")
+
+        return advance
+
+    return open_bar
 
 
 def watched(
     batches: Iterable[B],
     title: str,
     total: Callable[[], int | None] | None = None,
-    *,
-    late: bool = False,
 ) -> Generator[B]:
-    """Yield batches, and show a bar of their rows if bars are visible.
+    """Yield batches, and show a bar of their rows after `LATE` seconds if bars are visible.
 
     Args:
         batches: Record batches or tables.
         title: Title of the bar.
         total: Function that returns the number of all rows, or None if it is unknown. Default: The
             number is unknown.
-        late: Whether to show the bar only after `LATE` seconds.
     """
-    with progress_bars(late=late) as bars:
+    with progress_bars(late=True) as bars:
         advance = bars(title, total() if total else None) if bars else None
         for batch in batches:
             yield batch

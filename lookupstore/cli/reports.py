@@ -118,7 +118,7 @@ def verify(path: str, output: str, **what: Any) -> int:
 def _verify_rows(files: Source, path: str, output: str) -> None:
     """Read all rows of columnar files, and print their number."""
     every = files.batches(files.schema.names)
-    with closing(watched(every, "Checking", files.count_rows, late=True)) as batches:
+    with closing(watched(every, "Checking", files.count_rows)) as batches:
         rows = sum(batch.num_rows for batch in batches)
     if output == "json":
         write_json({"ok": True, "num_rows": rows, "bytes": files.nbytes})

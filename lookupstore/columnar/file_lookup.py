@@ -33,8 +33,9 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
-from lookupstore.hostcache.lookup_files import PinnedLookupFile
+from lookupstore.hostcache.lookup_files import PinnedLookupFile, Room
 from lookupstore.hostcache.pinned_copy import PinnedCopy
+from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.sst import Reader
 from lookupstore.sst.reader import scan_after
 from lookupstore.storage import descriptors
@@ -70,6 +71,8 @@ class FileLookup(descriptors.Holder):
         build: Time to make a lookup file: `auto` (when that pays), `always` (at the first key) or
             `never`.
         memory: Budget for sorting rows, in bytes.
+        progress: Whether to show a bar while a lookup file is made. None: after a second, on a
+            terminal or in a notebook.
     """
 
     def __init__(
@@ -79,6 +82,8 @@ class FileLookup(descriptors.Holder):
         residency: Residency,
         build: Build,
         memory: int,
+        *,
+        progress: bool | None = False,
     ) -> None:
         self.plan = plan
         self._name = plan.name
@@ -86,6 +91,7 @@ class FileLookup(descriptors.Holder):
         self._residency = residency
         self._rent = Rent(build)
         self._memory = memory
+        self._progress = progress
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._pinned: PinnedCopy | PinnedLookupFile | None = None
@@ -192,19 +198,27 @@ class FileLookup(descriptors.Holder):
         _, nbytes = self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)
         return nbytes > 0
 
-    def made(self) -> Reader:
+    def made(self, advance: Advance | None = None) -> Reader:
         """Return a reader of the lookup file of this host, and make the file if it is missing.
 
         A published file is not used any more.
+
+        Args:
+            advance: As for `reader`.
         """
         with self._lock:
             self._published = None
             if isinstance(self._pinned, PinnedCopy):
                 self._forget()
-        return self.reader()
+        return self.reader(advance)
 
-    def reader(self) -> Reader:
-        """Return a reader of the lookup file, and fetch or make the file if it is missing."""
+    def reader(self, advance: Advance | None = None) -> Reader:
+        """Return a reader of the lookup file, and fetch or make the file if it is missing.
+
+        Args:
+            advance: Function that is told of the rows of which the file is made. None: they are
+                shown in a bar.
+        """
         reader = self._ready()
         if reader is not None:
             return reader
@@ -218,12 +232,20 @@ class FileLookup(descriptors.Holder):
                     lambda: self._residency.lookup_files.make(
                         self._name,
                         needed_bytes(self.plan),
-                        lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
+                        lambda path, room: self._write(path, room, advance),
                     )
                 )
                 self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))
             assert self._reader is not None
             return self._reader
+
+    def _write(self, path: str, room: Room, advance: Advance | None) -> None:
+        """Write the lookup file, and show a bar if nobody else is told of the rows."""
+        progress = self._progress if advance is None else False
+        with progress_bars(progress, late=True) as bars:
+            if bars:
+                advance = bars("Making a lookup file", self.plan.source.num_rows)
+            write_lookup_file(self.plan, path, room, self._memory, advance or not_shown)
 
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""

@@ -44,6 +44,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
+from lookupstore.progress import Advance
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
@@ -329,7 +330,7 @@ class ColumnarFiles(PlannedFiles):
             )
         present = _published(self._plans)
 
-        def one(lookup: FileLookup) -> None:
+        def one(lookup: FileLookup, advance: Advance) -> None:
             plan = lookup.plan
             if plan.source.stored.unsettled:
                 _log.warning(
@@ -340,7 +341,7 @@ class ColumnarFiles(PlannedFiles):
             elif plan.name not in present:
                 location = location_of(plan.source)
                 published[plan.name] = publish_file(
-                    location, plan.name, plan.source, lookup.made().path
+                    location, plan.name, plan.source, lookup.made(advance).path
                 )
 
         published: dict[str, PublishedFile] = {}
@@ -447,7 +448,7 @@ class ColumnarFiles(PlannedFiles):
         location.make_folder("")
         written: dict[FileLookup, str] = {}
 
-        def one(lookup: FileLookup) -> None:
+        def one(lookup: FileLookup, _: Advance) -> None:
             plan = plans[lookup]
             written[lookup] = write_paimon_file(plan, location, options, self._memory, overwrite)
 

@@ -26,6 +26,7 @@ from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError, DuplicateKeyError, listed
 from lookupstore.hostcache.lookup_files import Room
+from lookupstore.progress import Advance, not_shown
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Reader, Writer
 
@@ -96,12 +97,17 @@ class LookupFilePlan:
         error = self.build.repeated_error(key, self.remedy)
         return DuplicateKeyError(f"{self.source.uri}: {error}", key=error.key)
 
-    def encoded(self) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of all rows without a null in the key."""
+    def encoded(self, advance: Advance = not_shown) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of all rows without a null in the key.
+
+        Args:
+            advance: Function that is told of the rows that were read.
+        """
         row = 0
         for batch in self.source.batches(self.columns):
             yield self.encode(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
+            advance(batch.num_rows)
 
     def encode(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
         """Encode rows of the source as `key` and `value`, leaving out null keys.
@@ -183,7 +189,9 @@ def check_added(names: Iterable[str], mode: Mode, added: Iterable[str]) -> None:
         )
 
 
-def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:
+def write_lookup_file(
+    plan: LookupFilePlan, path: str, room: Room, memory: int, advance: Advance = not_shown
+) -> None:
     """Write the lookup file of a columnar file to a path of this host.
 
     Args:
@@ -191,6 +199,8 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
         path: Path of the new file.
         room: Reservation of the bytes that the file and its spilled rows take.
         memory: Budget for sorting rows, in bytes.
+        advance: Function that is told of the rows that are done. A row that is sorted counts half
+            when it is read, and half when it is written.
 
     Raises:
         ValueError: If a key is repeated under the rule `error`.
@@ -200,10 +210,16 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
     """
     source = plan.source
     _log.info("%s: building a lookup file of %d rows", source.uri, source.num_rows)
-    if not _stream(plan, path, room):
+    if not _stream(plan, path, room, advance):
         _log.info("%s: not sorted by its key: sorting it", source.uri)
+
+        def half(rows: float) -> None:
+            advance(rows / 2)
+
         try:
-            write_sorted(plan.build, plan.encoded(), path, room, memory, source.uri)
+            write_sorted(
+                plan.build, plan.encoded(half), path, room, memory, source.uri, advance=half
+            )
         except RepeatedKeyError as error:
             source.check_unchanged()
             raise plan.repeated_error(error.key) from None
@@ -216,18 +232,29 @@ def needed_bytes(plan: LookupFilePlan) -> int:
     return plan.source.num_rows * width + _SLACK_BYTES
 
 
-def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
-    """Write rows in source order; return whether their keys were in ascending order."""
+def _stream(plan: LookupFilePlan, path: str, room: Room, advance: Advance) -> bool:
+    """Write rows in source order; return whether their keys were in ascending order.
+
+    If they were not, `advance` takes back what it was told.
+    """
     writer = _writer(plan.build, path, plan.source.uri, plan.source.num_rows)
     nbytes = _SLACK_BYTES
+    told = 0.0
+
+    def tell(rows: float) -> None:
+        nonlocal told
+        told += rows
+        advance(rows)
+
     try:
-        for batch in plan.encoded():
+        for batch in plan.encoded(tell):
             nbytes += _size(batch)
             room.ensure(nbytes)
             try:
                 writer.put_many(batch.column("key"), batch.column("value"))
             except ValueError:  # out of order, or repeated: sorting decides which
                 writer.abort()
+                advance(-told)
                 return False
         writer.close()
     except BaseException:
@@ -243,6 +270,8 @@ def write_sorted(
     room: Room,
     memory: int,
     source: str,
+    *,
+    advance: Advance = not_shown,
 ) -> None:
     """Write a lookup file of rows in any order.
 
@@ -253,6 +282,7 @@ def write_sorted(
         room: Reservation of the bytes that the file and its spilled rows take.
         memory: Budget for sorting rows, in bytes.
         source: Description of the source of the rows, which the file records.
+        advance: Function that is told of the rows that were written.
 
     Raises:
         RepeatedKeyError: If a key is repeated under the rule `error`.
@@ -267,6 +297,7 @@ def write_sorted(
         with _writer(build, path, source, sorter.rows_at_most(0)) as writer:
             for batch in sorter.sorted_batches(0):
                 writer.put_many(batch.column("key"), batch.column("value"))
+                advance(batch.num_rows)
 
 
 def check_lookup_file(plan: LookupFilePlan, reader: Reader | None, memory: int) -> None:

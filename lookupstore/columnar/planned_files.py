@@ -25,7 +25,7 @@ from lookupstore.columnar.rent import Build
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
-from lookupstore.progress import progress_bars
+from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
 from lookupstore.source.search import Path, path_of
@@ -69,7 +69,8 @@ class PlannedFiles(ManyLookups):
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
         self._lookups: list[FileLookup] = [
-            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
+            FileLookup(plan, published.get(plan.name), residency, build, memory, progress=None)
+            for plan in plans
         ]
         self._files = AskedFiles(self._every, residency)
 
@@ -195,20 +196,35 @@ class PlannedFiles(ManyLookups):
 
         Raises the errors of `lookup`.
         """
-        self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
+        self._each(FileLookup.reader, threads, progress, "Building lookup files")
 
     def _each(
         self,
-        step: Callable[[FileLookup], object],
+        step: Callable[[FileLookup, Advance], object],
         threads: int,
         progress: bool | None,
         title: str,
     ) -> None:
+        """Do a step for each file, and show the rows of which it tells.
+
+        Rows of which a step does not tell are shown when it ends.
+        """
         with progress_bars(progress) as bars, ThreadPoolExecutor(threads, "lookupstore") as pool:
-            advance = bars(title, self.num_rows) if bars else None
-            for lookup, _ in zip(self._lookups, pool.map(step, self._lookups), strict=True):
-                if advance:
-                    advance(lookup.plan.source.num_rows)
+            advance = bars(title, self.num_rows) if bars else not_shown
+
+            def one(lookup: FileLookup) -> None:
+                left = float(lookup.plan.source.num_rows)
+
+                def tell(rows: float) -> None:
+                    nonlocal left
+                    left -= rows
+                    advance(rows)
+
+                step(lookup, tell)
+                advance(left)
+
+            for _ in pool.map(one, self._lookups):
+                continue
 
     def _every(self) -> Sequence[FileLookup]:
         return self._lookups

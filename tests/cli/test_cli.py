@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
+from lookupstore import progress
 from lookupstore.builder import bucket_count
 from lookupstore.cli import main, opened
 from lookupstore.cli.key_text import parse_bound, parse_keys
@@ -1233,6 +1234,18 @@ def test_lookup_files_are_told_of_or_not_made(
     )
     assert run(*words, "--output", "csv").stderr == ""
     assert len(list(tmp_path.glob("cache/**/*.sst"))) == 1
+    # In a terminal a bar follows, if it takes long.
+    for cache, late, shown in (("fast", 60, False), ("slow", 0, True)):
+        with monkeypatch.context() as terminal:
+            terminal.setenv("LOOKUPSTORE_CACHE", str(tmp_path / cache))
+            terminal.setattr(progress, "is_watched", lambda: True)
+            terminal.setattr(progress, "LATE", late)
+            seen = run(*words, "--output", "csv")
+        assert seen.stdout == read.stdout
+        line, _, bar = seen.stderr.partition("\n")
+        assert line.endswith(f"making a lookup file, which is kept in {tmp_path}/{cache}")
+        assert ("Making a lookup file" in bar) == shown
+        assert ("30,000 rows" in bar) == shown
     monkeypatch.setattr(opened, "_LARGE", 1 << 20)
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "other"))
     assert run(*words, "--output", "csv").stderr == ""

@@ -19,14 +19,15 @@ from support.remote import Remote
 import lookupstore
 from lookupstore import progress
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
 
 VERBS = [
     importlib.import_module(f"lookupstore.{name}")
     for name in (
         "store.store", "store.changing", "store.publishing", "columnar.many_lookups",
-        "hudi.table.layout", "hudi.table.services", "hudi.table.writes",
+        "columnar.file_lookup", "columnar.planned_files", "hudi.table.layout",
+        "hudi.table.services", "hudi.table.writes",
     )
 ]  # fmt: skip
 
@@ -47,7 +48,7 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
     @contextmanager
     def shown(show: bool | None = None, *, late: bool = False) -> Iterator[Any]:
-        assert late
+        assert late or show is not None
         yield None if show is False else open_bar
 
     for verb in VERBS:
@@ -134,6 +135,56 @@ def test_bars_of_files_and_tables(tmp_path: Path, bars: list[list[Any]]) -> None
         bars.clear()
         checked.verify(progress=False)
         assert not bars
+
+
+@pytest.mark.parametrize("order", ["sorted", "random", "late", "repeated"])
+def test_a_bar_of_a_lookup_file(
+    tmp_path: Path, bars: list[list[Any]], monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """It ends at the number of rows, whatever their order; threads and tags open none each."""
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
+    many = 300_000
+    rows = table_of(0, many)
+    if order == "random":
+        rows = rows.take(np.random.default_rng(1).permutation(many))
+    elif order == "late":  # most of it is written in the order of the source
+        rows = pa.concat_tables([rows.slice(1), rows.slice(0, 1)])
+    elif order == "repeated":
+        rows = pa.concat_tables([rows.slice(0, many - 5), rows.slice(0, 5)])
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number in range(2):
+        pq.write_table(rows.slice(number * 2), folder / f"{number}.parquet")
+    one = ColumnarFiles(folder / "0.parquet", key="id", build="always", on_duplicate="last")
+    one.lookup([5])
+    (made,) = bars
+    written = many - 5 if order == "repeated" else many
+    assert made[:3] == ["Making a lookup file", many, "rows"]
+    assert made[3] == (many if order == "sorted" else (many + written) / 2)
+    bars.clear()
+    assert one.lookup([7]).num_rows == 1
+    assert not bars
+    two = ColumnarFiles(folder, key="id", mode="position", on_duplicate="last")
+    two.prepare(threads=2, progress=True)
+    assert bars == [["Building lookup files", 2 * many - 2, "rows", 2 * many - 2]]
+    bars.clear()
+    ColumnarFiles(folder, key="id", mode="presence", on_duplicate="last").prepare(progress=False)
+    assert not bars
+
+
+def test_a_bar_of_a_lookup_file_of_a_table(
+    tmp_path: Path, bars: list[list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
+    table = HudiTable.create(tmp_path / "t", table_of(0, 1), record_key="id")
+    table.upsert(table_of(0, 1000))
+    bars.clear()
+    with TableLookup(table, build="always") as lookup:
+        assert lookup.get(7) == {"name": "row 7"}
+    assert bars == [["Making a lookup file", 1000, "rows", 1000]]
+    bars.clear()
+    table.upsert(table_of(5, 1), options=WriteOptions(progress=False))
+    assert not bars
 
 
 def test_bars_of_writes(tmp_path: Path, bars: list[list[Any]]) -> None:
@@ -240,6 +291,45 @@ def test_a_bar_that_is_late(
         assert capfd.readouterr().err == ""
         store.verify(progress=True)
         assert "Checking" in capfd.readouterr().err
+
+
+def test_bars_inside_of_bars(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are lines of one display, and as late as if they were alone."""
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(progress, "LATE", 0.2)
+    displays = []
+    shown = progress.shown
+
+    @contextmanager
+    def counted(*columns: Any, after: float = 0) -> Iterator[Any]:
+        with shown(*columns, after=after) as display:
+            displays.append(display)
+            yield display
+
+    monkeypatch.setattr(progress, "shown", counted)
+    for seconds, seen in ((0, False), (0.3, True)):
+        with progress.progress_bars() as outer:
+            assert outer is not None
+            outer("Looking up", 2)(2)
+            with progress.progress_bars(late=True) as inner:
+                assert inner is not None
+                advance = inner("Making", 5)
+                time.sleep(seconds)
+                advance(5)
+        printed = capfd.readouterr().err
+        assert "Looking up" in printed
+        assert ("Making" in printed) == seen
+    assert len(displays) == 2
+    # The next one is a display of its own again, also after an error, and in a child.
+    with pytest.raises(KeyError), progress.progress_bars():
+        raise KeyError
+    with progress.progress_bars() as outer:
+        assert len(displays) == 4
+        progress._after_fork()
+        with progress.progress_bars():
+            assert len(displays) == 5
 
 
 @pytest.mark.parametrize("show", [None, True])

@@ -425,7 +425,9 @@ class TableLookup(ManyLookups):
             plan = plan_lookup_file(
                 file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
             )
-            lookup = FileLookup(plan, None, self._residency, self._plan.build, _MEMORY)
+            lookup = FileLookup(
+                plan, None, self._residency, self._plan.build, _MEMORY, progress=None
+            )
             self._lookups[number] = lookup
         _open.used(lookup)
         return lookup

@@ -357,7 +357,8 @@ class Levels(PlannedFiles):
 
     def __repr__(self) -> str:
         return (
-            f"<Levels {self.path}: {', '.join(map(str, self._counts))} files by level, "
+            f"<Levels {self.path}: {counted(self.num_files, 'file')} "
+            f"(by level: {', '.join(map(str, self._counts))}), "
             f"{counted(self.num_rows, 'row')}, key {', '.join(self.key)}>"
         )
 

@@ -79,8 +79,11 @@ def scan_by_key(
             raise
 
 
-def _encoded(plan: LookupPlan, build: BuildPlan) -> Iterator[pa.RecordBatch]:
-    """Yield `key` and `value` of all rows whose key has no nulls."""
+def key_and_values(plan: LookupPlan) -> Iterator[pa.RecordBatch]:
+    """Yield all rows whose key has no nulls, in the order of the files.
+
+    They have the key columns and then the value columns. Errors are those of `BaseFiles.table`.
+    """
     fields = [field.with_nullable(True) for field in (*plan.key.schema, *plan.values)]
     schema = pa.schema(fields)
     files = BaseFiles(plan.location, [file.path for file in plan.files], schema)
@@ -88,4 +91,10 @@ def _encoded(plan: LookupPlan, build: BuildPlan) -> Iterator[pa.RecordBatch]:
         for name in plan.key.names:
             if batch.column(name).null_count:
                 batch = batch.filter(batch.column(name).is_valid())
+        yield batch
+
+
+def _encoded(plan: LookupPlan, build: BuildPlan) -> Iterator[pa.RecordBatch]:
+    """Yield `key` and `value` of the same rows."""
+    for batch in key_and_values(plan):
         yield build.encode(batch, None)

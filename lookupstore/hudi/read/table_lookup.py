@@ -36,7 +36,7 @@ from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import SNAPSHOT
-from lookupstore.hudi.read.key_order import scan_by_key
+from lookupstore.hudi.read.key_order import key_and_values, scan_by_key
 from lookupstore.hudi.read.lookup_plan import (
     LookupPlan,
     newest_position,
@@ -484,6 +484,12 @@ class TableLookup(ManyLookups):
     def __repr__(self) -> str:
         files = counted(self.num_files, "file")
         return f"<TableLookup {self.path}: {files}, key {', '.join(self.key)}>"
+
+    def _first_rows(self) -> pa.Table | None:
+        if not os.path.isdir(self.path):
+            return None
+        batches = key_and_values(self._plan)
+        return next((pa.Table.from_batches([one]) for one in batches if one.num_rows), None)
 
 
 def _view_of(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
-from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar import ColumnarFiles, Levels
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.sst import Reader
@@ -44,11 +44,22 @@ def test_columns_and_key(tmp_path: Path, kind: str) -> None:
     assert [name for name, *_ in cells] == shown.schema.names
     assert all(kind == str(shown.schema.field(name).type) for name, kind, *_ in cells)
     heads = [cell.text or "" for cell in page.findall("thead/tr/th")]
-    count = 0 if kind == "lookup" else min(3, ROWS.num_rows)
-    assert heads == ["column", "type", "", *(f"row {number + 1}" for number in range(count))]
+    assert heads == ["column", "type", "", "row 1", "row 2"]
     values = {name: row for name, _, _, *row in cells if not name.startswith("_hoodie")}
     for name, row in zip(values, ROWS.to_pydict().values(), strict=True):
-        assert values[name] == [str(value) for value in row][:count]
+        assert values[name] == [str(value) for value in row]
+
+
+def test_captions_count_one_file_and_many(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for number, path in enumerate(paths):
+        pq.write_table(pa.table({"id": [number]}), path)
+    for files, said in ((paths[:1], "1 file"), (paths, "3 files")):
+        assert f": {said}, {len(files)} row" in ColumnarFiles(files, key="id")._repr_html_()
+    one = Levels(paths[0], key="id")
+    assert f"{tmp_path}/0.parquet: 1 file (by level: 1), 1 row, key id" in one._repr_html_()
+    more = Levels(paths[0], [paths[1:]], key="id")
+    assert ": 3 files (by level: 1, 2), 3 rows, key id" in more._repr_html_()
 
 
 def test_columns_are_shown_whatever_became_of_the_rows(

@@ -8,6 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.hudi_options import hoodie_option, lock_option, metadata_option, typed
+from lookupstore.cli.hudi_results import told
 from lookupstore.cli.options import PLACE, as_of_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.cli.terminal import echo
@@ -404,7 +405,7 @@ def _write_done(
     if output == "json":
         write_json([{"instant": one.time, "action": one.action} for one in done])
     else:
-        said = ", ".join(f"{one.action} {one.time}" for one in done)
+        said = ", ".join(map(told, done))
         echo(f"{shown_uri(path)}: {said or nothing}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from lookupstore.hudi import WriteResult
+from lookupstore.hudi import Instant, WriteResult
 from lookupstore.quantities import counted, size_text
 
 
@@ -28,13 +28,18 @@ def said(result: WriteResult) -> str:
     done = [f"{counted(count, 'row')} {verb}" for count, verb in came if count]
     done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
-        done.append(f"{result.instant.action} {result.instant.time}")
+        done.append(told(result.instant))
     if result.clustering is not None:
         done.append(f"clustering {result.clustering}")
     done += [f"clean {time}" for time in result.cleans]
     if result.archived:
         done.append(f"{counted(result.archived, 'instant')} archived")
     return ", ".join(done) or "nothing to do"
+
+
+def told(instant: Instant) -> str:
+    """Return the action and the time of an instant."""
+    return f"{instant.action} {instant.time}"
 
 
 def measured(result: WriteResult) -> str:

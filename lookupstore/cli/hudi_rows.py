@@ -18,7 +18,7 @@ from lookupstore.cli.hudi_options import (
     is_typed,
     write_flags,
 )
-from lookupstore.cli.hudi_results import fields_of, measured, said
+from lookupstore.cli.hudi_results import fields_of, measured, said, told
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
@@ -372,7 +372,8 @@ def delete(
     if output == "json":
         write_json({"deleted": result.rows_deleted, **fields_of(result, dry_run)})
     else:
-        echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
+        commit = "" if result.instant is None else f", {told(result.instant)}"
+        echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}{commit}")
 
 
 def _wanted(

@@ -213,7 +213,7 @@ def test_delete(table: Path) -> None:
     done = printed("delete", table, 1, 2, 9)
     assert done["deleted"] == 2
     assert HudiTable.open(table).scan(columns=["id"])["id"].to_pylist() == [3]
-    assert "1 row deleted" in run("delete", table, 3).stdout
+    assert "1 row deleted, commit 2" in run("delete", table, 3).stdout
 
 
 def test_keys_of_files(table: Path) -> None:

@@ -224,6 +224,10 @@ lint: $(VENV)/.built  ## Check style and types of Python, Cython and C
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 	    --allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(EXTENSIONS)
 
+.PHONY: recording
+recording: $(VENV)/.built  ## Run the commands of recorded terminals in the documents again, and write what they print
+	$(BIN)/python tests/support/recording.py
+
 # Its theme tells of its successor each time. A quiet mkdocs would count no warnings.
 .PHONY: docs
 docs: $(VENV)/.built  ## Make the documentation as a site in build/site; a warning or a bad link is an error

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from support.documents import Block, blocks_of, run_blocks
+from support.recording import PAGES, recorded, steady
 
 import lookupstore
 
@@ -81,6 +82,33 @@ def test_the_examples_of_a_document_run(path: Path, environment: dict[str, str])
 def test_the_examples_of_a_document_run_with_spark(path: Path, environment: dict[str, str]) -> None:
     # Examples before a Spark one may make what it reads.
     run_blocks([block for block in blocks_of(path) if block.is_run], environment)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recorded_terminal_is_what_the_commands_print(
+    path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment["LOOKUPSTORE_CACHE"] = str(tmp_path / "cache")
+    page = path.read_text()
+    now = recorded(page, Path.cwd(), environment)
+    assert steady(now) == steady(page), "run make recording"
+
+
+def test_a_recording_keeps_what_differs_from_run_to_run_out_of_a_comparison(
+    environment: dict[str, str],
+) -> None:
+    page = (
+        "# A\n\n<!-- recorded -->\n```console\n$ printf 'a  b\\n'; \\\n  echo bad >&2\nold\n"
+        "$ lookupstore get nothing 1\n```\n\n```console\n$ echo not recorded\n```\n"
+    )
+    now = recorded(page, Path.cwd(), environment)
+    assert now == page.replace("old\n", "a  b\nbad\n").replace(
+        "nothing 1\n", "nothing 1\nError: /srv/shop/nothing: No such file or directory\n"
+    )
+    assert steady(now) != steady(page)
+    one = "at 2026-11-29T10:11:12.5+00:00 20261129101112345 │ 1,234 bytes ──┼ 5 rows"
+    two = "at 2027-01-02 03:04:05Z 20270102030405678    │ 99.5 MiB ─────┼ 5 rows"
+    assert steady(one) == steady(two) != steady(two.replace("5 rows", "6 rows"))
 
 
 def test_the_readme_is_short() -> None:

@@ -6,7 +6,8 @@ In README.md and docs/**/*.md:
 - each line ``$ lookupstore ...`` of a ```console block is run, and must end with status 0;
 - a comment right before a block changes that: ``<!-- needs: spark -->`` runs it only in the test
   that is marked so, ``<!-- status: 1 -->`` expects that status of the block's last command, and
-  ``<!-- not run: reason -->`` shows code that cannot be run here.
+  ``<!-- not run: reason -->`` shows code that cannot be run here, ``<!-- recorded -->`` a terminal
+  (`support/recording.py`).
 
 As a program: run those of a document, in the current folder, that need no more than some extras.
 """
@@ -50,7 +51,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        return "not run:" not in self.notes
+        return "not run:" not in self.notes and self.notes != "recorded"
 
     @property
     def status(self) -> int:

@@ -29,7 +29,7 @@ from lookupstore.storage.s3_client import allows_http, object_store_options, opt
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.rows import snapshot_source
-from lookupstore.tables.snapshot import TableFile, DeletedRows, Snapshot
+from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
 # Features of a table that its readers must support, and that are supported here. Columns of type
 # variant are not, but tables without any may have their feature.

@@ -27,7 +27,7 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.uris import shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.rows import rows_of, snapshot_source
-from lookupstore.tables.snapshot import TableFile, DeletedRows, RowFilter, Snapshot
+from lookupstore.tables.snapshot import DeletedRows, RowFilter, Snapshot, TableFile
 
 # Columns of position delete files, with the field ids that the specification reserves for them.
 _POSITIONS = pa.schema([

@@ -12,7 +12,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
-from lookupstore.tables.snapshot import TableFile, Snapshot
+from lookupstore.tables.snapshot import Snapshot, TableFile
 
 _GONE = "gone; a vacuum or expiry of the table deleted it: open the table again"
 

@@ -1,0 +1,86 @@
+"""Tables on an S3 server, by their libraries' objects and by URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
+from support.object_store import (
+    BUCKET,
+    KEY,
+    SECRET,
+    ObjectStore,
+    deltalake_names,
+    pandas_names,
+    writable_object_store,
+)
+
+import lookupstore
+
+ROWS = pa.table({"id": [1, 2, 3], "day": ["a b", "a b", "ü%"]})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    with writable_object_store() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing but the options to say where the server is, and who asks."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("names", [pandas_names, deltalake_names])
+def test_a_delta_table_of_a_uri(server: ObjectStore, names: Any, tmp_path: Path) -> None:
+    uri, own = f"s3://{BUCKET}/{names.__name__}/users", deltalake_names(server)
+    deltalake.write_deltalake(
+        uri, ROWS, partition_by=["day"],
+        storage_options={**own, "aws_s3_allow_unsafe_rename": "true"},
+    )  # fmt: skip
+    options = names(server)
+    with lookupstore.build(uri, tmp_path / "s", key="id", storage_options=options) as store:
+        assert dict(store.items()) == {1: {"day": "a b"}, 2: {"day": "a b"}, 3: {"day": "ü%"}}
+    table = deltalake.DeltaTable(uri, storage_options=own)
+    with lookupstore.build(table, tmp_path / "t", key="id") as store:
+        assert list(store) == [1, 2, 3]
+    table.delete("id = 2")
+    with lookupstore.upsert(store, uri, storage_options=options) as newer:
+        assert newer.version == 2
+    for path in ("users/_delta_log", "users/day=a%20b"):
+        with pytest.raises((lookupstore.FormatError, OSError)) as raised:
+            lookupstore.build(
+                f"s3://{BUCKET}/{names.__name__}/{path}", tmp_path / "never", key="id",
+                storage_options=options,
+            )  # fmt: skip
+        assert SECRET not in str(raised.value)
+        assert KEY not in str(raised.value)
+
+
+def test_an_iceberg_table_of_a_server(server: ObjectStore, tmp_path: Path) -> None:
+    own = deltalake_names(server)
+    catalog = InMemoryCatalog(
+        "w",
+        warehouse=f"s3://{BUCKET}/warehouse",
+        **{
+            "s3.endpoint": own["AWS_ENDPOINT_URL"],
+            "s3.access-key-id": KEY,
+            "s3.secret-access-key": SECRET,
+            "s3.region": "us-east-1",
+        },
+    )
+    catalog.create_namespace("w")
+    table = catalog.create_table("w.users", ROWS.schema)
+    with table.update_spec() as update:
+        update.add_identity("day")
+    table.append(ROWS)
+    table.delete("id = 2")
+    with lookupstore.build(table, tmp_path / "s", key="id") as store:
+        assert dict(store.items()) == {1: {"day": "a b"}, 3: {"day": "ü%"}}

@@ -114,6 +114,7 @@ def upsert(
         CommitUnknownError: The version may or may not be published; nothing was deleted.
 
     >>> import tempfile, lookupstore
+    >>> import pyarrow as pa
     >>> folder = tempfile.mkdtemp()
     >>> table = pa.table({"id": [1, 2, 3], "name": ["one", "two", "three"], "hits": [5, 5, 5]})
     >>> lookupstore.build(table, folder, key="id").close()

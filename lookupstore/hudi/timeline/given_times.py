@@ -86,6 +86,7 @@ def given_position(argument: str, position: When | None, zone: str | None) -> st
 
     An instant stands for its position; see `given_time` for other values.
 
+    >>> from lookupstore.hudi.timeline.timeline import COMMIT, State
     >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
     >>> given_position("since", commit, None)
     '20240418173551123'

@@ -6,7 +6,9 @@ The functions of this module are for the package itself; users use the class.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -14,18 +16,22 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted.schema import Types
-from lookupstore.errors import ClosedError
+from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._batch import contains, values_at
 from lookupstore.sst._block import Block, check_order, records_of
-from lookupstore.sst._filter import FilterBuilder
+from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
-from lookupstore.sst.regions import check_null_bitmap, read_filter, read_info
+from lookupstore.sst.format import (
+    NATIVE,
+    TRAILER_SIZE,
+    Info,
+    unpack_properties,
+)
 from lookupstore.sst.shared import LEAST_BYTES, HostTables, SharedPlaces
 from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
@@ -46,6 +52,9 @@ SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()
 # Bytes of blocks in one batch of a scan: with this size, the work in Python for each batch is small
 # compared with reading the blocks, and they stay in the cache of the processor.
 _BATCH = 256 << 10
+# Work of a step of `warmed`, some milliseconds each: bytes of blocks, or records added to places.
+# Seconds between two checks whether another process has made the places.
+_STEP, _ADDED, _WAIT = 1 << 20, 100_000, 0.02
 
 
 class Reads(NamedTuple):
@@ -170,14 +179,89 @@ class Reader(Mapping[bytes, bytes]):
         self._index.validate(file.dialect is not NATIVE)
         # Handles of all data blocks, which are contiguous from offset 0.
         self._handles = self._index.handles(file.footer.index[0], TRAILER_SIZE)
-        self._filter = read_filter(file)
-        check_null_bitmap(file)
-        self._info = read_info(file, self._handles, self._index, self._filter, order)
+        self._filter = self._load_filter(file)
+        self._check_null_bitmap(file)
+        self._info = self._load_info(file)
         file.plain_bytes = self._info.plain_bytes
         _ = file.frames  # a damaged dictionary raises its error now
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
         self._above: RunsAbove | None = None  # runs that lookups search before this file
+
+    # -- opening
+
+    def _load_filter(self, file: StoredFile) -> Filter:
+        handle = file.footer.filter
+        if handle is None:
+            return Filter("none")
+        kind = file.dialect.filter_kind
+        file.populate(handle)
+        if file.dialect is NATIVE:
+            codec, bits = file.payload(handle, "filter")
+            if codec != 0:
+                raise CorruptionError(self._path, handle[0], "a plain filter", f"codec id {codec}")
+        else:
+            bits = file.region(handle, 0, "filter")
+        try:
+            return Filter(kind, bits, file.footer.filter_entries)
+        except (ValueError, OverflowError) as error:
+            raise CorruptionError(self._path, handle[0], f"a {kind} filter", error) from None
+
+    def _check_null_bitmap(self, file: StoredFile) -> None:
+        handle = file.footer.null_bitmap
+        if handle is None:
+            return
+        stored = file.region(handle, 4, "null bitmap")
+        found = file.dialect.checksum(stored[:-4], 0)
+        expected = int.from_bytes(stored[-4:], "little")
+        if found != expected:
+            raise CorruptionError(
+                self._path, handle[0], f"null bitmap of CRC-32 {expected:08x}", f"{found:08x}"
+            )
+
+    def _load_info(self, file: StoredFile) -> Info:
+        blocks = len(self._handles)
+        last = self._handles[-1] if blocks else (0, -TRAILER_SIZE)
+        info = Info(
+            path=self._path,
+            dialect=file.dialect.name,
+            order=self._order,
+            num_records=None if blocks else 0,
+            file_bytes=file.size,
+            data_blocks=blocks,
+            data_bytes=last[0] + last[1] + TRAILER_SIZE,
+            plain_bytes=None if blocks else 0,
+            codecs=None if blocks else {},
+            filter_kind=self._filter.kind,
+            filter_bytes=self._filter.nbytes,
+            filter_entries=file.footer.filter_entries or None,
+            min_key=None,
+            max_key=self._index.record(blocks - 1)[0] if blocks else None,
+        )
+        if file.dialect is not NATIVE:
+            if blocks:
+                first = file.data_block(self._handles[0], 0, self._order)
+                info = replace(info, min_key=first.record(0)[0])
+            return info
+        assert file.footer.properties is not None
+        properties = file.block(file.footer.properties, "properties", "bytes")
+        properties.validate(False)
+        records = dict(properties.record(i) for i in range(len(properties)))
+        try:
+            found = unpack_properties(records)
+        except ValueError as error:
+            raise CorruptionError(
+                self._path, file.footer.properties[0], "properties", error
+            ) from None
+        for name, said, is_ in (
+            ("key.order", found["order"], info.order),
+            ("key.max", found["max_key"], info.max_key),
+        ):
+            if said != is_:
+                raise CorruptionError(
+                    self._path, file.footer.properties[0], f"property {name} {is_!r}", f"{said!r}"
+                )
+        return replace(info, format_version=file.footer.native_version, **found)
 
     # -- blocks
 
@@ -600,6 +684,53 @@ def reads_of(reader: Reader) -> Reads:
     """
     lookup = reader._search()
     return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.bytes_read, lookup.block_uses)
+
+
+def warmed(reader: Reader) -> Iterator[int]:
+    """Prepare all blocks of a reader for lookups, step by step.
+
+    If another process of the host is making the lookup table of the file, the steps wait for it.
+    Blocks that do not fit into the cache of decompressed blocks are only requested from the disk.
+
+    Yields:
+        Number of bytes of the blocks that a step has read; 0 for a step that waited for another
+        process or checked its lookup table.
+
+    Raises:
+        ClosedError: The reader is closed.
+        CorruptionError: A block is damaged.
+    """
+    lookup, handles = reader._search(), reader._handles
+    reader._check_open().drop_scattered()
+    lookup.adopt()
+    yield from _settled(reader, lookup)
+    nbytes, has_room = 0, True
+    for number in reader._check_open().filled(handles, range(len(handles)), kept=True):
+        reader._check_open()
+        if lookup.is_prepared(number):
+            continue
+        has_room = has_room and lookup.prepare(number)
+        nbytes += handles[number][1]
+        if nbytes >= _STEP:
+            yield nbytes
+            nbytes = 0
+    if nbytes:
+        yield nbytes
+    yield from _settled(reader, lookup)
+
+
+def _settled(reader: Reader, lookup: Lookup) -> Iterator[int]:
+    """Make the places of a file, or check the places of another process, step by step."""
+    while lookup.settles or lookup.checks:
+        reader._check_open()
+        if lookup.checks:
+            if not lookup.check_places(_STEP):
+                yield 0
+            continue
+        nbytes = lookup.settle(_ADDED)
+        if nbytes == 0 and lookup.settles:
+            time.sleep(_WAIT)
+        yield nbytes
 
 
 def lookup_of(reader: Reader) -> Lookup:

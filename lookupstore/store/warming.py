@@ -6,8 +6,7 @@ import threading
 import time
 
 from lookupstore.progress import Advance
-from lookupstore.sst.reader import Reader
-from lookupstore.sst.warming import warmed
+from lookupstore.sst.reader import Reader, warmed
 from lookupstore.store.files import BucketFiles
 
 

@@ -37,7 +37,7 @@ from lookupstore.hostcache.lookup_files import PinnedLookupFile, Room
 from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.sst import Reader
-from lookupstore.sst.reader import scan_after
+from lookupstore.sst.scans import scan_after
 from lookupstore.storage import descriptors
 
 #: Largest share of the bytes of the columns that one lookup may read from row groups.

@@ -15,8 +15,9 @@ A file is written once, in key order, and never changes. Two dialects share the 
 Java Paimon writes). ``docs/reference/format.md`` describes both to the byte.
 
 ``writer`` and ``reader`` are based on ``format`` (the dialects as data) and ``codec`` (blocks to
-payloads). ``stored`` checks every handle and checksum that the reader follows, and ``verification``
-reads a whole file. ``typed`` makes columns of the keys and values of Paimon files, for the typed
+payloads). ``stored`` checks every handle and checksum that the reader follows, ``opening`` reads
+what a file contains besides its records, ``scans`` the records in key order, and ``verification`` a
+whole file. ``typed`` makes columns of the keys and values of Paimon files, for the typed
 reader and writer in ``typed_reader`` and ``typed_writer``. The extensions ``_block``, ``_filter``
 and ``_batch`` do all work on single keys. ``layers`` combines the files of several buckets, which
 then answer lookups like one file.

@@ -6,9 +6,7 @@ The functions of this module are for the package itself; users use the class.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from dataclasses import replace
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -16,22 +14,25 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted.schema import Types
-from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.errors import ClosedError
 from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._batch import contains, values_at
-from lookupstore.sst._block import Block, check_order, records_of
-from lookupstore.sst._filter import Filter, FilterBuilder
+from lookupstore.sst._block import Block, check_order
+from lookupstore.sst._filter import FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.format import (
-    NATIVE,
-    TRAILER_SIZE,
-    Info,
-    unpack_properties,
+from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
+from lookupstore.sst.opening import (
+    check_null_bitmap,
+    fill_regions,
+    load_filter,
+    load_index,
+    load_info,
 )
+from lookupstore.sst.scans import SCAN_SCHEMA, Records, Values, after_prefix, scan_batches
 from lookupstore.sst.shared import LEAST_BYTES, HostTables, SharedPlaces
 from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
@@ -46,15 +47,6 @@ if TYPE_CHECKING:
 
 #: Cache of decoded blocks of all readers without a cache of their own.
 shared_cache: BlockCache = BlockCache()
-
-
-SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-# Bytes of blocks in one batch of a scan: with this size, the work in Python for each batch is small
-# compared with reading the blocks, and they stay in the cache of the processor.
-_BATCH = 256 << 10
-# Work of a step of `warmed`, some milliseconds each: bytes of blocks, or records added to places.
-# Seconds between two checks whether another process has made the places.
-_STEP, _ADDED, _WAIT = 1 << 20, 100_000, 0.02
 
 
 class Reads(NamedTuple):
@@ -169,99 +161,18 @@ class Reader(Mapping[bytes, bytes]):
             raise ValueError(
                 f"order={order!r}: {self._path} is a native file, whose order is 'bytes'"
             )
-        footer = file.footer
-        regions = (
-            footer.dictionary, footer.null_bitmap, footer.filter, footer.index, footer.properties
-        )  # fmt: skip
-        file.fill_blocks([handle for handle in regions if handle is not None])
-        file.populate(file.footer.index)
-        self._index = file.block(file.footer.index, "index block", order)
-        self._index.validate(file.dialect is not NATIVE)
+        fill_regions(file)
+        self._index = load_index(file, order)
         # Handles of all data blocks, which are contiguous from offset 0.
         self._handles = self._index.handles(file.footer.index[0], TRAILER_SIZE)
-        self._filter = self._load_filter(file)
-        self._check_null_bitmap(file)
-        self._info = self._load_info(file)
+        self._filter = load_filter(file)
+        check_null_bitmap(file)
+        self._info = load_info(file, self._index, self._handles, self._filter, order)
         file.plain_bytes = self._info.plain_bytes
         _ = file.frames  # a damaged dictionary raises its error now
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
         self._above: RunsAbove | None = None  # runs that lookups search before this file
-
-    # -- opening
-
-    def _load_filter(self, file: StoredFile) -> Filter:
-        handle = file.footer.filter
-        if handle is None:
-            return Filter("none")
-        kind = file.dialect.filter_kind
-        file.populate(handle)
-        if file.dialect is NATIVE:
-            codec, bits = file.payload(handle, "filter")
-            if codec != 0:
-                raise CorruptionError(self._path, handle[0], "a plain filter", f"codec id {codec}")
-        else:
-            bits = file.region(handle, 0, "filter")
-        try:
-            return Filter(kind, bits, file.footer.filter_entries)
-        except (ValueError, OverflowError) as error:
-            raise CorruptionError(self._path, handle[0], f"a {kind} filter", error) from None
-
-    def _check_null_bitmap(self, file: StoredFile) -> None:
-        handle = file.footer.null_bitmap
-        if handle is None:
-            return
-        stored = file.region(handle, 4, "null bitmap")
-        found = file.dialect.checksum(stored[:-4], 0)
-        expected = int.from_bytes(stored[-4:], "little")
-        if found != expected:
-            raise CorruptionError(
-                self._path, handle[0], f"null bitmap of CRC-32 {expected:08x}", f"{found:08x}"
-            )
-
-    def _load_info(self, file: StoredFile) -> Info:
-        blocks = len(self._handles)
-        last = self._handles[-1] if blocks else (0, -TRAILER_SIZE)
-        info = Info(
-            path=self._path,
-            dialect=file.dialect.name,
-            order=self._order,
-            num_records=None if blocks else 0,
-            file_bytes=file.size,
-            data_blocks=blocks,
-            data_bytes=last[0] + last[1] + TRAILER_SIZE,
-            plain_bytes=None if blocks else 0,
-            codecs=None if blocks else {},
-            filter_kind=self._filter.kind,
-            filter_bytes=self._filter.nbytes,
-            filter_entries=file.footer.filter_entries or None,
-            min_key=None,
-            max_key=self._index.record(blocks - 1)[0] if blocks else None,
-        )
-        if file.dialect is not NATIVE:
-            if blocks:
-                first = file.data_block(self._handles[0], 0, self._order)
-                info = replace(info, min_key=first.record(0)[0])
-            return info
-        assert file.footer.properties is not None
-        properties = file.block(file.footer.properties, "properties", "bytes")
-        properties.validate(False)
-        records = dict(properties.record(i) for i in range(len(properties)))
-        try:
-            found = unpack_properties(records)
-        except ValueError as error:
-            raise CorruptionError(
-                self._path, file.footer.properties[0], "properties", error
-            ) from None
-        for name, said, is_ in (
-            ("key.order", found["order"], info.order),
-            ("key.max", found["max_key"], info.max_key),
-        ):
-            if said != is_:
-                raise CorruptionError(
-                    self._path, file.footer.properties[0], f"property {name} {is_!r}", f"{said!r}"
-                )
-        return replace(info, format_version=file.footer.native_version, **found)
 
     # -- blocks
 
@@ -431,57 +342,8 @@ class Reader(Mapping[bytes, bytes]):
                     "start and stop"
                 )
             start, stop = starts_with, after_prefix(starts_with)
-        batches = self._scan(start, stop, reverse)
+        batches = scan_batches(self, start, stop, reverse)
         return pa.RecordBatchReader.from_batches(SCAN_SCHEMA, batches)
-
-    def _scan(
-        self, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[pa.RecordBatch]:
-        return (batch for _, batch in self._scan_parts(start, stop, reverse))
-
-    def _scan_parts(
-        self, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[tuple[list[tuple[Block, int, int]], pa.RecordBatch]]:
-        """Yield batches of records with their blocks, and the range of records of each block."""
-        # If the file was truncated, errors of its bytes are replaced by the error of the
-        # truncation.
-        file = self._check_open()
-        try:
-            first = 0 if start is None else self._index.lower_bound(start)
-            last = len(self._handles)
-            if stop is not None:
-                last = min(last, self._index.lower_bound(stop) + 1)
-        finally:
-            file.check_whole()
-        numbers = range(first, last)[::-1] if reverse else range(first, last)
-        parts: list[tuple[Block, int, int]] = []
-        nbytes = 0
-        for number in file.filled(self._handles, numbers):
-            # A scan reads each block once: it uses prepared blocks but adds none to the cache.
-            file = self._check_open()
-            try:
-                block = self._block(file, number)
-                low = 0 if start is None else block.lower_bound(start)
-                high = len(block) if stop is None else block.lower_bound(stop)
-            finally:
-                file.check_whole()
-            if low < high:
-                parts.append((block, low, high))
-                nbytes += block.nbytes
-            if nbytes >= _BATCH:
-                yield parts, self._records(file, parts, reverse)
-                parts, nbytes = [], 0
-        if parts:
-            yield parts, self._records(self._check_open(), parts, reverse)
-
-    def _records(
-        self, file: StoredFile, parts: list[tuple[Block, int, int]], reverse: bool
-    ) -> pa.RecordBatch:
-        try:
-            keys, values = records_of(parts, reverse)
-            return pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
-        finally:
-            file.check_whole()
 
     @keyword_only
     def items(
@@ -510,7 +372,7 @@ class Reader(Mapping[bytes, bytes]):
 
     def values(self) -> ValuesView[bytes]:
         """Return the values, in key order."""
-        return _Values(self)
+        return Values(self)
 
     def _pairs(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs of a batch of a scan."""
@@ -621,61 +483,6 @@ class Reader(Mapping[bytes, bytes]):
         return html_fields(repr(self)[1:-1], {**said, "path": None, "metadata": None})
 
 
-class Records(ItemsView[bytes, bytes]):
-    """The pairs of key and value of a scan, which is repeated for each iteration."""
-
-    def __init__(self, reader: Reader, scan: Callable[[], pa.RecordBatchReader]) -> None:
-        super().__init__(reader)
-        self._reader = reader
-        self._scan = scan
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        for batch in self._scan():
-            yield from self._reader._pairs(batch)
-
-    def __len__(self) -> int:
-        return sum(batch.num_rows for batch in self._scan())
-
-    def __contains__(self, pair: object) -> bool:
-        return any(one == pair for one in self)
-
-
-class _Values(ValuesView[bytes]):
-    """The values of a reader."""
-
-    _mapping: Reader
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (value for _, value in self._mapping.items())
-
-    def __contains__(self, value: object) -> bool:
-        return any(one == value for one in self)
-
-
-def scan_after(
-    reader: Reader,
-    last: bytes | None,
-    *,
-    start: bytes | None = None,
-    stop: bytes | None = None,
-    reverse: bool = False,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range of keys, or only those after a given key.
-
-    Args:
-        reader: Reader of the file.
-        last: Key of the last record that the caller already has. None: yield the whole range.
-        start: First key of the range. Default: the first key of the file.
-        stop: Key that ends the range, and is not part of it. Default: no end.
-        reverse: Whether to read from the last record to the first.
-    """
-    if last is not None and reverse:
-        stop = last
-    elif last is not None:
-        start = last + b"\0"
-    return reader._scan(start, stop, reverse)
-
-
 def reads_of(reader: Reader) -> Reads:
     """Return counts of what the lookups of a reader have read.
 
@@ -684,53 +491,6 @@ def reads_of(reader: Reader) -> Reads:
     """
     lookup = reader._search()
     return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.bytes_read, lookup.block_uses)
-
-
-def warmed(reader: Reader) -> Iterator[int]:
-    """Prepare all blocks of a reader for lookups, step by step.
-
-    If another process of the host is making the lookup table of the file, the steps wait for it.
-    Blocks that do not fit into the cache of decompressed blocks are only requested from the disk.
-
-    Yields:
-        Number of bytes of the blocks that a step has read; 0 for a step that waited for another
-        process or checked its lookup table.
-
-    Raises:
-        ClosedError: The reader is closed.
-        CorruptionError: A block is damaged.
-    """
-    lookup, handles = reader._search(), reader._handles
-    reader._check_open().drop_scattered()
-    lookup.adopt()
-    yield from _settled(reader, lookup)
-    nbytes, has_room = 0, True
-    for number in reader._check_open().filled(handles, range(len(handles)), kept=True):
-        reader._check_open()
-        if lookup.is_prepared(number):
-            continue
-        has_room = has_room and lookup.prepare(number)
-        nbytes += handles[number][1]
-        if nbytes >= _STEP:
-            yield nbytes
-            nbytes = 0
-    if nbytes:
-        yield nbytes
-    yield from _settled(reader, lookup)
-
-
-def _settled(reader: Reader, lookup: Lookup) -> Iterator[int]:
-    """Make the places of a file, or check the places of another process, step by step."""
-    while lookup.settles or lookup.checks:
-        reader._check_open()
-        if lookup.checks:
-            if not lookup.check_places(_STEP):
-                yield 0
-            continue
-        nbytes = lookup.settle(_ADDED)
-        if nbytes == 0 and lookup.settles:
-            time.sleep(_WAIT)
-        yield nbytes
 
 
 def lookup_of(reader: Reader) -> Lookup:
@@ -744,9 +504,3 @@ def lookup_of(reader: Reader) -> Lookup:
 
 def _reopen(path: str, order: str) -> Reader:
     return Reader(path, order=order)
-
-
-def after_prefix(prefix: bytes) -> bytes | None:
-    """Return the smallest key greater than every key with a prefix. None: there is none."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

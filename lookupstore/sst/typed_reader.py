@@ -14,9 +14,9 @@ from lookupstore.compacted.schema import Types
 from lookupstore.errors import CorruptionError
 from lookupstore.keywords import keyword_only
 from lookupstore.sst._batch import contains
-from lookupstore.sst._block import Block
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import Reader
+from lookupstore.sst.scans import Part, scan_parts
 from lookupstore.sst.stored import Fill
 from lookupstore.sst.typed import TypedRecords
 
@@ -113,11 +113,11 @@ class TypedReader(Reader):
         first = None if start is None else self._types.key(start)
         last = None if stop is None else self._types.key(stop)
         return pa.RecordBatchReader.from_batches(
-            self.schema, self._typed(self._scan_parts(first, last, reverse))
+            self.schema, self._typed(scan_parts(self, first, last, reverse))
         )
 
     def _typed(
-        self, found: Iterator[tuple[list[tuple[Block, int, int]], pa.RecordBatch]]
+        self, found: Iterator[tuple[list[Part], pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
         for parts, batch in found:
             keys, values = batch.columns

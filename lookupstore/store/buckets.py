@@ -29,7 +29,8 @@ from lookupstore.sst._answers import Answers, Found, Values
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.layers import Layers
-from lookupstore.sst.reader import hashed_keys, lookup_of, scan_after
+from lookupstore.sst.reader import hashed_keys, lookup_of
+from lookupstore.sst.scans import scan_after
 from lookupstore.sst.shared import PlacesLostError
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles

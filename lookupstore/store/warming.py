@@ -6,7 +6,8 @@ import threading
 import time
 
 from lookupstore.progress import Advance
-from lookupstore.sst.reader import Reader, warmed
+from lookupstore.sst.reader import Reader
+from lookupstore.sst.warming import warmed
 from lookupstore.store.files import BucketFiles
 
 

@@ -22,9 +22,10 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import CLAIM, CLAIM_SECONDS, COPY, MAKING, MOST_CLAIM_SECONDS
 from lookupstore.sst import Reader, Writer, shared
 from lookupstore.sst.cache import BlockCache
-from lookupstore.sst.reader import lookup_of, reads_of, warmed
+from lookupstore.sst.reader import lookup_of, reads_of
 from lookupstore.sst.shared import HostTables
 from lookupstore.sst.stored import StoredFile
+from lookupstore.sst.warming import warmed
 from lookupstore.storage import descriptors
 
 pytestmark = pytest.mark.drawn(0.4)

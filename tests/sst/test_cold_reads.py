@@ -24,8 +24,9 @@ from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found
 from lookupstore.sst._map import FileMap
 from lookupstore.sst.layers import Layers
-from lookupstore.sst.reader import lookup_of, warmed
+from lookupstore.sst.reader import lookup_of
 from lookupstore.sst.stored import StoredFile
+from lookupstore.sst.warming import warmed
 
 pytestmark = pytest.mark.drawn(0.4)
 

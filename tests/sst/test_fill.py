@@ -144,7 +144,7 @@ def test_a_batch_asks_once_for_all_its_blocks(copy: SparseCopy, seed: int) -> No
 def test_a_scan_asks_ahead(copy: SparseCopy, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = 64 * BLOCK
     monkeypatch.setattr(stored, "AHEAD", ahead)
-    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
+    monkeypatch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch is a block
     for reverse in (False, True):
         fresh = SparseCopy(copy.path.parent / "x.sst", copy.path)
         reader = opened(fresh)

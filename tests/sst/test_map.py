@@ -17,8 +17,7 @@ import pytest
 from support.sst_files import fresh, written
 
 from lookupstore.errors import CorruptionError
-from lookupstore.sst import Reader
-from lookupstore.sst import reader as sst_reader
+from lookupstore.sst import Reader, scans
 from lookupstore.sst._map import FileMap
 from lookupstore.sst.stored import StoredFile
 
@@ -391,7 +390,7 @@ def test_a_file_cut_between_two_batches_of_a_scan(
     bounds: tuple[int | None, int | None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
+    monkeypatch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch is a block
     path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
     reader = fresh(path)
     warm(reader, records)
@@ -407,13 +406,13 @@ def test_a_file_cut_while_records_are_gathered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "x.sst", EVEN, block_size=BLOCK, compression="none")
-    reader, gather = fresh(path), sst_reader.records_of
+    reader, gather = fresh(path), scans.records_of
 
     def cut_first(*given: Any) -> Any:
         os.truncate(path, 0)
         return gather(*given)
 
-    monkeypatch.setattr(sst_reader, "records_of", cut_first)
+    monkeypatch.setattr(scans, "records_of", cut_first)
     with pytest.raises(CorruptionError, match="found 0"):
         list(reader.items())
 

@@ -232,7 +232,7 @@ def test_repeated_keys(
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(_lookup, "GROUP_BYTES", group_bytes)
-        patch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch of a scan is a block
+        patch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch of a scan is a block
         path = Path(folder, "repeats.sst")
         with Writer(
             path,

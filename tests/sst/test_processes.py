@@ -201,7 +201,7 @@ def test_use_after_close(path: Path) -> None:
 
 
 def test_close_during_iteration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
+    monkeypatch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch is a block
     reader = fresh(path)
     items = iter(reader.items())
     first = next(items)

@@ -11,7 +11,7 @@ import pytest
 from support.sst_files import fresh, written
 
 from lookupstore.sst import Reader, Writer
-from lookupstore.sst.reader import after_prefix
+from lookupstore.sst.scans import after_prefix
 
 RECORDS = [(b"a", b"1"), (b"ab", b"2"), (b"ab\xff", b"3"), (b"ac", b"4"), (b"\xff\xff", b"5")]
 

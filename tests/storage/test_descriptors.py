@@ -229,7 +229,7 @@ def test_a_scan_of_more_files_than_may_be_open(
 ) -> None:
     """It goes on behind the last key, of the file and of each range."""
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("lookupstore.sst.reader._BATCH", 1)  # each batch is a block
+    monkeypatch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch is a block
     place = Remote(tmp_path, "s3").location()
     options = {"buckets": 20, "compression": "none", "block_size": 512}
     lookupstore.build(ROWS, place, key="id", **options).close()

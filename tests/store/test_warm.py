@@ -15,6 +15,7 @@ from lookupstore import LookupStore
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.sst import reader as readers
+from lookupstore.sst import warming
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import lookup_of, reads_of
 
@@ -25,8 +26,8 @@ VALUES = {key: f"value {key}" for key in range(0, 2 * ROWS, 2)}
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_STEP", 1 << 10)
-    monkeypatch.setattr(readers, "_ADDED", 500)
+    monkeypatch.setattr(warming, "_STEP", 1 << 10)
+    monkeypatch.setattr(warming, "_ADDED", 500)
 
 
 def table(keys: list[int]) -> pa.Table:
@@ -107,7 +108,7 @@ def test_compressed_blocks_fill_the_cache_and_no_more(
     build(tmp_path / "s", compression="zstd").close()
     path = next((tmp_path / "s" / "data").glob("*.sst"))
     with readers.Reader(path, cache=cache) as reader:
-        for _ in readers.warmed(reader):
+        for _ in warming.warmed(reader):
             continue
         assert 80_000 < cache.nbytes <= cache.capacity
         assert len(list(reader.keys())) == ROWS

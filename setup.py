@@ -57,17 +57,10 @@ COMPILE_ARGS = [
 # What Cython needs for typed memoryviews, 20,000 lines of C: once, and not in each module.
 SHARED = "lookupstore._cyutility"
 
-# What lookups of one key, and of many, need of csrc, each file of which refers to others.
-LOOKUP = [
-    "ls_block",
-    "ls_fences",
-    "ls_filter",
-    "ls_hash",
-    "ls_order",
-    "ls_places",
-    "ls_row_order",
-    "ls_slots",
-]
+# What blocks and their records, lookups of one key, and lookups of many need of csrc, each file of
+# which refers to others.
+RECORDS = ["ls_block", "ls_hash", "ls_order", "ls_places", "ls_row_order", "ls_slots"]
+LOOKUP = [*RECORDS, "ls_fences", "ls_filter"]
 SEARCH = [*LOOKUP, "ls_batch", "ls_changes"]
 
 # Each Cython module with the files of csrc that are linked into it.
@@ -76,31 +69,22 @@ MODULES = {
     "lookupstore.arrow._texts": ["ls_text"],
     "lookupstore.compacted._codec": ["ls_compacted_read", "ls_compacted_write"],
     "lookupstore.sst._block": ["ls_block", "ls_order", "ls_row_order"],
-    "lookupstore.sst._changes": [
-        "ls_changes",
-        "ls_places",
-        "ls_slots",
-        "ls_hash",
-        "ls_block",
-        "ls_order",
-        "ls_row_order",
-    ],
+    "lookupstore.sst._changes": [*RECORDS, "ls_changes"],
+    "lookupstore.sst._data_blocks": RECORDS,
     "lookupstore.sst._filter": ["ls_filter", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._frames": [],
     "lookupstore.sst._written": [],
     "lookupstore.sst._map": [],
-    "lookupstore.sst._table": [
-        "ls_places",
-        "ls_slots",
-        "ls_hash",
-        "ls_block",
-        "ls_order",
-        "ls_row_order",
-    ],
+    "lookupstore.sst._table": RECORDS,
     "lookupstore.storage._writeback": [],
     "lookupstore.sst._answers": SEARCH,
     "lookupstore.sst._batch": SEARCH,
+    "lookupstore.sst._layer": [],
     "lookupstore.sst._lookup": LOOKUP,
+    "lookupstore.sst._making_places": RECORDS,
+    "lookupstore.sst._missing": SEARCH,
+    "lookupstore.sst._pages": SEARCH,
+    "lookupstore.sst._stretch": SEARCH,
     "lookupstore.sst._spread": [],
     "lookupstore.sorting._merge": ["ls_merge", "ls_gather"],
     "lookupstore.sorting._sort": [

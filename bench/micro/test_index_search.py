@@ -32,7 +32,7 @@ def blocks(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with Reader(path, cache=BlockCache(CACHE)) as reader:
         assert reader.info().data_blocks == len(keys)
         heat(lambda: reader.contains(keys))
-        assert lookup_of(reader).table.places is None
+        assert lookup_of(reader).data.table.places is None
         yield reader
 
 

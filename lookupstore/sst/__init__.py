@@ -17,10 +17,14 @@ Java Paimon writes). ``docs/reference/format.md`` describes both to the byte.
 ``writer`` and ``reader`` are based on ``format`` (the dialects as data) and ``codec`` (blocks to
 payloads). ``stored`` checks every handle and checksum that the reader follows, ``opening`` reads
 what a file contains besides its records, ``scans`` the records in key order, and ``verification`` a
-whole file. ``typed`` makes columns of the keys and values of Paimon files, for the typed
-reader and writer in ``typed_reader`` and ``typed_writer``. The extensions ``_block``, ``_filter``
-and ``_batch`` do all work on single keys. ``layers`` combines the files of several buckets, which
-then answer lookups like one file.
+whole file. ``typed`` makes columns of the keys and values of Paimon files, for the typed reader and
+writer in ``typed_reader`` and ``typed_writer``. ``layers`` combines the files of several buckets,
+which then answer lookups like one file.
+
+The extensions do all work on single keys. ``_data_blocks`` reads and prepares blocks in a
+``_table``, and ``_making_places`` replaces that table by one with the places of all records.
+``_lookup`` finds one key. ``_batch`` finds many in the files of a ``_layer``, with ``_stretch`` for
+runs of changes and ``_missing`` for blocks that are not ready.
 """
 
 from lookupstore.sst.format import Info

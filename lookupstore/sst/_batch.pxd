@@ -1,40 +1,13 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from lookupstore.arrow._binary cimport BinaryColumn, ls_column, ls_slice, ls_status
 from lookupstore.sst._answers cimport Answers
-from lookupstore.sst._block cimport ls_order
-from lookupstore.sst._changes cimport Changes, ls_changes
 from lookupstore.sst._filter cimport ls_filter
-from lookupstore.sst._lookup cimport Lookup, ls_fences
-from lookupstore.sst._table cimport BlockTable, ls_places, ls_ready
-
-
-cdef extern from "ls_batch.h":
-    ctypedef struct ls_batch_file:
-        const ls_fences *fences
-        const ls_ready *ready
-        const ls_places *places
-        const ls_changes *changes
-        uint32_t *pins
-        uint8_t *used
-        size_t first
-        uint32_t blocks
-        int is_run
-    ctypedef struct ls_batch_files:
-        const ls_batch_file *files
-        uint32_t count
-        ls_order order
-    ctypedef struct ls_batch_counts:
-        uint64_t ruled_out
-        uint64_t routed
-        uint64_t changed
-        int asked
-    ctypedef struct ls_batch_item:
-        uint64_t hash
-        uint32_t index
-        uint32_t file
-        uint32_t block
+from lookupstore.sst._layer cimport Asks, Layer, ls_batch_counts, ls_batch_files, ls_batch_item
+from lookupstore.sst._lookup cimport Lookup
+from lookupstore.sst._stretch cimport Stretch
+from lookupstore.sst._table cimport BlockTable
 
 
 cdef enum:
@@ -43,11 +16,6 @@ cdef enum:
     # of 8, the number of bits in a byte of a bitmap.
     PIECE = 1024
     MOST_OF_PIECE = 1536
-    # Number of keys that are looked up in runs of changes at a time. Few keys are in a run, so many
-    # keys are needed for memory accesses to overlap; without a filter for all runs, each key needs
-    # memory.
-    STRETCH = 1 << 16
-    STRETCH_UNFILTERED = 1 << 14
 
 
 # Needs of a batch that Python has to meet before it can go on.
@@ -62,58 +30,6 @@ cdef enum Need:
     PLACE_ERROR
     BLOCKS      # blocks that are not ready
     ANSWERS     # `prepare` for the answers of the piece
-
-
-# When the system is asked what is in memory.
-cdef struct Asks:
-    int unasked  # number of pieces until it is asked again
-    int apart    # value of `unasked` after it was asked last
-
-
-cdef class Scratch:
-    cdef size_t length          # number of keys
-    cdef ls_batch_item *candidates
-    cdef uint64_t *hashes
-
-
-cdef class Filters:
-    cdef list owners
-    cdef const ls_filter **each
-    cdef bint has_gaps          # some filter lets all keys pass
-
-
-cdef class Layer:
-    cdef readonly tuple lookups
-    cdef list tables            # tables when this layer was made
-    cdef object runs
-    cdef object changes         # changes by bucket, or None: there are none
-    cdef Layer newest           # None, or the layer that has replaced this one
-    cdef ls_batch_files files
-    cdef ls_batch_file *each    # the entries of `files`
-    cdef Filters filters
-    cdef size_t blocks          # number of blocks of all files
-    cdef bint has_runs
-    cdef bint has_pins          # blocks may be evicted
-    cdef bint has_places        # some file has places
-    cdef list caches            # caches of the files with evictable blocks
-    cdef bint places_fit        # the places of all its files fit into memory
-    cdef Asks asks              # of small pieces
-
-    cdef Layer current(self)
-    cdef bint all_ready(self)
-    cdef bint stays(self)
-
-
-cdef class Part:
-    cdef Batch batch
-    cdef ls_batch_item *items
-    cdef size_t count
-    cdef object thread          # None: there is no thread
-    cdef object error
-
-    cdef int begin(self) except -1
-    cdef int wait(self) except -1
-    cdef int end(self) except -1
 
 
 cdef class Batch:
@@ -136,21 +52,7 @@ cdef class Batch:
     cdef size_t layer_count
     cdef size_t asked_layer     # layer in which the stretch is being looked up
     cdef bint asking            # Python is needed by that layer
-    cdef size_t stretch         # end of the stretch
-    cdef Filters above          # filters that all keys of runs pass; None: there are no runs
-    cdef ls_batch_counts *ruled_out  # counts of these filters for the stretch
-    cdef ls_batch_item *candidates  # keys of the stretch that may be in a run
-    cdef size_t candidate_count
-    cdef uint64_t *hashes       # hashes of the keys of the stretch
-    cdef size_t stretch_room    # number of keys of a stretch that fit into the memory
-    cdef Scratch scratch        # owner of that memory
-    cdef size_t stretch_start
-    cdef ls_column candidate_keys
-    cdef uint8_t *candidate_data
-    cdef int64_t *candidate_offsets
-    cdef uint32_t *origins      # position of each candidate among all keys
-    cdef ls_slice *found        # answer of a run to each candidate
-    cdef size_t next            # next candidate whose answer is to be put among those of a piece
+    cdef Stretch stretch        # keys that may be in a newer run; None: there are no such runs
     cdef bint overlaid          # the piece has answers of runs
     cdef int gone               # some of these answers are tombstones
     cdef const uint8_t *deleted  # for a run: target of the answer at a tombstone
@@ -177,23 +79,18 @@ cdef class Batch:
     cdef int find(self) except -1
     cdef int count_asked(self) except -1
     cdef int check_files(self) except -1
-    cdef Changes changes_of(self, size_t file)
     cdef void unpin(self) noexcept nogil
     cdef Need go_on(self) noexcept nogil
     cdef Need ask_runs(self) noexcept nogil
     cdef Need begin_stretch(self) noexcept nogil
-    cdef bint take_candidates(self) noexcept nogil
-    cdef void drop_candidates(self) noexcept nogil
-    cdef Need find_in_run(self, Batch older) noexcept nogil
+    cdef Need find_in_run(self, Stretch stretch) noexcept nogil
     cdef void count_ruled_out(self, const ls_batch_counts *counts) noexcept nogil
     cdef Need search(self) noexcept nogil
     cdef bint begin_piece(self) noexcept nogil
     cdef bint any_missing(self) noexcept nogil
     cdef Need filter_piece(self) noexcept nogil
     cdef Need route(self) noexcept nogil
-    cdef size_t keys_like(self, size_t count) noexcept nogil
     cdef int read_whole(self) except -1 with gil
-    cdef bint read_ahead(self) noexcept nogil
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1
     cdef Lookup lookup_of(self, size_t item)
@@ -201,10 +98,6 @@ cdef class Batch:
     cdef int refuse_place(self) except -1
     cdef int refuse_block(self) except -1
     cdef int grow(self) except -1
-    cdef int grow_stretch(self) except -1
     cdef int make_room(self, size_t length) except -1
     cdef int visit_missing(self) except -1
-    cdef int visit_file(self, ls_batch_item *items, size_t count) except -1
-    cdef int visit_items(self, ls_batch_item *items, size_t count) except -1
-    cdef int stage(self, ls_batch_item *items, size_t count) except -1
     cdef int refuse(self) except -1

@@ -1,33 +1,13 @@
-from collections.abc import Container, Iterable, Sequence
-from typing import Any, final
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._answers import Answers
-from lookupstore.sst._changes import Changes
-from lookupstore.sst._filter import Filter
+from lookupstore.sst._layer import Filters, Layer
 from lookupstore.sst._lookup import Lookup
-
-@disjoint_base
-class Scratch:
-    def __new__(cls, length: int) -> Self: ...
-
-@final
-class Filters:
-    def __new__(cls, filters: Iterable[Filter | None]) -> Self: ...
-
-@final
-class Layer:
-    def __new__(
-        cls,
-        lookups: tuple[Lookup | None, ...],
-        runs: Container[int] = frozenset(),
-        changes: Sequence[Changes | None] | None = None,
-    ) -> Self: ...
-    @property
-    def lookups(self) -> tuple[Lookup | None, ...]: ...
 
 def values_at(lookup: Lookup, keys: BinaryColumn) -> pa.LargeBinaryArray: ...
 def contains(lookup: Lookup, keys: BinaryColumn) -> pa.BooleanArray: ...
@@ -38,11 +18,6 @@ def answer(
     newer: Sequence[Layer] = (),
     above: Filters | None = None,
 ) -> None: ...
-
-@disjoint_base
-class Part:
-    def __new__(cls, batch: Batch) -> Self: ...
-    def visit(self) -> None: ...
 
 @disjoint_base
 class Batch:

@@ -22,5 +22,5 @@ cdef extern from "ls_changes.h":
 cdef class Changes:
     cdef ls_changes changes
     cdef Memory memory      # memory of the table
-    cdef readonly list runs
-    cdef list maps          # maps to which offsets refer
+    cdef readonly list runs  # their data blocks, the newest first
+    cdef list maps           # maps to which offsets refer

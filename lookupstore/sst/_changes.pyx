@@ -3,6 +3,7 @@
 from libc.string cimport memset
 
 from lookupstore.sst._block cimport Block
+from lookupstore.sst._data_blocks cimport DataBlocks
 from lookupstore.sst._map cimport FileMap
 from lookupstore.sst._table cimport (
     CACHE_LINE,
@@ -24,12 +25,12 @@ cdef size_t HUGE_PAGE = 2 << 20
 cdef class Changes:
     """A table of the records of the runs above a file; the places of the file mark their keys.
 
-    `file` and `runs`, the newest first, are lookups in files that are mapped and whose blocks stay;
-    `file` has places. Raises ValueError if a file was truncated meanwhile.
+    `file` and `runs`, the newest first, are the data blocks of files that are mapped and whose
+    blocks stay; `file` has places. Raises ValueError if a file was truncated meanwhile.
     """
 
-    def __cinit__(self, file not None, list runs not None):
-        cdef BlockTable table = file.table
+    def __cinit__(self, DataBlocks file not None, list runs not None):
+        cdef BlockTable table = file.file.blocks
         cdef Places places = table.places
         cdef Block block
         cdef FileMap map

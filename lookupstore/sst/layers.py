@@ -9,10 +9,13 @@ from typing import Any
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import LookupStoreError
 from lookupstore.sst._answers import Answers
-from lookupstore.sst._batch import Filters, Layer, answer
+from lookupstore.sst._batch import answer
 from lookupstore.sst._changes import MOST_BYTES, MOST_RUNS, Changes
+from lookupstore.sst._data_blocks import DataBlocks
 from lookupstore.sst._filter import Filter, FilterBuilder
+from lookupstore.sst._layer import Filters, Layer
 from lookupstore.sst._lookup import Lookup
+from lookupstore.sst._making_places import check_places
 from lookupstore.sst.reader import Reader, lookup_of
 
 # Size in bytes, for 32 keys, of the filter for several runs of changes. A larger filter would
@@ -168,13 +171,13 @@ class RunsAbove:
         if self._changes is None and self._can_have_changes and self._is_paid:
             assert file is not None
             # The places record which keys have changed, and must have been checked before.
-            if not file.check_places(_ALL) or file.table.places is None:
+            if not check_places(file.data, _ALL) or file.data.table.places is None:
                 return None
             self._can_have_changes = False  # also if making it fails
             try:
-                lookups = [lookup_of(run) for run in self.runs]
-                if all(_is_in_map(run) for run in lookups):
-                    self._changes = Changes(file, lookups)
+                runs = [lookup_of(run).data for run in self.runs]
+                if all(_is_in_map(run) for run in runs):
+                    self._changes = Changes(file.data, runs)
             except (LookupStoreError, OSError, ValueError) as error:
                 _log.info("lookups ask each run of changes: %s", error)
         return self._changes
@@ -196,7 +199,7 @@ class RunsAbove:
         return self._filter
 
 
-def _is_in_map(run: Lookup) -> bool:
+def _is_in_map(run: DataBlocks) -> bool:
     """Return whether all records of a run are in a map that is kept and not too large."""
     if not run.in_place or run.is_copy or run.map is None:
         return False

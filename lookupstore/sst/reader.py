@@ -19,6 +19,7 @@ from lookupstore.html_table import html_fields
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._batch import contains, values_at
 from lookupstore.sst._block import Block, check_order
+from lookupstore.sst._data_blocks import DataBlocks
 from lookupstore.sst._filter import FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._lookup import Lookup
@@ -183,7 +184,7 @@ class Reader(Mapping[bytes, bytes]):
 
     def _block(self, file: StoredFile, number: int) -> Block:
         """Return a decoded data block, the block prepared for lookups if there is one."""
-        block = self._search().table.block(number)
+        block = self._search().data.table.block(number)
         if block is None:
             block = file.data_block(self._handles[number], number, self._order)
         return block
@@ -221,9 +222,8 @@ class Reader(Mapping[bytes, bytes]):
                 blocks = MappedBlocks(file.map, handles, self._info.plain_bytes)
             else:
                 frames = MappedFrames(file.map, handles, file.frames, self._info.plain_bytes)
-        return Lookup(
+        data = DataBlocks(
             self._index,
-            self._filter,
             table,
             load,
             file.map,
@@ -237,6 +237,7 @@ class Reader(Mapping[bytes, bytes]):
             file.drop_scattered,
             file.is_cached,
         )
+        return Lookup(data, self._filter)
 
     def _search(self) -> Lookup:
         if self._lookup is None:
@@ -490,7 +491,8 @@ def reads_of(reader: Reader) -> Reads:
         ClosedError: The reader is closed.
     """
     lookup = reader._search()
-    return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.bytes_read, lookup.block_uses)
+    data = lookup.data
+    return Reads(lookup.filter_negatives, data.blocks_read, data.bytes_read, lookup.block_uses)
 
 
 def lookup_of(reader: Reader) -> Lookup:

@@ -9,6 +9,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
 from lookupstore.sst._batch import contains
 from lookupstore.sst._block import Block, records_of
+from lookupstore.sst._data_blocks import DataBlocks
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
@@ -60,7 +61,8 @@ def verify(
         return file.data_block(handles[number], number, info.order) if block is None else block
 
     # Without a cache, a table would keep every block that was searched.
-    lookup = Lookup(index, filter, FileTable(len(handles), BlockCache(0)), load)
+    table = FileTable(len(handles), BlockCache(0))
+    lookup = Lookup(DataBlocks(index, table, load), filter)
 
     def check(number: int, block: Block) -> None:
         nonlocal first_key, nbytes

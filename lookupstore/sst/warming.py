@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from lookupstore.sst._lookup import Lookup
+from lookupstore.sst._data_blocks import DataBlocks
+from lookupstore.sst._making_places import adopt, check_places, checks, settle, settles
 from lookupstore.sst.reader import Reader, lookup_of
 
 # Work of a step, some milliseconds each: bytes of blocks, or records added to places. Seconds
@@ -27,34 +28,34 @@ def warmed(reader: Reader) -> Iterator[int]:
         ClosedError: The reader is closed.
         CorruptionError: A block is damaged.
     """
-    lookup, handles = lookup_of(reader), reader._handles
+    data, handles = lookup_of(reader).data, reader._handles
     reader._check_open().drop_scattered()
-    lookup.adopt()
-    yield from _settled(reader, lookup)
+    adopt(data)
+    yield from _settled(reader, data)
     nbytes, has_room = 0, True
     for number in reader._check_open().filled(handles, range(len(handles)), kept=True):
         reader._check_open()
-        if lookup.is_prepared(number):
+        if data.is_prepared(number):
             continue
-        has_room = has_room and lookup.prepare(number)
+        has_room = has_room and data.prepare(number)
         nbytes += handles[number][1]
         if nbytes >= _STEP:
             yield nbytes
             nbytes = 0
     if nbytes:
         yield nbytes
-    yield from _settled(reader, lookup)
+    yield from _settled(reader, data)
 
 
-def _settled(reader: Reader, lookup: Lookup) -> Iterator[int]:
+def _settled(reader: Reader, data: DataBlocks) -> Iterator[int]:
     """Make the places of a file, or check the places of another process, step by step."""
-    while lookup.settles or lookup.checks:
+    while settles(data) or checks(data):
         reader._check_open()
-        if lookup.checks:
-            if not lookup.check_places(_STEP):
+        if checks(data):
+            if not check_places(data, _STEP):
                 yield 0
             continue
-        nbytes = lookup.settle(_ADDED)
-        if nbytes == 0 and lookup.settles:
+        nbytes = settle(data, _ADDED)
+        if nbytes == 0 and settles(data):
             time.sleep(_WAIT)
         yield nbytes

@@ -212,14 +212,14 @@ cdef class PointLookups:
             if len(layers) == 0:
                 continue
             lookup = layers[0]
-            if not lookup.stays():
+            if not lookup.data.stays():
                 return False
             lookup.find_one(key, None, False, &found[i])
             asked.append(lookup)
         while not taker.take(found, 0, length):
             taker.prepare(found, 0, length)
         for lookup in asked:  # the file may have been truncated during the copy
-            lookup.check_file()
+            lookup.data.check_file()
         for i in range(length):
             missing += found[i].data == NULL
         self.counts.add(length, missing)

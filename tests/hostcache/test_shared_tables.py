@@ -21,6 +21,7 @@ from lookupstore.errors import DiskQuotaError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import CLAIM, CLAIM_SECONDS, COPY, MAKING, MOST_CLAIM_SECONDS
 from lookupstore.sst import Reader, Writer, shared
+from lookupstore.sst._making_places import adopt, blocks_added, checks
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import lookup_of, reads_of
 from lookupstore.sst.shared import HostTables
@@ -66,7 +67,7 @@ def opened(path: Path, tables: HostTables) -> Reader:
 
 
 def is_shared(reader: Reader) -> bool:
-    places = lookup_of(reader).table.places
+    places = lookup_of(reader).data.table.places
     return places is not None and places.is_shared
 
 
@@ -267,14 +268,14 @@ def test_a_large_table_is_used_before_all_of_it_is_checked(
     with opened(large, residency.shared_tables) as first:
         list(warmed(first))
         assert is_shared(first)
-        assert not lookup_of(first).checks
+        assert not checks(lookup_of(first).data)
     with opened(large, residency.shared_tables) as second:
         second.lookup(LARGE[0][::100])
         assert is_shared(second)
         assert reads_of(second).blocks_read == 0
-        assert lookup_of(second).checks
+        assert checks(lookup_of(second).data)
         calls = 0
-        while lookup_of(second).checks:
+        while checks(lookup_of(second).data):
             ask_some(second, rng, 2000)
             calls += 1
         assert 1 < calls < 40
@@ -284,7 +285,7 @@ def test_a_large_table_is_used_before_all_of_it_is_checked(
         assert reads_of(second).blocks_read == read
     with opened(large, residency.shared_tables) as third:
         assert list(warmed(third))
-        assert not lookup_of(third).checks
+        assert not checks(lookup_of(third).data)
         assert reads_of(third).blocks_read == 0
 
 
@@ -316,7 +317,7 @@ def test_a_large_table_that_is_damaged_costs_no_answer(
             assert is_shared(reader), damage
             if damage == "cut":
                 os.truncate(file, len(content) // 2 // 4096 * 4096)
-            while lookup_of(reader).checks:
+            while checks(lookup_of(reader).data):
                 ask_some(reader, rng, 2000)
             assert not file.exists()
             assert damage == "cut" or "XXH3-64" in caplog.text
@@ -350,11 +351,11 @@ def test_after_a_restart_of_the_host_blocks_are_checked_again(
     with opened(path, residency.shared_tables) as reader:
         ask(reader)
     with opened(path, residency.shared_tables) as reader:
-        lookup_of(reader).adopt()
+        adopt(lookup_of(reader).data)
         assert is_shared(reader)
     monkeypatch.setattr(shared, "boot_id", lambda: "after a restart")
     with opened(path, residency.shared_tables) as reader:
-        lookup_of(reader).adopt()
+        adopt(lookup_of(reader).data)
         assert not is_shared(reader)
         ask(reader)
         assert reads_of(reader).blocks_read > 0
@@ -416,7 +417,7 @@ def test_a_claim_keeps_others_from_making_it(path: Path, residency: Residency) -
     other = Residency(residency.folder, quota=10 << 20)
     with opened(path, other.shared_tables) as reader:
         ask(reader)
-        assert lookup_of(reader).table.places is None
+        assert lookup_of(reader).data.table.places is None
         assert other.used < 100_000
         ended = time.time() - CLAIM_SECONDS
         os.utime(claim, (ended, ended))
@@ -440,7 +441,7 @@ def test_only_who_makes_the_table_releases_pages(
         with opened(path, tables) as reader:
             for key, value in RECORDS[: COUNT // 4]:
                 assert reader.get(key) == value
-            assert (lookup_of(reader).table.places is not None) == makes
+            assert (lookup_of(reader).data.table.places is not None) == makes
         assert released == [str(path)] * makes
 
 
@@ -461,10 +462,10 @@ def test_a_table_that_comes_meanwhile_is_used(path: Path, residency: Residency) 
     """A process that was told to wait has its table when the other one has published it."""
     first, second = (opened(path, Residency(residency.folder).shared_tables) for _ in range(2))
     few = KEYS[: len(KEYS) // 20]
-    while lookup_of(first).blocks_added == 0:
+    while blocks_added(lookup_of(first).data) == 0:
         assert first.lookup(few).to_pylist() == ANSWERS[: len(few)]
     ask(second)
-    assert lookup_of(second).table.places is None
+    assert lookup_of(second).data.table.places is None
     ask(first)
     assert is_shared(first)
     ask(second)
@@ -498,7 +499,7 @@ def test_without_room_each_process_has_its_own(
         file.write_bytes(bytes(file.stat().st_size))
     with opened(path, tables) as reader:
         ask(reader)
-        places = lookup_of(reader).table.places
+        places = lookup_of(reader).data.table.places
         assert places is not None
         assert places.is_shared == (fault == "of another user")  # that one was made again
     if fault != "of another user":
@@ -552,7 +553,7 @@ def _die_at_step(path: Path, residency: Residency, step: int) -> None:
 def test_a_child_of_fork_goes_on(path: Path, residency: Residency) -> None:
     reader = opened(path, residency.shared_tables)
     few = KEYS[: len(KEYS) // 20]
-    while lookup_of(reader).blocks_added == 0:
+    while blocks_added(lookup_of(reader).data) == 0:
         reader.lookup(few)
     child = multiprocessing.get_context("fork").Process(target=ask, args=(reader,))
     child.start()
@@ -606,6 +607,6 @@ def test_a_small_file_is_not_shared(
     monkeypatch.undo()
     with opened(path, residency.shared_tables) as reader:
         ask(reader)
-        assert lookup_of(reader).table.places is not None
+        assert lookup_of(reader).data.table.places is not None
         assert not is_shared(reader)
     assert files_of(residency) == []

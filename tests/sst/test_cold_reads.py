@@ -22,6 +22,7 @@ import pytest
 from lookupstore.hostcache.cache import Residency
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found
+from lookupstore.sst._making_places import adopt
 from lookupstore.sst._map import FileMap
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of
@@ -108,7 +109,7 @@ def test_a_call_that_may_need_most_of_a_file_reads_all_of_it(
     assert few * 16384 < size < many * 16384
     assert share_read(few) < 0.1
     assert 0.95 < share_read(many) < 1.1
-    monkeypatch.setattr("lookupstore.sst._lookup.memory_limit", lambda: 3 * size)
+    monkeypatch.setattr("lookupstore.sst._data_blocks.memory_limit", lambda: 3 * size)
     assert share_read(many) < 0.7  # a block for each key
 
 
@@ -169,6 +170,7 @@ def test_all_is_read_after_single_pages_were_released(
 
 OF_OTHERS = """
 import os, resource, sys
+from lookupstore.sst._making_places import adopt
 from lookupstore.sst._map import FileMap
 
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
@@ -230,12 +232,12 @@ def with_places(
             pytest.skip("compressed files have no places")
         for _ in warmed(reader):
             continue
-        assert lookup_of(reader).table.places is not None
+        assert lookup_of(reader).data.table.places is not None
 
     def opened() -> Reader:
         reader = Reader(path, tables=tables)
-        lookup_of(reader).adopt()
-        assert lookup_of(reader).table.places is not None
+        adopt(lookup_of(reader).data)
+        assert lookup_of(reader).data.table.places is not None
         return reader
 
     return opened
@@ -271,7 +273,7 @@ def test_small_hot_calls_do_not_keep_a_large_cold_one_from_reading_ahead(
         layers = Layers(1, {0: [reader]})
         for _ in range(40):
             layers.lookup(keys[:10], Found(10))
-        forget_mapped(path, lookup_of(reader).map)
+        forget_mapped(path, lookup_of(reader).data.map)
         waited = waits()
         layers.lookup(keys, Found(count))
         waited = waits() - waited

@@ -13,8 +13,9 @@ import xxhash
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
-from lookupstore.sst._batch import Layer
 from lookupstore.sst._changes import MOST_RUNS, Changes
+from lookupstore.sst._layer import Layer
+from lookupstore.sst._making_places import blocks_added
 from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import lookup_of, reads_of
 
@@ -112,12 +113,12 @@ def test_a_file_of_many_is_hot_as_early_as_one(tmp_path: Path) -> None:
         readers[bucket] = [Reader(written(tmp_path / f"{bucket}.sst", rows, block_size=500))]
     layers = Layers(2, readers)
     keys = pa.array([*(own[1] * 100)[:250_000], own[0][0]], pa.binary())
-    lookup = lookup_of(readers[0][0])
+    data = lookup_of(readers[0][0]).data
     for calls in range(1, 14):
-        assert lookup.table.places is None
+        assert data.table.places is None
         layers.lookup(keys, Found(len(keys)))
-        assert (lookup.blocks_added > 0) == (2 <= calls < 13)
-    assert lookup.table.places is not None
+        assert (blocks_added(data) > 0) == (2 <= calls < 13)
+    assert data.table.places is not None
 
 
 def test_files_whose_tables_do_not_fit_are_hot_one_by_one(
@@ -130,15 +131,15 @@ def test_files_whose_tables_do_not_fit_are_hot_one_by_one(
         rows = dict.fromkeys(own[bucket], b"v")
         readers[bucket] = [Reader(written(tmp_path / f"{bucket}.sst", rows, block_size=500))]
     # A table has 8 bytes a record, and may have a quarter of the memory.
-    monkeypatch.setattr("lookupstore.sst._batch.memory_limit", lambda: 4 * 8 * len(KEYS) - 1)
+    monkeypatch.setattr("lookupstore.sst._layer.memory_limit", lambda: 4 * 8 * len(KEYS) - 1)
     layers = Layers(2, readers)
     keys = pa.array([*(own[1] * 100)[:250_000], own[0][0]], pa.binary())
     for _ in range(14):
         layers.lookup(keys, Found(len(keys)))
-    first = lookup_of(readers[0][0])
-    assert first.blocks_added == 0
+    first = lookup_of(readers[0][0]).data
+    assert blocks_added(first) == 0
     assert first.table.places is None
-    assert lookup_of(readers[1][0]).table.places is not None
+    assert lookup_of(readers[1][0]).data.table.places is not None
 
 
 def test_a_block_that_is_damaged_names_its_file(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ def test_files_are_hot_as_early_with_runs_as_without(tmp_path: Path, seed: int) 
     calls = [rng.sample(KEYS, 200) for _ in range(60)]
 
     def calls_until_hot(files: list[Reader]) -> int:
-        layers, last = Layers(1, {0: files}), lookup_of(files[-1])
+        layers, last = Layers(1, {0: files}), lookup_of(files[-1]).data
         for number, keys in enumerate(calls):
             layers.lookup(pa.array(keys, pa.binary()), Values(len(keys)))
             if last.table.places is not None:
@@ -297,7 +298,7 @@ def test_a_run_that_is_closed_does_not_cost_answers(tmp_path: Path, seed: int) -
         assert warm(Layers(1, {0: [base]}), KEYS)  # has no runs
         for _ in range(60):
             base.lookup(pa.array(KEYS, pa.binary()))
-        assert lookup_of(base).table.places is not None
+        assert lookup_of(base).data.table.places is not None
         assert above.changes_above(lookup_of(base)) is None
 
 
@@ -350,7 +351,7 @@ def test_a_run_whose_records_change_before_a_table_is_made(tmp_path: Path, seed:
     with Reader(base) as below, Reader(run) as above:
         for _ in range(60):
             below.lookup(pa.array(KEYS, pa.binary()))
-        file, changes = lookup_of(below), lookup_of(above)
+        file, changes = lookup_of(below).data, lookup_of(above).data
         assert file.table.places is not None
         assert len(changes.all_blocks()) > 20  # ready from now on
         offset, size = above._handles[7]
@@ -381,7 +382,7 @@ def test_a_file_that_is_cut_while_a_table_is_made(
     with Reader(base) as below, Reader(run) as above:
         for _ in range(60):
             below.lookup(pa.array(KEYS, pa.binary()))
-        file, blocks = lookup_of(below), lookup_of(above)
+        file, blocks = lookup_of(below).data, lookup_of(above).data
         assert file.table.places is not None
         assert len(blocks.all_blocks()) == above.info().data_blocks > 20  # ready from now on
         assert Changes(file, [blocks]) is not None

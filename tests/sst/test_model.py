@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.sst_files import CODECS, fresh, written
 
-from lookupstore.sst import Reader, Writer, _lookup
+from lookupstore.sst import Reader, Writer, _data_blocks
 from lookupstore.sst.cache import BlockCache
 
 # Few different bytes, with the extremes: long shared prefixes, keys that are prefixes of others,
@@ -122,7 +122,7 @@ def test_a_file_is_a_dict(
 ) -> None:
     ordered = sorted(records.items())
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lookup, "GROUP_BYTES", group_bytes)
+        patch.setattr(_data_blocks, "GROUP_BYTES", group_bytes)
         path = Path(folder, "model.sst")
         with Writer(path, **options) as writer:
             if many:
@@ -231,7 +231,7 @@ def test_repeated_keys(
         return left, False
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lookup, "GROUP_BYTES", group_bytes)
+        patch.setattr(_data_blocks, "GROUP_BYTES", group_bytes)
         patch.setattr("lookupstore.sst.scans._BATCH", 1)  # each batch of a scan is a block
         path = Path(folder, "repeats.sst")
         with Writer(
@@ -302,7 +302,7 @@ def test_more_decoded_bytes_than_one_call_holds(tmp_path: Path) -> None:
     path = written(tmp_path / "long.sst", list(values.items()), block_size=1 << 20)
     assert path.stat().st_size < 1 << 20
     reader = Reader(path, cache=BlockCache(0))
-    assert sum(map(len, values.values())) > _lookup.GROUP_BYTES
+    assert sum(map(len, values.values())) > _data_blocks.GROUP_BYTES
     asked = [*values, b"none", *values][::-1]
     answers = reader.lookup(asked)
     assert len(answers) == len(asked)

@@ -15,6 +15,7 @@ from support.sst_files import Stored, craft, cut, run_all, written
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
+from lookupstore.sst._making_places import blocks_added
 from lookupstore.sst.format import PAIMON
 from lookupstore.sst.stored import StoredFile
 
@@ -38,7 +39,7 @@ def asked_of(rng: random.Random, records: list[tuple[bytes, bytes]], count: int)
 
 
 def has_moved(reader: Reader) -> bool:
-    return reader._search().table.places is not None
+    return reader._search().data.table.places is not None
 
 
 def look_up_all(reader: Reader, records: list[tuple[bytes, bytes]], times: int = 30) -> None:
@@ -197,12 +198,12 @@ def test_a_file_that_is_cut_after_answers_were_checked(
         StoredFile, "check_whole", lambda file: check_whole(file) if is_checked else None
     )
     reader = Reader(path)
-    lookup = reader._search()
+    data = reader._search().data
     keys = [key for key, _ in records]
     few, right = keys[:9], [value for _, value in records[:9]]
     lasts = [reader._index.record(number)[0] for number in range(len(reader._handles))]
     assert reader.lookup(lasts).null_count == 0  # all blocks are checked, and no record has a place
-    while begun and lookup.blocks_added == 0:
+    while begun and blocks_added(data) == 0:
         assert reader.lookup(few).to_pylist() == right
     size, blocks = path.stat().st_size, reader._handles
     places = {
@@ -215,7 +216,7 @@ def test_a_file_that_is_cut_after_answers_were_checked(
     is_checked = False
     for _ in range(150):  # more than it takes for all records to have places
         assert reader.lookup(few).to_pylist() == right
-        assert lookup.table.places is None
+        assert data.table.places is None
     is_checked = True
     for _ in range(2):
         with pytest.raises(CorruptionError, match=f"a file of {size} bytes"):
@@ -237,7 +238,7 @@ def test_a_file_that_is_damaged_while_slots_move(tmp_path: Path) -> None:
     keys, values = [key for key, _ in records], [value for _, value in records]
     lasts = [reader._index.record(number)[0] for number in range(len(reader._handles))]
     assert reader.lookup(lasts).null_count == 0  # all blocks are checked
-    while reader._search().blocks_added == 0:
+    while blocks_added(reader._search().data) == 0:
         assert reader.lookup(keys[:9]).to_pylist() == values[:9]
     offset, size = reader._handles[len(reader._handles) // 2]
     content = path.read_bytes()
@@ -353,7 +354,7 @@ def test_a_call_for_a_sixteenth_of_the_records_makes_all_places(tmp_path: Path) 
     path = written(tmp_path / "x.sst", records, block_size=BLOCK, compression="none")
     with Reader(path) as reader:
         assert reader.lookup([key for key, _ in records[:999]]).null_count == 0
-        assert reader._search().blocks_added == 0
+        assert blocks_added(reader._search().data) == 0
     with Reader(path) as reader:
         assert reader.lookup([key for key, _ in records[:1000]]).null_count == 0
         assert has_moved(reader)

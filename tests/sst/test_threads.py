@@ -96,7 +96,7 @@ def work_on(readers: list[Reader], seed: int, number: int, end: float) -> None:
 def test_threads_while_blocks_come_and_go(path: Path, shared: int, seed: int) -> None:
     cache = BlockCache(CAPACITY)
     readers = [Reader(path, cache=cache) for _ in range(shared)]
-    tables = {id(reader._search().table) for reader in readers}
+    tables = {id(reader._search().data.table) for reader in readers}
     assert len(tables) == 1
     end = time.monotonic() + SECONDS / 4
     run_all([lambda n=n: work_on(readers, seed, n, end) for n in range(4)])  # type: ignore[misc]
@@ -104,7 +104,7 @@ def test_threads_while_blocks_come_and_go(path: Path, shared: int, seed: int) ->
     assert 0 <= cache.nbytes <= cache.capacity
     cache.resize(0)
     assert cache.nbytes == 0
-    table = readers[0]._search().table
+    table = readers[0]._search().data.table
     assert [number for number in range(table.count) if table.block(number) is not None] == []
 
 
@@ -158,7 +158,7 @@ def test_of_two_threads_with_one_block_the_first_makes_it_ready(
     )
     cache = BlockCache(CAPACITY)
     reader = Reader(path, cache=cache)
-    table, number = reader._search().table, 3
+    table, number = reader._search().data.table, 3
     key = reader._index.record(number)[0]
     seen: list[tuple[Block | None, int, int]] = []
 
@@ -190,7 +190,7 @@ def test_a_block_that_a_batch_has_found_stays_while_it_reads_another(
     )
     cache = BlockCache(CAPACITY)
     reader = Reader(path, cache=cache)
-    table = reader._search().table
+    table = reader._search().data.table
     keys = [reader._index.record(number)[0] for number in (3, 7)]
     assert reader.get(keys[0]) == MODEL[keys[0]]
     block, nbytes = table.block(3), cache.nbytes

@@ -59,7 +59,7 @@ def test_lookups_find_all_blocks_ready(buckets: int, tmp_path: Path) -> None:
         assert store.warm()
         files = store._files
         for bucket in files:
-            table = files.with_reader(bucket, lambda reader: lookup_of(reader).table)
+            table = files.with_reader(bucket, lambda reader: lookup_of(reader).data.table)
             assert table.places is not None
         read = blocks_read(store)
         assert read > 20

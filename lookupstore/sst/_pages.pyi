@@ -1,0 +1,3 @@
+from typing import Any
+
+__test__: dict[str, Any]

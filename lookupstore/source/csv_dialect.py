@@ -1,4 +1,4 @@
-"""How a text is written: separator, quotes, nulls and names of CSV, and the zone of times."""
+"""How a text is written: separator, quotes, nulls and so on of CSV, and the zone of times."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+#: Usual character before the fraction of a number.
+POINT = "."
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class CsvDialect:
         nulls: Texts without quotes that mean null.
         names: Names of the columns of a text without a line of names. None: The first line has the
             names.
+        decimal: Character before the fraction of a number, in ASCII. If it is not a point, a text
+            with a point is not a number.
         zone: Time zone of times that name none, such as `Europe/Berlin`, in columns whose type has
             a zone; also for JSON lines. None: such times are refused.
 
@@ -33,14 +38,27 @@ class CsvDialect:
     quote: str | None = '"'
     nulls: tuple[str, ...] = ("",)
     names: tuple[str, ...] | None = None
+    decimal: str = POINT
     zone: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("separator", self.separator), ("quote", self.quote)):
-            if value is not None and not is_character(value):
+        roles: dict[str, str] = {}
+        for name, value in (
+            ("separator", self.separator),
+            ("quote", self.quote),
+            ("decimal", None if self.decimal == POINT else self.decimal),
+        ):
+            if value is None:
+                continue
+            if not is_character(value):
                 raise ValueError(f"{name} is {value!r}; give one character of ASCII")
-        if self.separator is not None and self.separator == self.quote:
-            raise ValueError(f"separator and quote are both {self.quote!r}; give two characters")
+            if value in roles:
+                raise ValueError(
+                    f"{roles[value]} and {name} are both {value!r}; give two characters"
+                )
+            roles[value] = name
+        if self.decimal.isalnum() or self.decimal in "+- ":
+            raise ValueError(f"decimal is {self.decimal!r}; give a point or a comma")
         if self.zone is not None:
             try:
                 pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), self.zone)

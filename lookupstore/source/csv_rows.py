@@ -20,7 +20,7 @@ from lookupstore.errors import FormatError
 from lookupstore.source._csv import RowEnds
 from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
-from lookupstore.source.text_values import RECODE, type_of, typed
+from lookupstore.source.text_values import MISFITS, RECODE, type_of, typed, typed_or_null
 
 # Minimum size of a piece in bytes.
 _PIECE = 1 << 19
@@ -37,7 +37,7 @@ class CsvRows:
         blocks: Blocks of the text, without a byte-order mark, from its line of names on.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row.
-        dialect: Separator, quotes, nulls and names.
+        dialect: Separator, quotes, nulls, names and decimal separator.
 
     Raises:
         ValueError: If the first lines are not CSV in UTF-8, or are separated by semicolons.
@@ -77,7 +77,9 @@ class CsvRows:
         """Return the schema, in types that fit all values of the first piece."""
         kinds = [pa.string()] * len(self.names)
         if self._first.strip(b"\r\n"):
-            kinds = [_type_of(one) for one in self._parsed(self._first, self.names, pa.binary())]
+            decimal = self._dialect.decimal
+            columns = self._parsed(self._first, self.names, pa.binary())
+            kinds = [_type_of(one, decimal) for one in columns]
         return pa.schema(zip(self.names, kinds, strict=True))
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -85,23 +87,43 @@ class CsvRows:
 
         Call this method once.
 
+        Args:
+            wanted: Columns to read. A column `MISFITS` has the reason for which a row has a value
+                that is not of its type; that value is null.
+
         Raises:
             ValueError: If a row has more or fewer fields than the line of names, a quote is wrong,
-                or a value is not UTF-8 or not of its type.
+                a value is not UTF-8, or it is not of its type and `MISFITS` is not wanted.
             FormatError: If a value or a row is too long.
         """
         for piece in chain([self._first], self._pieces):
             if not piece.strip(b"\r\n"):
                 continue
-            row = self._rows + 1
-            columns = self._texts(piece, wanted.names)
-            zone = self._dialect.zone
-            values = [
-                typed(*each, self._name, row, zone) for each in zip(columns, wanted, strict=True)
-            ]
-            batch = pa.RecordBatch.from_arrays(values, schema=wanted)
+            batch = self._batch(piece, wanted)
             self._rows += batch.num_rows
             yield batch
+
+    def _batch(self, piece: bytes, wanted: pa.Schema) -> pa.RecordBatch:
+        """Return columns of a piece in the types of a schema; see `read`."""
+        reports = MISFITS not in self.names  # otherwise it is a column of the file
+        fields = [field for field in wanted if not (reports and field.name == MISFITS)]
+        columns = self._texts(piece, [field.name for field in fields])
+        name, row = self._name, self._rows + 1
+        zone, decimal = self._dialect.zone, self._dialect.decimal
+        if len(fields) == len(wanted):
+            values = [
+                typed(texts, field, name, row, zone, decimal)
+                for texts, field in zip(columns, fields, strict=True)
+            ]
+            return pa.RecordBatch.from_arrays(values, schema=wanted)
+        found: dict[str, pa.Array] = {}
+        misfits: dict[int, str] = {}
+        for texts, field in zip(columns, fields, strict=True):
+            found[field.name], bad = typed_or_null(texts, field, name, row, zone, decimal)
+            misfits = bad | misfits  # the first reason of each row counts
+        rows = range(len(columns[0]))
+        found[MISFITS] = pa.array([misfits.get(row) for row in rows], pa.string())
+        return pa.RecordBatch.from_arrays([found[name] for name in wanted.names], schema=wanted)
 
     def _cut(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the text in pieces of whole rows.
@@ -255,21 +277,24 @@ class CsvRows:
         return [one.combine_chunks() for one in table]
 
 
-def names_at(head: bytes, name: str) -> list[str]:
+def names_at(head: bytes, name: str, dialect: CsvDialect = USUAL) -> list[str]:
     """Return the names in the first line of a text, read as a line of names.
 
     Args:
         head: Beginning of the text, as far as it was read, without a byte-order mark.
         name: Name of the file, which errors show. An extension `.tsv` means that tabs separate
             names.
+        dialect: Separator and quotes.
 
     Raises:
-        ValueError: If semicolons separate the names, or a quote is wrong.
+        ValueError: If semicolons separate the names without being the separator, or a quote is
+            wrong.
 
     >>> names_at(b"id\\tzip\\n1\\t2\\n", "users.csv")
     ['id', 'zip']
     """
-    return _fields(_first_line(head, USUAL.quote), _separator(head, name, USUAL), USUAL.quote)
+    separator = _separator(head, name, dialect)
+    return _fields(_first_line(head, dialect.quote), separator, dialect.quote)
 
 
 def _fields(line: bytes, separator: str, quote: str | None) -> list[str]:
@@ -325,9 +350,9 @@ def _separator(head: bytes, name: str, dialect: CsvDialect) -> str:
     return ","
 
 
-def _type_of(column: pa.Array) -> pa.DataType:
+def _type_of(column: pa.Array, decimal: str) -> pa.DataType:
     """Return the type of a column of bytes, which is text if it is not UTF-8."""
     try:
-        return type_of(column.cast(pa.string()))
+        return type_of(column.cast(pa.string()), decimal)
     except pa.ArrowInvalid:
         return pa.string()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.source.csv_dialect import POINT
+
+#: Column of the reasons for which rows have values that are not of their type; see `typed_or_null`.
+MISFITS = "_lookupstore_misfits"
 #: Remedy for text that is not UTF-8.
 RECODE = "give UTF-8, as `iconv -f latin1 -t utf-8` makes it of Latin-1"
 # Texts that are numbers and are equal to the text of these numbers, except for zeros at the end and
@@ -24,20 +28,29 @@ _TYPES = (
 )
 
 
-def type_of(texts: pa.Array) -> pa.DataType:
+def type_of(texts: pa.Array, decimal: str = POINT) -> pa.DataType:
     """Return the type of a column, inferred from its first texts.
+
+    Args:
+        texts: Texts of the column.
+        decimal: Character before the fraction of a number.
 
     >>> type_of(pa.array(["1", "20"])), type_of(pa.array(["1", "02"]))
     (DataType(int64), DataType(string))
     """
     for kind in _TYPES if texts.null_count < len(texts) else ():
-        if _casts(texts, kind):
+        if _cast(texts, kind, decimal) is not None:
             return kind
     return pa.string()
 
 
 def typed(
-    texts: pa.Array, field: pa.Field, name: str, row: int, zone: str | None = None
+    texts: pa.Array,
+    field: pa.Field,
+    name: str,
+    row: int,
+    zone: str | None = None,
+    decimal: str = POINT,
 ) -> pa.Array:
     """Return texts as values of a type.
 
@@ -47,6 +60,7 @@ def typed(
         name: Name of the file, which errors show.
         row: Number of the first row, by which errors count rows.
         zone: Time zone of times that name none. None: such times are refused.
+        decimal: Character before the fraction of a number.
 
     Raises:
         ValueError: If a text is not a value of the type, or texts have no values of the type.
@@ -61,22 +75,63 @@ def typed(
             f"{_first(texts)!r} cannot have; choose the other columns, or give rows as JSON lines, "
             "Parquet or Arrow"
         )
-    if _casts(texts, field.type):
-        return texts.cast(field.type)
+    values = _cast(texts, field.type, decimal)
+    if values is not None:
+        return values
     local = pa.timestamp(field.type.unit) if zone and pa.types.is_timestamp(field.type) else None
-    if local is not None and field.type.tz is not None and _casts(texts, local):
-        return _in_zone(texts.cast(local), field, name, zone).cast(field.type)
+    if local is not None and field.type.tz is not None:
+        times = _cast(texts, local, decimal)
+        if times is not None:
+            return _in_zone(times, field, name, zone).cast(field.type)
     while len(texts) > 1:  # until only the wrong value is left
         half = texts.slice(0, len(texts) // 2)
-        if _casts(half, field.type):
+        if _cast(half, field.type, decimal) is not None:
             texts, row = texts.slice(len(half)), row + len(half)
         else:
             texts = half
+    how = f" with decimal={decimal!r}" if decimal != POINT and _has_fractions(field.type) else ""
     raise ValueError(
-        f"source: {name}: the column {field.name!r} is {field.type} and has {texts[0].as_py()!r} "
-        f"in row {row}; pass a reader with the right types, such as "
-        "pyarrow.csv.open_csv(...) with convert_options"
+        f"source: {name}: {_misfit(texts, field, row)}{how}; pass a reader with the right "
+        "types, such as pyarrow.csv.open_csv(...) with convert_options"
     )
+
+
+def typed_or_null(
+    texts: pa.Array,
+    field: pa.Field,
+    name: str,
+    row: int,
+    zone: str | None = None,
+    decimal: str = POINT,
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return texts as values of a type, and why texts that are not became null.
+
+    Args:
+        See `typed`.
+
+    Returns:
+        The values, and the reason for each null of a text, by its place in the column.
+
+    Raises:
+        ValueError: If texts have no values of the type.
+    """
+    try:
+        return typed(texts, field, name, row, zone, decimal), {}
+    except ValueError:
+        if pa.types.is_nested(field.type):
+            raise
+    if len(texts) == 1:
+        return pa.nulls(1, field.type), {0: f"{name}: {_misfit(texts, field, row)}"}
+    half = len(texts) // 2
+    first, bad = typed_or_null(texts.slice(0, half), field, name, row, zone, decimal)
+    rest, others = typed_or_null(texts.slice(half), field, name, row + half, zone, decimal)
+    bad |= {half + at: reason for at, reason in others.items()}
+    return pa.concat_arrays([first, rest]), bad
+
+
+def _misfit(texts: pa.Array, field: pa.Field, row: int) -> str:
+    """Return the reason for which the first of the texts is not of a type."""
+    return f"the column {field.name!r} is {field.type} and has {texts[0].as_py()!r} in row {row}"
 
 
 def _in_zone(times: pa.Array, field: pa.Field, name: str, zone: str | None) -> pa.Array:
@@ -92,20 +147,29 @@ def _first(texts: pa.Array) -> str | None:
     return found[0].as_py() if len(found) else None
 
 
-def _casts(texts: pa.Array, kind: pa.DataType) -> bool:
-    """Return whether texts are values of a type, with the same meaning."""
+def _cast(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
+    """Return texts as values of a type, with the same meaning. None: a text has no such value."""
+    if decimal != POINT and _has_fractions(kind):
+        # No number has a letter: a text with a point is not one.
+        texts = pc.replace_substring(pc.replace_substring(texts, POINT, "x"), decimal, POINT)
     if pa.types.is_integer(kind):
         if not _all(pc.match_substring_regex(texts, _INTEGER)):
-            return False
+            return None
     elif pa.types.is_floating(kind):
         special = pc.match_substring_regex(texts, _NOT_FINITE)
         if not _all(pc.or_(special, pc.match_substring_regex(texts, _FLOAT))):
-            return False
+            return None
     try:
         values = texts.cast(kind)
     except pa.ArrowInvalid:
-        return False
-    return not pa.types.is_floating(kind) or _all(pc.or_(special, pc.is_finite(values)))
+        return None
+    if pa.types.is_floating(kind) and not _all(pc.or_(special, pc.is_finite(values))):
+        return None
+    return values
+
+
+def _has_fractions(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _all(flags: pa.Array) -> bool:

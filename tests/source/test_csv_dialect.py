@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 
 from lookupstore.source import csv_rows
@@ -75,6 +77,43 @@ def test_nulls_do_not_decide_types(tmp_path: Path) -> None:
     assert batch.to_pylist() == [{"v": None}, {"v": 1.5}]
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(9, 3)])
+def test_decimal_commas_as_arrow_reads_them(seed: int, kind: pa.DataType) -> None:
+    """Texts with a point are refused, which Arrow does too."""
+    chance = random.Random(seed)
+    for _ in range(30):
+        texts = [
+            chance.choice(["", "-"])
+            + str(chance.randrange(10**5))
+            + chance.choice([",5", ",125", ""])
+            for _ in range(chance.randrange(1, 40))
+        ]
+        text = ("id;v\n" + "".join(f"{at};{one}\n" for at, one in enumerate(texts))).encode()
+        wanted = pa_csv.read_csv(
+            io.BytesIO(text),
+            parse_options=pa_csv.ParseOptions(delimiter=";"),
+            convert_options=pa_csv.ConvertOptions(decimal_point=",", column_types={"v": kind}),
+        )
+        rows = CsvRows([text], "a.csv", dialect=CsvDialect(";", decimal=","))
+        (found,) = rows.read(pa.schema([("v", kind)]))
+        assert found.column("v").equals(wanted.column("v").combine_chunks())
+    for wrong in ("1.5", "1.234,5", "1,2,3", "1x5"):
+        rows = CsvRows([f"v\n{wrong}\n".encode()], "a.csv", dialect=CsvDialect(";", decimal=","))
+        said = f"has '{wrong}' in row 1 with decimal=','; pass a reader"
+        with pytest.raises(ValueError, match=re.escape(said)):
+            list(rows.read(pa.schema([("v", kind)])))
+
+
+def test_decimal_commas_decide_types() -> None:
+    text = b"a;b;c;d;e\n1,5;1;1.234;2,5;2026-01-02\n2;2;7,0;1.234,5;2026-01-03\n"
+    for decimal, wanted in (
+        (",", ["double", "int64", "string", "string", "date32[day]"]),
+        (".", ["string", "int64", "string", "string", "date32[day]"]),
+    ):
+        rows = CsvRows([text], "a.csv", dialect=CsvDialect(";", decimal=decimal))
+        assert [str(field.type) for field in rows.schema()] == wanted
+
+
 def test_errors_count_rows_without_a_line_of_names() -> None:
     dialect = CsvDialect(names=("a", "b"))
     with pytest.raises(ValueError, match="row 2 has 1 fields, and there are names for 2: '3'"):
@@ -89,6 +128,11 @@ def test_errors_count_rows_without_a_line_of_names() -> None:
         ({"separator": "\n"}, "separator is '.n'"),
         ({"quote": "''"}, "quote is"),
         ({"separator": "'", "quote": "'"}, "both"),
+        ({"decimal": ",,"}, "decimal is ',,'; give one character of ASCII"),
+        ({"decimal": "5"}, "decimal is '5'; give a point or a comma"),
+        ({"decimal": "-"}, "decimal is '-'"),
+        ({"separator": ",", "decimal": ","}, "separator and decimal are both ','"),
+        ({"quote": "'", "decimal": "'"}, "quote and decimal are both"),
     ],
 )
 def test_characters_that_cannot_be_used(given: dict[str, str], message: str) -> None:
@@ -98,5 +142,6 @@ def test_characters_that_cannot_be_used(given: dict[str, str], message: str) -> 
 
 def test_json_lines_have_no_separator(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
-    with pytest.raises(ValueError, match="is JSON lines; separators"):
-        open_source(tmp_path / "a.jsonl", dialect=CsvDialect(separator=";"))
+    for dialect in (CsvDialect(separator=";"), CsvDialect(decimal=",")):
+        with pytest.raises(ValueError, match="is JSON lines; separators"):
+            open_source(tmp_path / "a.jsonl", dialect=dialect)

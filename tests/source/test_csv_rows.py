@@ -16,6 +16,7 @@ import lookupstore
 from lookupstore.source import csv_rows
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.opening import open_source
+from lookupstore.source.text_values import MISFITS
 
 pytestmark = pytest.mark.drawn(0.4)
 
@@ -176,3 +177,45 @@ def test_names_of_several_lines() -> None:
     rows = CsvRows([b'\r\n"a\nb"\t5" pipe\r\n1\t2\r\n'], "a.csv")
     assert rows.names == ["a\nb", '5" pipe']
     assert rows.schema().types == [pa.int64(), pa.int64()]
+
+
+def test_values_of_other_types_are_reported(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row has the reason of its first such value, which is null; Python says which these are."""
+    monkeypatch.setattr(csv_rows, "_PIECE", 1)
+    chance = random.Random(seed)
+    for _ in range(40):
+        rows = [
+            [chance.choice(["1", "-20", "007", "x", ""]), chance.choice(["t", ""]),
+             chance.choice(["1.5", "2", "1,5", "inf", ""])]
+            for _ in range(chance.randrange(1, 30))
+        ]  # fmt: skip
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([["a", "s", "b"], *rows])
+        blocks = in_blocks(text.getvalue().encode(), chance.randrange(1, 40))
+        kinds = {"b": pa.float64(), MISFITS: pa.string(), "s": pa.string(), "a": pa.int64()}
+        read = CsvRows(blocks, "a.csv").read(pa.schema(kinds))
+        found = [row for batch in read for row in batch.to_pylist()]
+        wanted = []
+        for at, (a, s, b) in enumerate(rows, 1):
+            bad = [
+                f"a.csv: the column {name!r} is {kind} and has {value!r} in row {at}"
+                for name, kind, value, wrong in (
+                    ("b", "double", b, b == "1,5"), ("a", "int64", a, a in ("007", "x")),
+                )
+                if wrong
+            ]  # fmt: skip
+            wanted.append(
+                {
+                    "b": None if b in ("", "1,5") else float(b),
+                    MISFITS: bad[0] if bad else None,
+                    "s": s or None,
+                    "a": None if a in ("", "007", "x") else int(a),
+                }
+            )
+        assert found == wanted
+    with pytest.raises(ValueError, match="which text such as 'x' cannot have"):
+        list(
+            CsvRows([b"a\nx\n"], "a.csv").read(
+                pa.schema({"a": pa.list_(pa.int8()), MISFITS: pa.string()})
+            )
+        )

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import xxhash
@@ -39,9 +39,13 @@ from lookupstore.source.search import (
 from lookupstore.source.source import Source, type_name, with_checked_texts
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.text_limits import TextLimits
+from lookupstore.source.text_values import MISFITS
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.file_identity import FileIdentity, listed_identity, opened_unchanged
 from lookupstore.storage.read_errors import READ_ERRORS, reading
+
+if TYPE_CHECKING:
+    from lookupstore.source.streams import Stream
 
 # Number of footers that are read at a time.
 _THREADS = 16
@@ -60,7 +64,7 @@ class TextForm:
 
     Attributes:
         limits: Limits for the size of one value and one row.
-        dialect: Separator, quotes, nulls and names of CSV.
+        dialect: Separator, quotes and so on of CSV.
     """
 
     limits: TextLimits
@@ -185,7 +189,7 @@ def _streams_source(
     in_order: bool,
 ) -> Source:
     """Return files that are read from their beginning as a source."""
-    from lookupstore.source.streams import Stream, open_stream
+    from lookupstore.source.streams import open_stream
 
     files = _identified(found)
     formats = sorted({kind for one in found for kind in one.formats})
@@ -212,7 +216,7 @@ def _streams_source(
                     handle = stack.enter_context(opened_unchanged(file, identity))
                     stream = opened(stack, file, handle, identity)
                 names = stream.schema.names
-                if known is not None and set(wanted.names).issubset(names):
+                if known is not None and set(wanted.names).issubset([*names, MISFITS]):
                     check_no_others(names, known, file.shown)
                 yield from _each(stream.read(wanted), partial(file.reading, what))
 
@@ -240,7 +244,7 @@ def _streams_source(
             in_order=in_order,
             every_column=every_column,
         )
-        return _of_text(source, read) if first.is_text else source
+        return _of_text(source, read, first) if first.is_text else source
 
     return made(read, lambda: made(partial(read, known=frozenset(first.schema.names))))
 
@@ -270,7 +274,7 @@ def object_source(file: Any, text: TextForm) -> Source:
         return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
 
     source = Source(stream.schema, shown, _selected(stream.schema, read), lambda: None)
-    return _of_text(source, read) if stream.is_text else source
+    return _of_text(source, read, stream) if stream.is_text else source
 
 
 def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
@@ -295,16 +299,29 @@ def _selected(
     return lambda columns: read(pa.schema([schema.field(name) for name in columns]))
 
 
-def _of_text(source: Source, read: _Read) -> Source:
-    """Return a source of text that can also be read in other types."""
+def _of_text(source: Source, read: _Read, stream: Stream) -> Source:
+    """Return a source of text that can also be read in other types.
+
+    Args:
+        source: Source in its own types.
+        read: Function that reads columns of a schema.
+        stream: Rows of the file, or of the first one.
+    """
+
+    def in_schema(schema: pa.Schema) -> Source:
+        made = replace(source, schema=schema, batches=_selected(schema, read), every_column=None)
+        if not stream.reports_misfits or MISFITS in schema.names:
+            return made
+        reported = schema.append(pa.field(MISFITS, pa.string()))
+        return replace(made, with_misfits=lambda: replace(in_schema(reported), has_misfits=True))
 
     def in_others(wanted: pa.Schema) -> Source:
-        schema = pa.schema(
-            wanted.field(field.name).with_nullable(True) if field.name in wanted.names else field
-            for field in source.schema
+        return in_schema(
+            pa.schema(
+                wanted.field(one.name).with_nullable(True) if one.name in wanted.names else one
+                for one in source.schema
+            )
         )
-        batches = _selected(schema, read)
-        return replace(source, schema=schema, batches=batches, every_column=None)
 
     return replace(source, in_types=in_others)
 

@@ -110,11 +110,17 @@ class KeptRows:
                 # The first item of an iterator is read for the names of its columns.
                 _note_read(self._given)
             self._source = open_given(self._given)
-            # Another view of the source would read rows without keeping them.
-            return replace(self._source, batches=self._read, in_types=None, every_column=None)
+            return self._view(self._read)
         if not self.can_be_read_again:
             raise _read_before(self._given)
-        return replace(self._source, batches=self._again, in_types=None, every_column=None)
+        return self._view(self._again)
+
+    def _view(self, batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]) -> Source:
+        """Return the source without other views, which would read rows without keeping them."""
+        assert self._source is not None
+        return replace(
+            self._source, batches=batches, in_types=None, every_column=None, with_misfits=None
+        )
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         assert self._source is not None

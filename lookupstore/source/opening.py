@@ -65,7 +65,7 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect 
         source: Files, or rows in any form that `KNOWN` lists.
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
-        dialect: Separator, quotes, nulls and names of files of CSV.
+        dialect: Separator, quotes and so on of files of CSV.
 
     Raises:
         TypeError: If `source` is not a source of rows.
@@ -140,7 +140,7 @@ def _opened(
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
         known: Schema of the destination of Python rows, such as a table. None: unknown.
-        dialect: Separator, quotes, nulls and names of files of CSV.
+        dialect: Separator, quotes and so on of files of CSV.
     """
     if isinstance(source, Source):
         return source

@@ -39,6 +39,10 @@ class Source:
         every_column: Function that returns the source with a check that no file has columns which
             the first one lacks. Do not read this source afterwards. None: There is nothing to
             check.
+        with_misfits: Function that returns the source with a column `MISFITS`, which has the reason
+            for which a row has a value that is not of its type; that value is null. Do not read
+            this source afterwards. None: A value cannot be of another type, or raises an error.
+        has_misfits: Whether the last column is such a column, and not one of the rows.
     """
 
     schema: pa.Schema
@@ -53,6 +57,8 @@ class Source:
     table: pa.Table | None = None
     in_types: Callable[[pa.Schema], Source] | None = None
     every_column: Callable[[], Source] | None = None
+    with_misfits: Callable[[], Source] | None = None
+    has_misfits: bool = False
 
 
 def with_checked_texts(source: Source) -> Source:

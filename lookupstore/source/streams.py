@@ -22,6 +22,7 @@ from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
+from lookupstore.source.text_values import MISFITS
 
 #: First bytes of Arrow IPC files, which are read from their end, and of streams.
 IPC_FILE, IPC_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
@@ -52,11 +53,13 @@ class Stream:
         is_text: Whether the types were inferred from the first rows, so that others are possible.
         read: Function that yields the columns of `schema`, or of a part of it, in the types of the
             schema that it is called with. Call it once.
+        reports_misfits: Whether `read` can report values that are not of their type in `MISFITS`.
     """
 
     schema: pa.Schema
     is_text: bool
     read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
+    reports_misfits: bool = False
 
 
 def open_stream(
@@ -72,7 +75,7 @@ def open_stream(
         file: File to read. The caller closes it.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row of CSV and JSON lines.
-        dialect: Separator, quotes, nulls and names of CSV.
+        dialect: Separator, quotes and so on of CSV.
 
     Raises:
         TypeError: If the file returns text.
@@ -125,10 +128,10 @@ def open_stream(
     check_once(rows.names, name)
 
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        check_there(rows.names, wanted, name)
+        check_there([*rows.names, MISFITS], wanted, name)
         yield from rows.read(wanted)
 
-    return Stream(rows.schema(), True, read)
+    return Stream(rows.schema(), True, read, reports_misfits=True)
 
 
 def first_line(file: BinaryIO) -> bytes:

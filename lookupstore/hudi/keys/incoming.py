@@ -40,6 +40,8 @@ from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
 from lookupstore.source.kept import opened
 from lookupstore.source.opening import in_columns, in_types
+from lookupstore.source.source import Source
+from lookupstore.source.text_values import MISFITS
 
 Rows = npt.NDArray[np.int64]
 _Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
@@ -209,7 +211,16 @@ class IncomingRows:
         ordering: str | None = None,
         errors: RowErrors | None = None,
     ) -> None:
-        self._source = opened(given, lambda rows: in_columns(rows, known.columns))
+        def open_rows(rows: Any) -> Source:
+            source = in_columns(rows, known.columns)
+            if errors is None or source.with_misfits is None:
+                return source
+            return source.with_misfits()
+
+        source = opened(given, open_rows)
+        if source.has_misfits:
+            source = replace(source, schema=source.schema.remove(len(source.schema) - 1))
+        self._source = source
         self._options = options
         self._named = named
         self._ordering = ordering
@@ -244,6 +255,8 @@ class IncomingRows:
             for name in self._source.schema.names
             if name in self.schema.columns.names or name == IS_DELETED
         ]
+        if self._source.has_misfits:
+            wanted.append(MISFITS)
         for batch in self._source.batches(wanted):
             table = pa.Table.from_batches([batch])
             if self._errors is None:
@@ -274,6 +287,8 @@ class IncomingRows:
 
     def _writable(self, table: pa.Table, errors: RowErrors) -> Incoming:
         """Return the rows that can be written, and collect the others."""
+        if self._source.has_misfits and table.column(MISFITS).null_count < len(table):
+            return self.incoming(self._without_errors(table, errors))
         try:
             incoming = self.incoming(table)
             if self._ordering is not None:
@@ -289,11 +304,21 @@ class IncomingRows:
         fields = [self.schema.columns.field(name) for name in keyed]
         for field in fields:
             left.leave_out_misfits(field)
-        left.leave_out(dict.fromkeys(without_key(left.cast(fields), keyed), no_key(keyed)))
 
         def key(row: int) -> str:
             text: str = record_keys(left.cast(fields, row), keyed, named=self._named)[0].as_py()
             return text
+
+        if self._source.has_misfits:
+
+            def whole_key(row: int) -> str | None:
+                # A value that is not of its type is null: a part of the key may be missing.
+                parts = left.cast(fields, row).columns
+                return None if any(part.null_count for part in parts) else key(row)
+
+            reasons = enumerate(left.table.column(MISFITS).to_pylist())
+            left.leave_out({row: one for row, one in reasons if one is not None}, whole_key)
+        left.leave_out(dict.fromkeys(without_key(left.cast(fields), keyed), no_key(keyed)))
 
         for field in self.schema.columns:
             if field.name in table.column_names and field.name not in keyed:
@@ -367,12 +392,15 @@ class _RowsLeft:
         table = self.table if row is None else self.table.slice(row, 1)
         return pa.table({one.name: self._cast(table.column(one.name), one) for one in fields})
 
-    def leave_out(self, bad: Mapping[int, str], key: Callable[[int], str] | None = None) -> None:
+    def leave_out(
+        self, bad: Mapping[int, str], key: Callable[[int], str | None] | None = None
+    ) -> None:
         """Remove rows, and collect their errors.
 
         Args:
             bad: Reason for each row, by its number in `table`.
-            key: Function that makes the record key of a row. None: the rows have no key.
+            key: Function that makes the record key of a row; None for a row without one. None: no
+                row has a key.
         """
         if not bad:
             return

@@ -105,6 +105,22 @@ def test_an_upsert_that_was_overtaken_is_done_again(
     assert leftovers(tmp_path / "t") == []
 
 
+@pytest.mark.parametrize("memory", [1 << 20, 0], ids=["in memory", "in a file"])
+def test_rows_that_do_not_parse_are_left_out_again(
+    tmp_path: Path, meet: Callable[..., None], memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MEMORY", memory)
+    table = new_table(tmp_path / "t")
+    other = HudiTable.open(tmp_path / "t")
+    meet("UPSERT", lambda: other.upsert(some(1, 3, value="other")))
+    rows = io.BytesIO(b"id,value\n1,mine\nx,lost\n5,mine\n")
+    done = table.upsert(rows, options=WriteOptions(on_error="collect"))
+    assert (done.retries, done.rows_read, done.rows_failed) == (1, 3, 1)
+    assert [(one.row, one.key) for one in done.errors] == [(1, None)]
+    assert done.errors[0].reason.endswith("is int32 and has 'x' in row 2")
+    assert rows_of(tmp_path / "t") == {1: "mine", 2: "old", 3: "other", 5: "mine"}
+
+
 @pytest.mark.parametrize("verb", ["insert", "delete"])
 def test_other_verbs_are_done_again(tmp_path: Path, meet: Callable[..., None], verb: str) -> None:
     table = new_table(tmp_path / "t")

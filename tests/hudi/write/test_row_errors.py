@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 
+import lookupstore
 from lookupstore.hudi import HudiTable, RowError, WriteOptions
 from lookupstore.hudi.write import pipeline, steps
 from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.source.text_values import MISFITS
 
 pytestmark = pytest.mark.drawn(0.4)
 
@@ -185,3 +187,71 @@ def test_seconds_of_a_step_are_its_own(tmp_path: Path, monkeypatch: pytest.Monke
     with step_times.step("read"):
         pass
     assert step_times.seconds == {"tag": 3, "read": 7 + 2}
+
+
+@pytest.mark.parametrize("kind", ["path", "open file"])
+def test_texts_that_do_not_parse_are_left_out(tmp_path: Path, kind: str, seed: int) -> None:
+    """Rows of CSV whose values are not of the table's types, with their rows in the file."""
+    rng = random.Random(seed)
+    file = tmp_path / "rows.csv"
+    rows = [
+        [str(at) if rng.random() < 0.9 else "", "a", rng.choice(["1", "2"]),
+         rng.choice(["5", "-7", "x", "1.5", ""])]
+        for at in range(300)
+    ]  # fmt: skip
+    file.write_text("id,p,ts,n\n" + "".join(",".join(row) + "\n" for row in rows))
+    bad = {}
+    for at, (key, _, _, number) in enumerate(rows):
+        if number in ("x", "1.5"):
+            said = f"the column 'n' is int32 and has {number!r} in row {at + 1}"
+            bad[at] = RowError(at, key or None, f"{file}: {said}")
+        elif not key:
+            bad[at] = RowError(at, None, "no record key: id is null or empty")
+    table = make(tmp_path / "t")
+    with pytest.raises(ValueError, match=r"rows.csv: the column 'n' is int32 and has"):
+        table.upsert(file)
+    assert table.timeline() == []
+    if kind == "path":
+        result = table.upsert(file, options=COLLECT)
+    else:
+        with file.open("rb") as opened:
+            result = table.upsert(opened, options=COLLECT)
+    assert (result.rows_read, result.rows_failed) == (300, len(bad))
+    assert len(result.errors) == min(len(bad), 100)
+    assert all(bad[one.row] == one for one in result.errors)
+    wanted = {
+        key: None if number == "" else int(number)
+        for at, (key, _, _, number) in enumerate(rows)
+        if at not in bad
+    }
+    found = table.scan(columns=["id", "n"]).to_pylist()
+    assert {row["id"]: row["n"] for row in found} == wanted
+    assert len(found) == len(wanted)
+
+
+def test_keys_of_texts_that_do_not_parse(tmp_path: Path) -> None:
+    """A key with a part that does not parse is not shown, and its row has that reason."""
+    schema = pa.schema({"id": pa.int64(), "day": pa.string(), "v": pa.date32()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["id", "day"], name="t")
+    file = tmp_path / "rows.csv"
+    file.write_text("id,day,v\n1,mo,2026-01-02\nx,mo,2026-01-02\n2,tu,yesterday\n,,soon\n")
+    result = table.insert(file, options=COLLECT)
+    said = [(one.row, one.key, one.reason.partition(": ")[2]) for one in result.errors]
+    assert said == [
+        (1, None, "the column 'id' is int64 and has 'x' in row 2"),
+        (2, "id:2,day:tu", "the column 'v' is date32[day] and has 'yesterday' in row 3"),
+        (3, None, "the column 'v' is date32[day] and has 'soon' in row 4"),
+    ]
+    assert table.scan(columns=["id"]).to_pylist() == [{"id": 1}]
+
+
+def test_a_column_of_the_rows_is_no_column_of_reasons(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    file = tmp_path / "rows.csv"
+    file.write_text(f"id,p,ts,n,{MISFITS}\na,a,1,1,x\n")
+    for rows in (file, pa.table({"id": ["a"], "p": ["a"], "ts": [1], "n": [1], MISFITS: ["x"]})):
+        with pytest.raises(ValueError, match=f"the table has no column '{MISFITS}'"):
+            table.upsert(rows, options=COLLECT)
+    lookupstore.build(file, tmp_path / "s", key="id").close()
+    with lookupstore.open(tmp_path / "s") as store:
+        assert store["a"] == {"p": "a", "ts": 1, "n": 1, MISFITS: "x"}

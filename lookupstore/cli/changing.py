@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 
 import click
 import pyarrow as pa
 
-from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -21,7 +22,9 @@ from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
-from lookupstore.source.opening import in_types
+from lookupstore.source.csv_dialect import USUAL
+from lookupstore.source.opening import in_types, open_source
+from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
 from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
@@ -108,7 +111,7 @@ def upsert(
     with open_store(path) as store:
         known = store.schema
         keys = pa.schema([known.field(name) for name in store.key])
-    gone = None if not deletes else _keys(deletes, keys)
+    gone = None if not deletes else _keys(deletes, keys, text, are_alone=not sources)
     changed = upsert_store(
         path,
         text.source_of(sources) if sources else None,
@@ -155,9 +158,9 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
               "2026-11-22T07:30:00Z (default: from nothing).")  # fmt: skip
 @click.option("--until", metavar="VERSION|TIME",
               help="The same of the version at the end (default: the current one).")  # fmt: skip
-@click.option("--columns", type=COLUMNS, metavar="A,B",
+@click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns, in this order (default: all).")  # fmt: skip
-@click.option("--ignore", type=COLUMNS, metavar="A,B",
+@click.option("--ignore", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns in which a change does not count.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @output_option("table", "json", "csv", "arrow")
@@ -186,8 +189,23 @@ def _moment(text: str | None) -> Moment | None:
     return int(text) if text is not None and re.fullmatch("[0-9]{1,10}", text) else text
 
 
-def _keys(files: tuple[str, ...], keys: pa.Schema) -> pa.Table:
-    source = in_types(sys.stdin.buffer if "-" in files else list(files), keys)
+def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone: bool) -> pa.Table:
+    """Return the keys of the rows to delete.
+
+    Args:
+        files: Paths of the files, or `-` alone.
+        keys: Key columns.
+        text: Options about files of text. Names of columns are those of the sources if there are
+            any, because files of keys have other columns.
+        are_alone: Whether there are no sources.
+    """
+    is_csv = "-" in files or all(
+        is_stream(one) and format_of(one, STREAM_FORMATS) == "CSV" for one in files
+    )
+    dialect = text.dialect if are_alone else replace(text.dialect, names=None)
+    rows = sys.stdin.buffer if "-" in files else list(files)
+    opened = open_source(rows, max_text=text.max_text, dialect=dialect if is_csv else USUAL)
+    source = in_types(opened, keys)
     names = keys.names
     for name in names:
         if name not in source.schema.names:

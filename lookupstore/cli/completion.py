@@ -1,8 +1,9 @@
-"""Complete the names of columns in the shell, from what the command line names so far."""
+"""Complete names of columns and of characters in the shell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,10 +14,12 @@ class ColumnNames(click.types.StringParamType):
 
     Args:
         arguments: Arguments of the command whose columns they are. The first that is given counts.
+        values: Whether to leave out the columns of the key, which the command refuses.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, values: bool = False) -> None:
         self._arguments = arguments
+        self._values = values
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -25,9 +28,11 @@ class ColumnNames(click.types.StringParamType):
         path = self._path(ctx)
         before, comma, last = incomplete.rpartition(",")
         taken = before.split(",")
+        names, key = ((), ()) if path is None else _columns_of(path, ctx.params)
+        taken += key if self._values else ()
         return [
             CompletionItem(before + comma + name)
-            for name in (() if path is None else _names_of(path))
+            for name in names
             if name.startswith(last) and name not in taken
         ]
 
@@ -46,26 +51,47 @@ class ColumnNames(click.types.StringParamType):
 
 
 #: Columns of the sources of a command, or of the store that it reads.
-COLUMNS = ColumnNames("sources", "source", "path")
+COLUMNS = ColumnNames("sources", "source", "paths", "path")
+#: The same without the columns of the key.
+VALUE_COLUMNS = ColumnNames("sources", "source", "paths", "path", values=True)
 #: Columns of the facts of a join.
 FACT_COLUMNS = ColumnNames("facts")
+#: Columns of the file that a new table is made like.
+LIKE_COLUMNS = ColumnNames("like")
 
 
-def _names_of(path: str) -> Sequence[str]:
-    """Return the columns of a local store, file or table."""
+def offering(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a function that completes an option with words, none of which needs quotes."""
+    return lambda _, __, begun: [word for word in words if word.startswith(begun)]
+
+
+def _columns_of(path: str, options: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the columns of a local store, file or table, and those of its key.
+
+    Args:
+        path: Path of the store, file or table.
+        options: Options of the command, which may describe CSV, and name the key.
+    """
+    from lookupstore.cli.options import names_of
+    from lookupstore.cli.sources import dialect_of
     from lookupstore.source.opening import open_source
     from lookupstore.store.path_kind import PathKind, kind_of
     from lookupstore.store.store import open as open_store
 
     if path == "-" or "://" in path:
-        return ()
+        return (), ()
     try:
         kind = kind_of(path)
         if kind is PathKind.STORE:
             with open_store(path) as store:
-                names: list[str] = store.schema.names
-                return names
-        names = open_source(path).schema.names
-        return names
+                return store.schema.names, store.key
+        key = names_of(options.get("key") or "")
+        if kind is PathKind.HUDI_TABLE and not key:
+            from lookupstore.hudi import HudiTable
+
+            key = list(HudiTable.open(path).options.record_key)
+        notation = {name: options[name] for name in ("delimiter", "quote", "names")
+                    if options.get(name) is not None}  # fmt: skip
+        return open_source(path, dialect=dialect_of(**notation)).schema.names, key
     except Exception:  # a shell shows no errors of completion: there is nothing to complete
-        return ()
+        return (), ()

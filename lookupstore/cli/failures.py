@@ -40,29 +40,43 @@ def _contradiction(found: re.Match[str]) -> str:
 
 def _wrong_text(found: re.Match[str]) -> str:
     """Return the error of a value of text, with options that may read it."""
-    column, kind, text, row = found.groups()
+    column, kind, text, row, decimal = found.groups()
     context = click.get_current_context(silent=True)
     # Another type than the destination's would not fit there.
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
-    if re.fullmatch(r"[+-]?\d+,\d+", text):
-        remedy = "write decimals with a point"
+    is_fraction = kind in ("double", "float", "halffloat") or kind.startswith("decimal")
+    how = "" if decimal is None else f" with --decimal {decimal!r}"
+    number = text if decimal is None else text.replace(decimal, ".")
+    if how and "." in text:
+        remedy = "take out points between thousands, or leave out --decimal"
+    elif re.fullmatch(r"[+-]?\d+,\d+", text) and is_fraction and not how:
+        remedy = "give --decimal ',', or write decimals with a point"
         remedy += "" if is_fixed else f", or give --types {column}=text"
+    elif re.fullmatch(r"[+-]?\d+,\d+", text) and "int" in kind and not is_fixed:
+        remedy = f"give --decimal ',' --types {column}=double, or --types {column}=text"
     elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
         remedy = "give --zone with the zone of such times, for example UTC"
     elif is_fixed or kind in ("bool", "date32[day]"):
         remedy = f"correct it, or give --null {text!r} if it means null"
     else:
         wanted = "text"
-        if re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
+        if re.fullmatch(r"[+-]?\d+(\.\d+)?", number) and kind != "double":
             wanted = "decimal(P,S) with more digits" if "decimal" in kind else "double"
         remedy = f"give --types {column}={wanted}, or --null {text!r} if it means null"
-    return f"the column {column!r} is {kind} and has {text!r} in row {row}; {remedy}"
+    return f"the column {column!r} is {kind} and has {text!r} in row {row}{how}; {remedy}"
 
 
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
     r"^options: ": "--hoodie: ",
+    r"^separator and (quote|decimal) are both": r"--delimiter and --\1 are both",
+    r"^quote and decimal are both": "--quote and --decimal are both",
+    r"^(decimal|zone) is (?=')": r"--\1 is ",
+    r"^(partition_by|ordering)(?=: )": lambda found: f"--{found[1].replace('_', '-')}",
+    r"^record_key(?=: )": "--key",
+    r"(the column '(.+?)' is .*); make it pa\.string\(\) in the schema, and cast its values to "
+    r"strings": r"\1; give --types \2=text, or --like a file that has it as text",
     r"^record_key is empty; give the": "--key is not given: give the",
     r"^by is \(\); give the": "--by is not given: give the",
     r"(?<=; )call (clean|archive|cluster)\(\)": r"run 'lookupstore hudi \1'",
@@ -99,8 +113,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
-    r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+); pass a reader with the right types, "
-    r"such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": _wrong_text,
+    r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+)(?: with decimal='(.)')?; pass a "
+    r"reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": (
+        _wrong_text
+    ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
     r"\blookupstore\.build makes": "'lookupstore build' makes",
     r"; lookupstore\.sst\.Reader opens sorted files, lookupstore\.build builds a store": (

@@ -7,16 +7,17 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
+from lookupstore.cli.completion import LIKE_COLUMNS
 from lookupstore.cli.hudi_options import hoodie_option, lock_option, metadata_option, typed
 from lookupstore.cli.hudi_results import told
 from lookupstore.cli.options import PLACE, as_of_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
+from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
 from lookupstore.quantities import counted
-from lookupstore.source.opening import open_source
 from lookupstore.storage.uris import shown_uri
 
 _wait = click.option(
@@ -50,15 +51,17 @@ _TOLD_FIRST = {
     metavar="FILE",
     help="File with the columns of the table, such as Parquet or CSV.",
 )
-@click.option("--key", metavar="A,B", help="Columns that identify a row.")
-@click.option("--partition-by", default="", metavar="A,B", help="Partition columns.")
-@click.option("--ordering", metavar="A", help="Ordering (precombine) column; without it, "
-              "the row written last wins.")  # fmt: skip
+@click.option("--key", type=LIKE_COLUMNS, metavar="A,B", help="Columns that identify a row.")
+@click.option("--partition-by", type=LIKE_COLUMNS, default="", metavar="A,B",
+              help="Partition columns.")  # fmt: skip
+@click.option("--ordering", type=LIKE_COLUMNS, metavar="A", help="Ordering (precombine) column; "
+              "without it, the row written last wins.")  # fmt: skip
 @click.option("--table-version", type=click.Choice([str(one) for one in VERSIONS]),
               default=str(max(VERSIONS)), show_default=True,
               help="Version 6 is for engines with Hudi 0.x.")  # fmt: skip
 @click.option("--name", help="Name of the table (default: that of its folder).")
 @click.option("--hive-style", is_flag=True, help="Name partition folders NAME=value.")
+@text_flags
 @hoodie_option
 @output_option("table", "json")
 def create(
@@ -70,6 +73,7 @@ def create(
     table_version: str,
     name: str | None,
     hive_style: bool,
+    text: TextFlags,
     hoodie: dict[str, str],
     output: str,
 ) -> None:
@@ -83,7 +87,7 @@ def create(
         hive_style=hive_style,
     )
     arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
-    table = HudiTable.create(path, open_source(like).schema, **arguments, options=hoodie)
+    table = HudiTable.create(path, text.source_of([like]).schema, **arguments, options=hoodie)
     _write_info(table, output)
 
 

@@ -19,7 +19,7 @@ from lookupstore.cli.hudi_options import (
     write_flags,
 )
 from lookupstore.cli.hudi_results import fields_of, measured, said, told
-from lookupstore.cli.key_files import check_one_of, read_keys
+from lookupstore.cli.key_files import check_no_notation, check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     PLACE,
@@ -30,7 +30,7 @@ from lookupstore.cli.options import (
     query_type_option,
 )
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
-from lookupstore.cli.sources import TextFlags, text_flags
+from lookupstore.cli.sources import TextFlags, key_text_flags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.hudi.index import INDEXES
@@ -99,6 +99,7 @@ _skipping = click.option(
 @_columns
 @as_of_option
 @query_type_option
+@key_text_flags
 @output_option("table", "json", "csv", "arrow")
 def get(
     path: str,
@@ -107,6 +108,7 @@ def get(
     columns: str | None,
     as_of: str | None,
     query_type: str,
+    text: TextFlags,
     output: str,
 ) -> int:
     """Print the rows with these keys, in any partition.
@@ -114,9 +116,9 @@ def get(
     Missing keys are reported on stderr, and the exit status is 1. 'lookupstore get --help' says how
     to type keys.
     """
-    check_one_of(keys, keys_file)
+    check_one_of(keys, keys_file, text)
     table = HudiTable.open(path, query_type=query_type)
-    wanted = _wanted(table, keys, keys_file, by_partition=False)
+    wanted = _wanted(table, keys, keys_file, text, by_partition=False)
     try:
         wanted = wanted.cast(pa.schema([table.schema.field(one) for one in wanted.column_names]))
     except pa.ArrowException as error:
@@ -243,6 +245,7 @@ def changes(
 )
 @click.option("--explain", is_flag=True, help="Print what each step looked at instead.")
 @query_type_option
+@key_text_flags
 @output_option("table", "json", "csv", "arrow")
 def tag(
     path: str,
@@ -251,6 +254,7 @@ def tag(
     index: str | None,
     explain: bool,
     query_type: str,
+    text: TextFlags,
     output: str,
 ) -> int:
     """Print the base file and row of each key.
@@ -261,9 +265,9 @@ def tag(
     """
     if explain and output not in ("table", "json"):
         raise click.UsageError(f"--explain has no --output {output}; give table or json")
-    check_one_of(keys, keys_file)
+    check_one_of(keys, keys_file, text)
     table = HudiTable.open(path, query_type=query_type)
-    wanted = _wanted(table, keys, keys_file)
+    wanted = _wanted(table, keys, keys_file, text)
     if index is None:
         is_known = set(table.options.partition_by) <= set(wanted.column_names)
         index = "bloom" if is_known else "global-bloom"
@@ -345,6 +349,7 @@ def upsert(
     metavar="SQL",
     help='Rows for which this holds instead, such as "a >= 3 and b is null".',
 )
+@key_text_flags
 @write_flags("index", *ROW_WRITES)
 @dry_run_option
 @output_option("table", "json")
@@ -353,6 +358,7 @@ def delete(
     keys: tuple[str, ...],
     keys_file: str | None,
     where: str | None,
+    text: TextFlags,
     flags: WriteFlags,
     dry_run: bool,
     output: str,
@@ -364,9 +370,11 @@ def delete(
     """
     if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
+    if keys_file is None:
+        check_no_notation(text, "no file of keys is given")
     table = HudiTable.open(path)
     options = flags.options(table, "delete")
-    wanted = _wanted(table, keys, keys_file) if where is None else None
+    wanted = _wanted(table, keys, keys_file, text) if where is None else None
     result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
@@ -377,7 +385,12 @@ def delete(
 
 
 def _wanted(
-    table: HudiTable, keys: tuple[str, ...], keys_file: str | None, *, by_partition: bool = True
+    table: HudiTable,
+    keys: tuple[str, ...],
+    keys_file: str | None,
+    text: TextFlags,
+    *,
+    by_partition: bool = True,
 ) -> pa.Table:
     """Return typed keys, or the keys of a file with its partition columns.
 
@@ -385,6 +398,7 @@ def _wanted(
         table: Table that the keys belong to.
         keys: Keys as they were typed.
         keys_file: Path of a file with keys. None: the keys were typed.
+        text: Options about the notation of CSV.
         by_partition: Whether to return the partition columns that the file has.
     """
     options, known = table.options, table.schema
@@ -392,7 +406,7 @@ def _wanted(
     if keys_file is None:
         return parse_keys(keys, key)
     also = [known.field(one) for one in options.partition_by] if by_partition else []
-    with read_keys(keys_file, key, also) as found:
+    with read_keys(keys_file, key, text, also) as found:
         return pa.concat_tables([found.schema.empty_table(), *found.tables])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,9 @@ from typing import BinaryIO
 import click
 import pyarrow as pa
 
+from lookupstore.cli.failures import message_of
 from lookupstore.cli.key_text import key_types, parse_columns
+from lookupstore.cli.sources import TextFlags
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows, names_at
@@ -30,11 +31,12 @@ from lookupstore.source.streams import (
     open_stream,
     rejoined,
 )
+from lookupstore.source.text_limits import TextLimits
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 
-# What a program in Python can do about rows of CSV that cannot be read.
-_REMEDY_FOR_ROWS = re.compile(r"(, or|;( if these quotes are text,)?) pass pyarrow\..*$", re.DOTALL)
+# Notation of CSV that is not read without an option.
+_SEMICOLONS = CsvDialect(separator=";")
 # Bytes of text that are read at a time.
 _BLOCK = 1 << 20
 
@@ -52,20 +54,46 @@ class Keys:
     tables: Iterable[pa.Table]
 
 
-def check_one_of(typed: Sequence[str], keys_file: str | None) -> None:
+def check_one_of(typed: Sequence[str], keys_file: str | None, text: TextFlags) -> None:
     """Check that keys were either typed or given as a file.
 
+    Args:
+        typed: Keys as they were typed.
+        keys_file: Path of a file with keys. None: there is none.
+        text: Options about files of keys.
+
     Raises:
-        UsageError: If both were given, or neither.
+        UsageError: If both were given, or neither, or if options are about a file that is not
+            given.
     """
     if typed and keys_file is not None:
         raise click.UsageError("give KEY... or --keys, one of them")
     if not typed and keys_file is None:
         raise click.UsageError("Missing argument 'KEY...', or --keys FILE")
+    if keys_file is None:
+        check_no_notation(text, "keys are typed")
+
+
+def check_no_notation(text: TextFlags, what: str) -> None:
+    """Check that no option about the notation of CSV is given for other keys.
+
+    Args:
+        text: Options about files of keys.
+        what: Beginning of the error, which says what keys there are.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    if not text.is_usual:
+        raise click.UsageError(
+            f"{what}; --delimiter, --quote, --null and --names are for CSV that --keys names"
+        )
 
 
 @contextmanager
-def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iterator[Keys]:
+def read_keys(
+    given: str, key: pa.Schema, text: TextFlags, also: Sequence[pa.Field] = ()
+) -> Iterator[Keys]:
     """Open the file or input that `--keys` names, for as long as keys are read.
 
     The path is `-`, a file of Arrow IPC, CSV or lines, or a source that `open_source` reads. CSV
@@ -75,12 +103,14 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
     Args:
         given: Path of the file, or `-` for the standard input.
         key: Key columns.
+        text: Options about the notation of CSV.
         also: Other columns, which are read if the file has them.
 
     Raises:
-        UsageError: If the file lacks a key column, or cannot be read from the standard input.
+        UsageError: If the file lacks a key column, or cannot be read from the standard input, or if
+            it is not CSV and options are about CSV.
     """
-    columns = _Columns(key, also)
+    columns = _Columns(key, also, text)
     path = expanded(given)
     named = format_of(given, STREAM_FORMATS) if is_stream(given) else None
     if named == "JSON lines":
@@ -90,11 +120,12 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
             yield _of_stream(sys.stdin.buffer, "standard input", columns)
         elif named == "CSV" and (os.path.isfile(path) or not os.path.exists(path)):
             with _said_of_keys():
-                source = open_source(given)
+                source = open_source(given, max_text=text.max_text, dialect=text.dialect)
             yield _of_csv_source(source, shown_uri(given), columns)
         elif os.path.exists(path) and not os.path.isdir(path) and not _is_columnar(path):
             yield _of_stream(stack.enter_context(open(path, "rb")), given, columns)
         else:
+            check_no_notation(text, f"--keys {shown_uri(given)} is not CSV")
             with _said_of_keys():
                 source = open_source(given)
             schema = columns.given_in(source.schema, shown_uri(given))
@@ -109,8 +140,7 @@ def _said_of_keys() -> Iterator[None]:
     except (ValueError, TypeError, FileNotFoundError, FormatError) as error:
         if not str(error).startswith("source"):
             raise
-        said = str(error).removeprefix("source").removeprefix(":").lstrip()
-        said = _REMEDY_FOR_ROWS.sub("", said)
+        said = message_of(error).removeprefix("source").removeprefix(":").lstrip()
         raise click.UsageError(f"--keys: {said}") from error
 
 
@@ -153,10 +183,12 @@ class _Columns:
     Attributes:
         key: Columns that the file must have.
         also: Columns that the file may have.
+        text: Options about the notation of CSV.
     """
 
     key: pa.Schema
     also: Sequence[pa.Field]
+    text: TextFlags
 
     def among(self, names: Collection[str]) -> pa.Schema:
         """Return the wanted columns, as far as they exist."""
@@ -171,11 +203,15 @@ class _Columns:
         """
         for field in self.key.names:
             if field not in schema.names:
-                raise click.UsageError(
-                    f"--keys {name}: no key column {field!r}; it has [{listed(schema.names)}]"
-                )
+                raise self.missing_error(name, schema.names)
         wanted = self.among(schema.names).names
         return pa.schema([schema.field(field).remove_metadata() for field in wanted])
+
+    def missing_error(self, name: str, names: Collection[str]) -> click.UsageError:
+        """Return the error for a file with these columns, which are not all of the key."""
+        field = next(field for field in self.key.names if field not in names)
+        said = f"--keys {name}: no key column {field!r}; it has [{listed(names)}]"
+        return click.UsageError(said)
 
 
 def _is_columnar(path: str) -> bool:
@@ -193,6 +229,8 @@ def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
         if head.startswith(magic):
             raise click.UsageError(f"--keys: {kind} is not read from {name}; name the file")
     whole = rejoined(head, file)
+    if head.startswith((IPC_FILE, IPC_STREAM)):
+        check_no_notation(wanted.text, f"--keys {name} is not CSV")
     if head.startswith(IPC_FILE):
         if not file.seekable():
             raise click.UsageError(
@@ -221,26 +259,35 @@ def _of_batches(
 
 def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
     """Return the keys of CSV with a line of names, or of lines without names."""
-    key = wanted.key
-    try:
-        names = names_at(head.removeprefix(BOM), name)
-    except ValueError:  # a key in the form in which users type it
-        names = []
+    key, dialect = wanted.key, wanted.text.dialect
+    names = _names_in(head.removeprefix(BOM), name, dialect)
     with _said_of_keys():
         if set(key.names) <= set(names):
             fields = wanted.among(names)
-            return _parsed(open_stream(whole, name).read(_as_texts(fields)), fields)
-        if name.lower().endswith(".csv"):
-            raise click.UsageError(
-                f"--keys {name}: no key column {key.names[0]!r}; it has [{listed(names)}]"
-            )
+            limits = TextLimits(wanted.text.max_text)
+            stream = open_stream(whole, name, limits, dialect)
+            return _parsed(stream.read(_as_texts(fields)), fields)
+        if set(key.names) <= set(_names_in(head.removeprefix(BOM), name, _SEMICOLONS)):
+            raise click.UsageError(f"--keys: {name} is separated by ';'; give --delimiter ';'")
+        if not wanted.text.is_usual or name.lower().endswith(".csv"):
+            raise wanted.missing_error(name, names)
         if _is_json(head, key.names):
             raise _json_error(name)
         if len(key) == 1:
             return Keys(key_types(key), (parse_columns([one], key) for one in _lines(whole, name)))
-        dialect = CsvDialect(separator=",", names=tuple(key.names))
-        rows = CsvRows(_blocks(whole), name, dialect=dialect)
+        lines = CsvDialect(separator=",", names=tuple(key.names))
+        rows = CsvRows(_blocks(whole), name, dialect=lines)
         return _parsed(rows.read(_as_texts(key)), key)
+
+
+def _names_in(head: bytes, name: str, dialect: CsvDialect) -> Sequence[str]:
+    """Return the names of the columns of CSV, or no names for lines without them."""
+    if dialect.names is not None:
+        return dialect.names
+    try:
+        return names_at(head, name, dialect)
+    except ValueError:  # a key in the form in which users type it
+        return ()
 
 
 def _json_error(name: str) -> click.UsageError:

@@ -38,7 +38,7 @@ from lookupstore.cli.output import (
     write_rows,
     write_text,
 )
-from lookupstore.cli.sources import check_kept
+from lookupstore.cli.sources import TextFlags, check_kept, key_text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.progress import watched
 from lookupstore.quantities import counted
@@ -57,6 +57,7 @@ from lookupstore.store.path_kind import PathKind, kind_of
 @lookups_options
 @no_cache_option
 @hex_option
+@key_text_flags
 @click.option("-o", "--out", metavar="FILE",
               help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
               "a time.")  # fmt: skip
@@ -70,6 +71,7 @@ def get(
     keys_file: str | None,
     columns: str | None,
     hexadecimal: bool,
+    text: TextFlags,
     out: str | None,
     output: str,
     **what: Any,
@@ -89,7 +91,7 @@ def get(
     STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
     --key; or a Hudi table, whose record key is the key if --key is missing.
     """
-    check_one_of(keys, keys_file)
+    check_one_of(keys, keys_file, text)
     check_out(ctx, out)
     check_kept(out, keys_file, path)
     wanted = None if columns is None else names_of(columns)
@@ -104,7 +106,8 @@ def get(
                 )
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
-        with _keys(opened, keys, keys_file, order, hexadecimal) as asked, ExitStack() as stack:
+        given = _keys(opened, keys, keys_file, text, order, hexadecimal)
+        with given as asked, ExitStack() as stack:
             if out is not None:
                 tables = stack.enter_context(closing(watched(asked.tables, "Looking up")))
                 asked = replace(asked, tables=tables)
@@ -124,7 +127,12 @@ def get(
 
 @contextmanager
 def _keys(
-    opened: Opened, typed: Sequence[str], file: str | None, order: str, hexadecimal: bool
+    opened: Opened,
+    typed: Sequence[str],
+    file: str | None,
+    text: TextFlags,
+    order: str,
+    hexadecimal: bool,
 ) -> Iterator[Keys]:
     """Yield typed keys, or the keys of a file."""
     if isinstance(opened, Reader):
@@ -133,7 +141,7 @@ def _keys(
     else:
         key = opened.key_schema.schema
     if file is not None:
-        with read_keys(file, key) as keys:
+        with read_keys(file, key, text) as keys:
             yield stored_keys(keys) if isinstance(opened, Reader) else keys
     elif isinstance(opened, Reader):
         stored = pa.array([_file_key(one, order, hexadecimal) for one in typed], pa.large_binary())

@@ -14,10 +14,11 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from lookupstore.cli.completion import offering
 from lookupstore.cli.options import Option, names_of
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of
-from lookupstore.source.csv_dialect import USUAL, CsvDialect, is_character
+from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect, is_character
 from lookupstore.source.opening import open_source
 from lookupstore.source.source import Source
 from lookupstore.source.text_limits import LEAST_TEXT
@@ -31,6 +32,8 @@ _SQL_TYPES = {
     "smallint": pa.int16(), "boolean": pa.bool_(), "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
+# Words for characters, which a shell would take for its own.
+_CHARACTERS = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
@@ -40,7 +43,7 @@ class TextFlags:
 
     Attributes:
         max_text: Largest size of one value in bytes.
-        dialect: Separator, quotes, nulls and names of CSV, and the zone of times.
+        dialect: Separator, quotes and so on of CSV, and the zone of times.
         types: Types of columns, whose other types would be inferred.
     """
 
@@ -82,8 +85,8 @@ class TextFlags:
         """
         if not self.is_usual:
             raise click.UsageError(
-                f"{what}; --delimiter, --quote, --null, --names, --types and --zone are for CSV, "
-                "the last two also for JSON lines"
+                f"{what}; --delimiter, --quote, --null, --names, --decimal, --types and --zone are "
+                "for CSV, the last two also for JSON lines"
             )
 
     def check_key(self, source: Source, names: Sequence[str]) -> None:
@@ -108,43 +111,67 @@ class TextFlags:
 
 def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options about files of text to a command, as its argument `text`."""
+    return _with_flags(command, (*_NOTATION, *_VALUES, _MAX_TEXT))
+
+
+def key_text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about the notation of CSV to a command that reads keys, as `text`.
+
+    Keys have the types of the place in which they are looked up, and the form in which users type
+    them.
+    """
+    return _with_flags(command, (*_NOTATION, _MAX_TEXT))
+
+
+def _with_flags(
+    command: Callable[..., Any], options: Sequence[tuple[str, Option]]
+) -> Callable[..., Any]:
+    names = [name for name, _ in options]
 
     @functools.wraps(command)
-    def with_flags(
-        *,
-        max_text: str,
-        delimiter: str | None,
-        quote: str,
-        null: tuple[str, ...],
-        names: str | None,
-        types: dict[str, pa.DataType],
-        zone: str | None,
-        **values: Any,
-    ) -> Any:
-        dialect = CsvDialect(
-            separator=delimiter,
-            quote=None if quote == "none" else quote,
-            nulls=null or ("",),
-            names=None if names is None else tuple(names_of(names)),
-            zone=zone,
-        )
-        most = bytes_of(max_text, "--max-text", least=LEAST_TEXT)
-        return command(text=TextFlags(most, dialect, types), **values)
+    def with_flags(**values: Any) -> Any:
+        return command(text=_text_flags(**{name: values.pop(name) for name in names}), **values)
 
     made: Callable[..., Any] = with_flags
-    for option in reversed(_OPTIONS):
+    for _, option in reversed(options):
         made = option(made)
     return made
 
 
+def _text_flags(
+    *,
+    max_text: str,
+    delimiter: str | None,
+    quote: str,
+    null: tuple[str, ...],
+    names: str | None,
+    types: dict[str, pa.DataType] | None = None,
+    decimal: str = POINT,
+    zone: str | None = None,
+) -> TextFlags:
+    notation = dialect_of(delimiter, quote, names)
+    dialect = replace(notation, nulls=null or ("",), decimal=decimal, zone=zone)
+    return TextFlags(bytes_of(max_text, "--max-text", least=LEAST_TEXT), dialect, types or {})
+
+
+def dialect_of(
+    delimiter: str | None = None, quote: str = '"', names: str | None = None
+) -> CsvDialect:
+    """Return the notation of CSV that options describe, as far as the names of columns need it."""
+    return CsvDialect(
+        separator=delimiter,
+        quote=None if quote == "none" else quote,
+        names=None if names is None else tuple(names_of(names)),
+    )
+
+
 def _character(_: click.Context, param: click.Parameter, given: str | None) -> str | None:
-    """Return a character that was typed."""
-    if given in ("tab", r"\t"):
-        return "\t"
-    if given is not None and given != "none" and not is_character(given):
-        words = ", tab or none" if param.name == "quote" else ", or tab"
+    """Return a character that was typed, by itself or by its name."""
+    found = _CHARACTERS.get(given or "", given)
+    if found is not None and found != "none" and not is_character(found):
+        words = {"quote": ", tab or none", "decimal": ""}.get(str(param.name), ", or tab")
         raise click.BadParameter(f"{given!r}: give one character of ASCII{words}")
-    return given
+    return found
 
 
 def _types(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, pa.DataType]:
@@ -224,26 +251,41 @@ def check_kept(out: str | None, *given: str | None) -> None:
             )
 
 
-_OPTIONS: tuple[Option, ...] = (
-    click.option("--delimiter", callback=_character, metavar="CHAR",
-                 help="Character between the fields of CSV; tab for a tab (default: a comma, or a "
-                 "tab where the first line has more tabs)."),
-    click.option("--quote", callback=_character, default='"', show_default=True,
-                 metavar="CHAR|none", help="Character around fields of CSV; none: all quotes are "
-                 "text."),
-    click.option("--null", multiple=True, metavar="TEXT",
-                 help="Field of CSV that is null if it has no quotes, such as NA; repeatable. An "
-                 "empty field is then an empty text, unless you give --null '' too (default: an "
-                 "empty field)."),
-    click.option("--names", metavar="A,B",
-                 help="Names of the columns of CSV that has no line of names."),
-    click.option("--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
-                 help="Type of a column of CSV or JSON lines, such as zip=text or "
-                 "'price=decimal(10,2)'; commas separate several (default: inferred from the first "
-                 "megabyte)."),
-    click.option("--zone", metavar="ZONE",
-                 help="Time zone of times of CSV or JSON lines that name none, such as UTC or "
-                 "Europe/Berlin (default: refused if the type of the column has a zone)."),
-    click.option("--max-text", default="64MiB", show_default=True, metavar="SIZE",
-                 help="The most bytes of one value in files of CSV or JSON lines."),
+# Options by their names in Python.
+_NOTATION: tuple[tuple[str, Option], ...] = (
+    ("delimiter", click.option(
+        "--delimiter", callback=_character, metavar="CHAR",
+        shell_complete=offering("semicolon", "tab", "pipe", "comma"),
+        help="Character between the fields of CSV, or its name: tab, comma, semicolon or pipe "
+        "(default: a comma, or a tab where the first line has more tabs).")),
+    ("quote", click.option(
+        "--quote", callback=_character, default='"', show_default=True, metavar="CHAR|none",
+        shell_complete=offering("none"),
+        help="Character around fields of CSV; none: all quotes are text.")),
+    ("null", click.option(
+        "--null", multiple=True, metavar="TEXT",
+        help="Field of CSV that is null if it has no quotes, such as NA; repeatable. An empty "
+        "field is then an empty text, unless you give --null '' too (default: an empty field).")),
+    ("names", click.option(
+        "--names", metavar="A,B", help="Names of the columns of CSV that has no line of names.")),
+)  # fmt: skip
+_VALUES: tuple[tuple[str, Option], ...] = (
+    ("decimal", click.option(
+        "--decimal", callback=_character, default=POINT, show_default=True, metavar="CHAR",
+        shell_complete=offering("comma"),
+        help="Character before the fraction of a number in CSV, such as ',' in 3,14. With another "
+        "than a point, a text with a point is no number.")),
+    ("types", click.option(
+        "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
+        help="Type of a column of CSV or JSON lines, such as zip=text or 'price=decimal(10,2)'; "
+        "commas separate several (default: inferred from the first megabyte).")),
+    ("zone", click.option(
+        "--zone", metavar="ZONE",
+        help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "
+        "(default: refused if the type of the column has a zone).")),
+)  # fmt: skip
+_MAX_TEXT: tuple[str, Option] = (
+    "max_text", click.option(
+        "--max-text", default="64MiB", show_default=True, metavar="SIZE",
+        help="The most bytes of one value in files of CSV or JSON lines."),
 )  # fmt: skip

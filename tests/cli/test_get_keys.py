@@ -23,6 +23,7 @@ import zstandard
 
 import lookupstore
 from lookupstore.cli import answers, key_files, main
+from lookupstore.hudi import HudiTable
 from lookupstore.sst import Writer
 
 TEXTS = ["plain", "a,b", 'a "quoted" one', " spaces ", "0x41", "é", "null", ""]
@@ -313,7 +314,7 @@ def test_csv_is_read_as_everywhere(tmp_path: Path) -> None:
         (b"id\n1\n2,3\n", "row 2 has 2 fields, and the line of names 1: '2,3'"),
         (b'id,v\n1,2\n"3"x,4\n', "row 2 has text after the quote that closes a field"),
         (b"id,v\n1,2\n\xff,4\n", "the column 'id' is not UTF-8 in row 2"),
-        (b"id;v\n1;2\n", "is separated by ';'"),
+        (b"id;v\n1;2\n", "is separated by ';'; give --delimiter ';' (see"),
         (b"", "is empty; leave it out"),
     ],
 )
@@ -375,3 +376,48 @@ def test_errors_name_what_was_given(store: Path, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (2, said)
     result = run("get", store, "--keys", tmp_path / "no*.parquet")
     assert result.stderr.startswith(f"Error: --keys: no file matches {tmp_path}/no*.parquet")
+
+
+def test_keys_in_csv_of_other_notations(tmp_path: Path) -> None:
+    """Each command with `--keys` reads what `join` reads."""
+    table = pa.table({"id": ["a;b", "c", None], "n": [1, 2, 3]})
+    lookupstore.build(table, tmp_path / "s", key="id", nullable_keys="id").close()
+    path = tmp_path / "k.csv"
+    path.write_text("n;id\n8;'a;b'\n9;-\n7;c\n")
+    words = ["--delimiter", ";", "--quote", "'", "--null", "-", "--output", "json"]
+    for given in (path, "-"):
+        result = run("get", tmp_path / "s", "--keys", given, *words, given=path.read_bytes())
+        assert result.exit_code == 0, result.output
+        assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == [1, 3, 2]
+    text = b"8|c\n9|a;b\n"
+    words = ["--delimiter", "pipe", "--names", "x,id", "--output", "json"]
+    result = run("get", tmp_path / "s", "--keys", "-", *words, given=text)
+    assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == [2, 1]
+    hudi = HudiTable.create(
+        tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id", name="t"
+    )
+    hudi.insert(pa.table({"id": [1, 2, 3]}))
+    path.write_text("v;id\nx;3\ny;1\n")
+    for command, more in (("get", ["--columns", "id"]), ("tag", []), ("delete", [])):
+        words = ["hudi", command, tmp_path / "t", "--keys", path]
+        refused = run(*words, *more)
+        assert (refused.exit_code, "give --delimiter ';'" in refused.stderr) == (2, True)
+        result = run(*words, *more, "--delimiter", ";")
+        assert result.exit_code == 0, result.output
+    assert hudi.scan(columns=["id"]).to_pylist() == [{"id": 2}]
+
+
+def test_notation_of_other_keys_is_refused(store: Path, tmp_path: Path) -> None:
+    table = pa.table({"id": [3]})
+    pq.write_table(table, tmp_path / "k.parquet")
+    (tmp_path / "k.arrow").write_bytes(ipc(table, pa.ipc.new_file))
+    for given in (["3"], ["--keys", tmp_path / "k.parquet"], ["--keys", tmp_path / "k.arrow"]):
+        result = run("get", store, *given, "--delimiter", ";")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--delimiter, --quote, --null and --names are for CSV that --keys names" in (
+            result.stderr
+        )
+    result = run("get", store, "--keys", "-", given=b"id;v\n3;1\n")
+    assert "standard input is separated by ';'; give --delimiter ';'" in result.stderr
+    result = run("get", store, "--keys", "-", "--delimiter", ";", given=b"3;1\n")
+    assert "--keys standard input: no key column 'id'; it has ['3', '1']" in result.stderr

@@ -1,7 +1,8 @@
-"""`--delimiter`, `--quote`, `--null`, `--names` and `--types`: CSV as other programs leave it."""
+"""`--delimiter`, `--quote`, `--types` and so on: CSV as other programs leave it."""
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,9 @@ def test_options_of_text_for_files_with_types_are_refused() -> None:
     done("build a.csv s --key id")
     with lookupstore.open("s") as store:
         pq.write_table(store.scan().read_all(), "a.parquet")
-    for option in ("--delimiter ;", "--quote none", "--null NA", "--names a,b", "--types v=text"):
+    for option in (
+        "--delimiter ;", "--quote none", "--null NA", "--names a,b", "--decimal ,", "--types v=text"
+    ):  # fmt: skip
         assert "has types of its own" in refused(f"build a.parquet t --key id {option}")
     assert "has no column 'w'; it has ['id', 'v']" in refused(
         "build a.csv t --key id --types w=int"
@@ -237,3 +240,103 @@ def test_the_type_of_a_typed_column_is_kept_by_an_upsert() -> None:
     done("build a.csv s --key id")
     assert "v" in refused("upsert s a.csv --types v=text")
     done("upsert s a.csv")
+
+
+def test_decimal_commas() -> None:
+    """Files of spreadsheets where a comma is before the fraction."""
+    Path("a.csv").write_text("id;price\n1;3,14\n2;-0,5\n3;7\n4;\n")
+    line = "build a.csv s --key id --delimiter ; --overwrite"
+    done(f"{line} --decimal ,")
+    assert [row["price"] for row in rows_of("s")] == [3.14, -0.5, 7.0, None]
+    done(f"{line} --decimal comma --types", "price=decimal(5,2)")
+    assert rows_of("s")[0]["price"] == Decimal("3.14")
+    schema = pa.schema({"id": pa.int64(), "price": pa.float64()})
+    HudiTable.create("t", schema, record_key="id", name="t")
+    said = refused("hudi upsert t a.csv --delimiter ;")
+    assert "has '3,14' in row 1; give --decimal ',', or write decimals with a point" in said
+    done("hudi upsert t a.csv --delimiter ; --decimal ,")
+    assert HudiTable.open("t").scan(columns=["price"])["price"].to_pylist() == [3.14, -0.5, 7, None]
+    said = refused(f"{line} --types price=double")
+    assert "has '3,14' in row 1; give --decimal ',', or write decimals with a point" in said
+    assert "or give --types price=text" in said
+
+
+def test_what_to_do_about_decimal_commas_and_points() -> None:
+    for wrong, said in (
+        (";;", "Invalid value for '--decimal': ';;': give one character of ASCII"),
+        (";", "--delimiter and --decimal are both ';'; give two characters"),
+        ('"', "--quote and --decimal are both"),
+        ("7", "--decimal is '7'; give a point or a comma"),
+    ):
+        assert said in refused("build a.csv s --key id --delimiter ; --decimal", wrong)
+    line = "build a.csv s --key id --delimiter ; --decimal ,"
+    Path("a.csv").write_text("id;v\n1;1.234,5\n")
+    said = refused(f"{line} --types v=double")
+    assert "has '1.234,5' in row 1 with --decimal ','; take out points between thousands" in said
+    Path("a.csv").write_text("id;v\n1;1,234\n")
+    said = refused(f"{line} --types", "v=decimal(3,2)")
+    assert "has '1,234' in row 1 with --decimal ','; give --types v=decimal(P,S) with more" in said
+    Path("a.csv").write_text("id;v\n" + "1;2\n" * 300_000 + "2;2,5\n")
+    said = refused("build a.csv s --key id --delimiter ;")
+    assert "is int64 and has '2,5' in row 300001; give --decimal ',' --types v=double" in said
+    done(f"{line} --types v=double --on-duplicate last")
+    assert rows_of("s")[1] == {"id": 2, "v": 2.5}
+
+
+def test_a_table_like_csv() -> None:
+    Path("a.csv").write_text("id;day;v\n1;2026-03-01;1,5\n2;2026-03-02;\n")
+    options = "--delimiter ; --decimal ,"
+    line = f"hudi create t --like a.csv --key id --partition-by day {options}"
+    said = refused(line)
+    assert "--partition-by: the column 'day' is date32[day]" in said
+    assert "; give --types day=text, or --like a file that has it as text" in said
+    done(f"{line} --types day=text")
+    kinds = {field.name: str(field.type) for field in HudiTable.open("t").schema}
+    assert (kinds["day"], kinds["v"]) == ("string", "double")
+    done(f"hudi upsert t a.csv {options}")
+    found = HudiTable.open("t").scan(columns=["id", "day", "v"]).sort_by("id").to_pylist()
+    assert found == [
+        {"id": 1, "day": "2026-03-01", "v": 1.5}, {"id": 2, "day": "2026-03-02", "v": None},
+    ]  # fmt: skip
+    Path("none.csv").write_text("1|x\n")
+    done(
+        "hudi create u --like none.csv --key id --names id,seen --delimiter | --types", "seen=date"
+    )
+    assert HudiTable.open("u").schema.field("seen").type == pa.date32()
+    pq.write_table(pa.table({"id": [1]}), "a.parquet")
+    said = refused("hudi create v --like a.parquet --key id --delimiter ;")
+    assert "has types of its own" in said
+
+
+def test_a_collecting_write_names_rows_that_do_not_parse(here: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "v": pa.float64()})
+    HudiTable.create("t", schema, record_key="id", name="t")
+    Path("a.csv").write_text("id;v\n1;1,5\n2;abc\nx;2\n4;\n")
+    options = "--delimiter ; --decimal , --on-error collect"
+    result = run(f"hudi upsert t a.csv {options}")
+    assert result.exit_code == 0
+    assert (
+        f"row 2 (2): {here}/a.csv: the column 'v' is double and has 'abc' in row 2" in result.stderr
+    )
+    assert f"row 3: {here}/a.csv: the column 'id' is int64 and has 'x' in row 3" in result.stderr
+    found = HudiTable.open("t").scan(columns=["id", "v"]).sort_by("id").to_pylist()
+    assert found == [{"id": 1, "v": 1.5}, {"id": 4, "v": None}]
+    typed = run(f"hudi upsert t a.csv {options} --types v=float", "--output", "json")
+    assert json.loads(typed.stdout)["rows_failed"] == 2
+
+
+def test_deletes_in_the_notation_of_the_rows() -> None:
+    store = pa.table({"id": [1, 2, 3], "day": ["a", "b", "c"], "v": [1, 2, 3]})
+    lookupstore.build(store, "s", key=["id", "day"]).close()
+    Path("gone.csv").write_text("id;day\n1;a\n")
+    assert "give --delimiter ';'" in refused("upsert s --deletes gone.csv")
+    done("upsert s --deletes gone.csv --delimiter ;")
+    assert [row["id"] for row in rows_of("s")] == [2, 3]
+    Path("new.csv").write_text("4;d;4\n")
+    Path("gone.csv").write_text("id;day\n2;b\n")
+    done("upsert s new.csv --names id,day,v --deletes gone.csv --delimiter ;")
+    assert [row["id"] for row in rows_of("s")] == [3, 4]
+    pq.write_table(pa.table({"id": [3], "day": ["c"]}), "gone.parquet")
+    done("upsert s new.csv --names id,day,v --deletes gone.parquet --delimiter ;")
+    done("upsert s --deletes - --names id,day --delimiter |", given="4|d\n")
+    assert rows_of("s") == []

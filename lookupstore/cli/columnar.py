@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
 from lookupstore.cli.options import (
     PLACE,
     columnar_duplicates_option,
@@ -31,7 +31,7 @@ from lookupstore.storage.small_files import read_small_file
 @click.argument("source", type=PLACE, metavar="SOURCE")
 @click.option("--key", type=COLUMNS, required=True, metavar="A,B",
               help="Key columns of the files.")  # fmt: skip
-@click.option("--columns", type=COLUMNS, metavar="A,B", help="Value columns (default: all).")
+@click.option("--columns", type=VALUE_COLUMNS, metavar="A,B", help="Value columns (default: all).")
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
               help="What lookups return.")  # fmt: skip
 @latest_partition_option
@@ -82,7 +82,9 @@ _MOST_BYTES = 16 << 20
 @click.argument("folder", type=PLACE, metavar="FOLDER")
 @click.option("--key", type=COLUMNS, required=True, metavar="A,B",
               help="Key columns of the files.")  # fmt: skip
-@click.option("--columns", type=COLUMNS, metavar="A,B", help="Columns of values (default: all).")
+@click.option(
+    "--columns", type=VALUE_COLUMNS, metavar="A,B", help="Columns of values (default: all)."
+)
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
               help="What values hold.")  # fmt: skip
 @click.option("--schema", metavar="FILE", type=click.Path(exists=True, dir_okay=False),

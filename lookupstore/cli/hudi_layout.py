@@ -198,8 +198,12 @@ def advise_clustering(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@click.option("--x", required=True, metavar="COLUMN", help="Column from left to right.")
-@click.option("--y", required=True, metavar="COLUMN", help="Column from bottom to top.")
+@click.option(
+    "--x", type=COLUMNS, required=True, metavar="COLUMN", help="Column from left to right."
+)
+@click.option(
+    "--y", type=COLUMNS, required=True, metavar="COLUMN", help="Column from bottom to top."
+)
 @click.option("--out", required=True, type=click.Path(dir_okay=False), metavar="FILE",
               help="The picture, as SVG; what is there is replaced.")  # fmt: skip
 def layout_picture(path: str, x: str, y: str, out: str) -> None:

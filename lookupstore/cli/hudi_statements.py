@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.hudi_options import (
     ROW_WRITES,
     WriteFlags,
@@ -55,7 +56,7 @@ def update(
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
 @click.argument("files", type=PLACE, nargs=-1, required=True, metavar="FILE...")
-@click.option("--on", metavar="A,B",
+@click.option("--on", type=COLUMNS, metavar="A,B",
               help="Columns that rows are matched by: the record key, or it and the "
               "partition columns (default: partition columns count if FILE has them).")  # fmt: skip
 @click.option("--when", "clauses", multiple=True, required=True, metavar="CLAUSE",

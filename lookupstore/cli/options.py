@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lookupstore.cli import STORAGE_OPTIONS
-from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
 
 #: Decorator that adds an option to a command.
 Option: TypeAlias = "Callable[[Any], Any]"
@@ -67,7 +67,7 @@ def filter_option(*, required: bool) -> Option:
 
 
 columns_option: Option = click.option(
-    "--columns", type=COLUMNS, metavar="A,B", help="Value columns, in this order."
+    "--columns", type=VALUE_COLUMNS, metavar="A,B", help="Value columns, in this order."
 )
 version_option: Option = click.option(
     "--version",

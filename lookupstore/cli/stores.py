@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.builder import in_process
-from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -34,7 +34,7 @@ from lookupstore.store.store import open as open_store
 @click.argument("path", type=PLACE)
 @click.option("--key", type=COLUMNS, required=True, metavar="A,B",
               help="Key columns; they sort the store.")  # fmt: skip
-@click.option("--columns", type=COLUMNS, metavar="A,B",
+@click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns (default: all that are not in the key).")  # fmt: skip
 @click.option(
     "--buckets",

@@ -43,8 +43,24 @@ def test_paths_are_left_to_the_shell() -> None:
 @pytest.mark.parametrize("path", ["store", "rows.parquet", "rows.csv", "table", "*.parquet"])
 def test_columns_of_what_is_named(path: str) -> None:
     assert completed(f"scan {path} --columns", "n") == ["name", "number"]
-    assert completed(f"scan {path} --columns", "name,") == ["name,id", "name,number"]
+    assert completed(f"scan {path} --key", "id,n") == ["id,name", "id,number"]
     assert completed(f"scan {path} --key", "i") == ["id"]
+    assert completed(f"head {path} --columns", "name,") == ["name,id", "name,number"]
+
+
+@pytest.mark.parametrize("path", ["store", "rows.parquet --key id", "table", "table --key id"])
+def test_columns_of_values_are_not_those_of_the_key(path: str) -> None:
+    """Commands that look up keys refuse `--columns id`, and return the key anyway."""
+    for command in ("scan", "get", "join rows.parquet"):
+        assert completed(f"{command} {path} --columns") == ["name", "number"], command
+    assert completed(f"hudi scan {path.split()[0]} --columns", "i") == ["id"]
+
+
+def test_columns_of_values_of_a_build() -> None:
+    for command in ("build", "publish-lookup-files"):
+        assert completed(f"{command} rows.parquet --key id --columns") == ["name", "number"]
+        assert completed(f"{command} rows.parquet --columns") == ["id", "name", "number"]
+    assert completed("changes store --ignore") == ["name", "number"]
 
 
 def test_columns_of_the_argument_that_has_them() -> None:
@@ -60,6 +76,37 @@ def test_nothing_is_completed_that_is_not_cheap_to_know() -> None:
     for path in ("nothing", "s3://bucket/store", "-"):
         assert completed(f"scan {path} --columns", "") == []
     assert completed("scan --columns", "") == []
+
+
+def test_characters_by_names_that_need_no_quotes() -> None:
+    assert completed("build rows.csv --delimiter") == ["semicolon", "tab", "pipe", "comma"]
+    assert completed("hudi upsert table rows.csv --delimiter", "t") == ["tab"]
+    assert completed("get store --quote") == ["none"]
+    assert completed("build rows.csv --decimal") == ["comma"]
+    Path("pipes.csv").write_text("id|name\n1|a\n")
+    for line in ("build pipes.csv names --key id --delimiter pipe",
+                 "build rows.csv commas --key id --delimiter comma"):  # fmt: skip
+        result = click.testing.CliRunner().invoke(main, line.split())
+        assert result.exit_code == 0, result.output
+
+
+def test_columns_of_csv_in_its_notation() -> None:
+    Path("b.csv").write_text("id;name\n1;a\n")
+    assert completed("build b.csv --key") == []
+    assert completed("build b.csv --delimiter ; --key") == ["id", "name"]
+    assert completed("head b.csv --delimiter ; --names x,y --columns", "x,") == ["x,y"]
+
+
+def test_columns_of_the_file_that_a_table_is_made_like() -> None:
+    for option in ("--key", "--partition-by", "--ordering"):
+        assert completed(f"hudi create new --like rows.csv {option}", "n") == ["name", "number"]
+        assert completed(f"hudi create new {option}", "n") == []
+    assert completed("hudi create new --like rows.parquet --key", "id,na") == ["id,name"]
+
+
+def test_columns_of_a_table_in_other_options() -> None:
+    assert completed("hudi merge table rows.csv --on", "i") == ["id"]
+    assert completed("hudi layout-picture table --x", "nu") == ["number"]
 
 
 def test_commands_and_options_that_were_meant() -> None:

@@ -274,7 +274,7 @@ _VALUES: tuple[tuple[str, Option], ...] = (
         "--decimal", callback=_character, default=POINT, show_default=True, metavar="CHAR",
         shell_complete=offering("comma"),
         help="Character before the fraction of a number in CSV, such as ',' in 3,14. With another "
-        "than a point, a text with a point is no number.")),
+        "than a point, a text with a point is not a number.")),
     ("types", click.option(
         "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
         help="Type of a column of CSV or JSON lines, such as zip=text or 'price=decimal(10,2)'; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 __all__ = [
@@ -63,6 +64,35 @@ def listed(names: Iterable[object], what: Callable[[Any], str] = repr) -> str:
     shown = [one if len(one) <= _NAME else f"{one[:_NAME]}..." for one in shown]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest:,} more" if rest else "")
+
+
+def meant(name: object, known: Iterable[object], others: str) -> str:
+    """Return the end of an error about an unknown name: a similar known one, if any, and the rest.
+
+    Args:
+        name: Unknown name.
+        known: Known names.
+        others: Text about the known names, such as `it has 'id'`.
+
+    >>> "no column 'usr_id'" + meant("usr_id", ["user_id", "name"], "it has 'user_id', 'name'")
+    "no column 'usr_id'; did you mean 'user_id'? It has 'user_id', 'name'"
+    >>> meant("x", ["user_id"], "it has 'user_id'")
+    "; it has 'user_id'"
+    """
+    by_text = {str(one).lower(): one for one in known}
+    like = get_close_matches(str(name).lower(), by_text, n=1)
+    if not like:
+        return f"; {others}"
+    return f"; did you mean {by_text[like[0]]!r}? {others[:1].upper()}{others[1:]}"
+
+
+def columns_example(names: Iterable[str]) -> str:
+    """Return a dict of columns as an example for an error.
+
+    >>> columns_example(["id", "day"])
+    "{'id': [...], 'day': [...]}"
+    """
+    return f"{{{listed(names, lambda name: f'{name!r}: [...]')}}}"
 
 
 class LookupStoreError(Exception):

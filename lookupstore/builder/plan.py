@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import has_null_type
-from lookupstore.errors import DuplicateKeyError, listed
+from lookupstore.errors import DuplicateKeyError, listed, meant
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
 from lookupstore.rows.schema import RowSchema
@@ -166,8 +166,8 @@ def plan_build(
 def _check_column(counts: Counter[str], name: str, argument: str) -> None:
     count = counts[name]
     if count == 0:
-        there = listed(counts.elements())
-        raise KeyError(f"{argument}: the source has no column {name!r}; it has [{there}]")
+        others = meant(name, counts, f"it has [{listed(counts.elements())}]")
+        raise KeyError(f"{argument}: the source has no column {name!r}{others}")
     if count > 1:
         raise ValueError(
             f"{argument}: the source has {count} columns named {name!r}; rename them, or choose "

@@ -39,7 +39,7 @@ from lookupstore.columnar.published import (
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import DuplicateKeyError, FormatError, listed
+from lookupstore.errors import DuplicateKeyError, FormatError, listed, meant
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -165,7 +165,7 @@ class ColumnarFiles(PlannedFiles):
         counts = Counter(schema.names)
         for name in wanted:
             if name not in counts:
-                raise KeyError(f"the files have no column {name!r}; {those}")
+                raise KeyError(f"the files have no column {name!r}{meant(name, counts, those)}")
         for name in schema.names if everything else wanted:
             if counts[name] > 1:
                 raise ValueError(

@@ -24,7 +24,7 @@ from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.errors import CorruptionError, DuplicateKeyError, listed
+from lookupstore.errors import CorruptionError, DuplicateKeyError, listed, meant
 from lookupstore.hostcache.lookup_files import Room
 from lookupstore.progress import Advance, not_shown
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
@@ -153,9 +153,9 @@ def plan_lookup_file(
     there = set(source.schema.names)
     for name in key:
         if name not in there:
-            raise KeyError(
-                f"key: {source.uri} has no column {name!r}; it has [{listed(source.schema.names)}]"
-            )
+            names = source.schema.names
+            others = meant(name, names, f"it has [{listed(names)}]")
+            raise KeyError(f"key: {source.uri} has no column {name!r}{others}")
     values: list[str] = []
     if mode in ("value", "value_and_position"):
         wanted = source.schema.names if columns is None else columns

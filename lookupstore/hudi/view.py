@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lookupstore.errors import CorruptionError, FormatError, StaleStoreError, listed
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError, listed, meant
 from lookupstore.hudi.file_group.groups import (
     FileGroup,
     FileSlice,
@@ -145,7 +145,8 @@ class TableView:
         for name in names:
             if name not in self.schema.names:
                 known = listed(self.schema.names)
-                raise KeyError(f"columns: the table has no column {name!r}; it has {known}")
+                others = meant(name, self.schema.names, f"it has {known}")
+                raise KeyError(f"columns: the table has no column {name!r}{others}")
         return names
 
     def groups(self, as_of: str | None) -> list[FileGroup]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import keep, take
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.schema import KeySchema
 from lookupstore.processors import processors
@@ -113,13 +113,15 @@ def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...
     fact_of: dict[str, str] = {}
     for fact, key in name_pairs(on):
         if fact not in facts:
-            raise KeyError(f"on: the facts have no column {fact!r}; they have [{listed(facts)}]")
+            others = meant(fact, facts, f"they have [{listed(facts)}]")
+            raise KeyError(f"on: the facts have no column {fact!r}{others}")
         if list(facts).count(fact) > 1:
             raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")
         if key not in keys.names:
+            others = meant(key, keys.names, f"its key is {keys.names}")
             raise KeyError(
-                f"on: the store has no key column {key!r}; its key is {keys.names}; if the names "
-                "differ, give a dict from fact column to key column"
+                f"on: the store has no key column {key!r}{others}; if the names differ, give a "
+                "dict from fact column to key column"
             )
         if key in fact_of:
             raise ValueError(f"on: the key column {key!r} is given twice")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import pyarrow as pa
 
 from lookupstore.arrow.outgoing import ArrowRows
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.facts import facts_of, mapped
 from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up_all
@@ -516,10 +516,10 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
         if not isinstance(name, str):
             raise TypeError(f"columns: found a {type(name).__name__}; give names of value columns")
         if name not in known:
-            hint = " (it is a key column, not a value column)" if name in lookups.key else ""
-            raise KeyError(
-                f"columns: no value column {name!r}{hint}; value columns: [{listed(known)}]"
-            )
+            is_key = name in lookups.key
+            hint = " (it is a key column, not a value column)" if is_key else ""
+            others = meant(name, () if is_key else known, f"value columns: [{listed(known)}]")
+            raise KeyError(f"columns: no value column {name!r}{hint}{others}")
         if names.count(name) > 1:
             raise ValueError(f"columns names {name!r} twice")
     return names

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookupstore.arrow.types import concat, levels_of, schema_from_json, schema_to_json
-from lookupstore.errors import FormatError, listed
+from lookupstore.errors import FormatError, listed, meant
 from lookupstore.rows import _codec as _rows
 from lookupstore.rows._one import RowDecoder
 from lookupstore.rows._small import SmallPlan, is_plain
@@ -230,7 +230,8 @@ class RowSchema:
             for name in wanted:
                 if name not in names:
                     known = listed(names) or "none"
-                    raise KeyError(f"no column {name!r}; the columns are {known}")
+                    others = meant(name, names, f"the columns are {known}")
+                    raise KeyError(f"no column {name!r}{others}")
             numbers = [names[name] for name in wanted]
             fields = [self._schema.field(i).with_nullable(True) for i in numbers]
             # Most calls use the columns of the call before.

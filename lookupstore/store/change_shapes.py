@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.arrow.types import is_text, plain_type, unwrap
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.source.opening import in_types
 
 #: Shape of changes. `rows`: all rows are upserted. `changelog`: the shape of `LookupStore.changes`.
@@ -413,9 +412,8 @@ def _check_known(
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    like = get_close_matches(name, known, n=1)
-    meant = f"; did you mean {like[0]!r}? Its columns are " if like else "; its columns are "
-    return f"the store has no column {name!r}{meant}{listed(known)}"
+    others = meant(name, known, f"its columns are {listed(known)}")
+    return f"the store has no column {name!r}{others}"
 
 
 def _what_to_do(name: str, given: Sequence[str]) -> str:

@@ -523,6 +523,23 @@ def test_one_column(planes: tuple[Lookups, pa.Table], seed: int) -> None:
         lookups.map(["N1"], "seats")
 
 
+def test_errors_name_a_column_that_is_meant(planes: tuple[Lookups, pa.Table], seed: int) -> None:
+    lookups, _ = planes
+    flights = flights_of(seed)
+    for given, said in (
+        ({"Plane": "id"}, "no column 'Plane'; did you mean 'plane'. They have"),
+        ({"plain": "id"}, "no column 'plain'; did you mean 'plane'. They have"),
+        ({"plane": "ID"}, r"no key column 'ID'; did you mean 'id'. Its key is \['id'\]; if the"),
+        ({"plane": "tail"}, r"no key column 'tail'; its key is \['id'\]; if the names differ"),
+    ):
+        with pytest.raises(KeyError, match=said):
+            lookups.join(flights, given)
+    with pytest.raises(KeyError, match=r"no value column 'seat'; did you mean 'seats'\? Val"):
+        lookups.join(flights, {"plane": "id"}, columns=["seat"])
+    with pytest.raises(KeyError, match=r"no value column 'id' \(it is a key .*\); value columns: "):
+        lookups.join(flights, {"plane": "id"}, columns=["id"])
+
+
 def test_what_is_refused(planes: tuple[Lookups, pa.Table], seed: int) -> None:
     lookups, _ = planes
     flights = flights_of(seed)

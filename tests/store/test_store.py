@@ -242,9 +242,8 @@ def test_columns_of_a_lookup(plain):
     assert plain.lookup([9], ["tags", "name"]).schema.names == ["tags", "name"]
     assert plain.lookup([9], "name").schema.names == ["name"]
     assert plain.lookup([9, 1], []).num_rows == 2
-    with pytest.raises(
-        KeyError, match=r"no value column 'nmae'; value columns: \['name', 'tags'\]"
-    ):
+    said = r"no value column 'nmae'; did you mean 'name'\? Value columns: \['name', 'tags'\]"
+    with pytest.raises(KeyError, match=said):
         plain.lookup([9], ["nmae"])
     with pytest.raises(KeyError, match=r"'id' \(it is a key column, not a value column"):
         plain.lookup([9], ["id"])

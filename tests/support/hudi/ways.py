@@ -555,7 +555,7 @@ WAYS = [
         "scan: a column that there is not",
         lambda folder: table(folder).scan(columns=["pages"]),
         KeyError,
-        "the table has no column 'pages'; it has '_hoodie_commit_time', ",
+        "the table has no column 'pages'; did you mean 'page'? It has '_hoodie_commit_time', ",
         lambda folder: table(folder).scan(columns="page"),
     ),
     Way(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, columns_example, listed
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import read_key_file
 from lookupstore.hudi.index.funnel import Funnel
@@ -20,6 +20,7 @@ from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.tagging import Tagged, tag
 from lookupstore.hudi.keys.key_generator import paths_of, record_keys
+from lookupstore.hudi.keys.listed_keys import named_columns
 from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
@@ -35,8 +36,8 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
     Args:
         view: Table with the keys.
         given: Rows with the columns of the key and the partition, or their meta columns: an Arrow
-            table, a record batch, a dict of columns, or an object with `__arrow_c_stream__`. For a
-            key of one column also an Arrow array or a list of its values.
+            table, a record batch, a dict of columns, or an object with `__arrow_c_stream__`; or
+            keys without names, see `named_columns`.
         index: Name of an index, see `lookupstore.hudi.index.names`, or an index object.
 
     Returns:
@@ -50,10 +51,11 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
         ValueError: If the rows already have one of `PLACE_COLUMNS`, or `tag` raises it.
         FormatError, CorruptionError, StaleStoreError: See `tag`.
     """
-    rows = _table(given, view.options.record_key)
+    rows = _table(named_columns("rows", given, view.table_schema.columns, view.options))
     check_place_columns("rows", rows.column_names)
     chosen = index_of(index)
     check_known_partitions(view, rows.column_names, chosen)
+    _check_key_columns(rows.column_names, view.options, chosen)
     named = None if RECORD_KEY in rows.column_names else named_key(view)
     keys = keys_of(rows, view.options, named)
     partitions = partitions_of(rows, view.options, is_global=chosen.is_global)
@@ -213,20 +215,26 @@ def partitions_of(
     return paths_of(rows, options)
 
 
-def _table(given: Any, key: Sequence[str]) -> pa.Table:
-    is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
-        given.type
-    )
-    if is_column or isinstance(given, list):
-        if len(key) > 1:
-            names = ", ".join(map(repr, key))
-            raise TypeError(
-                f"rows is a single column, but a key has {names}; give a table with these"
+def _check_key_columns(names: Sequence[str], options: TableOptions, index: KeyIndex) -> None:
+    """Check that rows have the columns from which `keys_of` and `partitions_of` read."""
+    has_key = RECORD_KEY in names
+    needed = [] if has_key else list(options.record_key)
+    if not (index.is_global or (has_key and PARTITION_PATH in names)):
+        needed += [name for name in options.partition_by if name not in needed]
+    for name in needed:
+        if names.count(name) != 1:
+            is_key = name in options.record_key
+            anywhere = "" if is_key else ", or pass index='global-bloom'"
+            raise KeyError(
+                f"rows: no single column {name!r} among {listed(names) or 'none'}; give the "
+                f"columns {columns_example(needed)}{anywhere}"
             )
-        return pa.table({key[0]: given})
+
+
+def _table(given: Any) -> pa.Table:
     try:
         return pa.table(given)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(
             f"rows is {type(given).__name__}; give an Arrow table, or an object with its columns"
         ) from error

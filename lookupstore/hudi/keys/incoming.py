@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.exact_casts import is_castable
 from lookupstore.arrow.types import concat
+from lookupstore.errors import columns_example
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
 from lookupstore.hudi.keys.given_columns import (
     IS_DELETED,
@@ -34,6 +35,7 @@ from lookupstore.hudi.keys.key_generator import (
     record_keys,
     without_key,
 )
+from lookupstore.hudi.keys.listed_keys import named_columns
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema
@@ -474,7 +476,7 @@ class IncomingKeys:
 
     Args:
         given: Keys: rows in any form that a write takes, of which only the columns of key and
-            partition are read. For a key of one column also an Arrow array, or a list of values.
+            partition are read; or keys without names, see `named_columns`.
         columns: Columns of the table.
         options: Options of the table.
         named: Whether a record key of one column contains its name. None: it does not.
@@ -495,7 +497,7 @@ class IncomingKeys:
         named: bool | None,
         is_global: bool = False,
     ) -> None:
-        rows = _key_table(given, options.record_key, columns)
+        rows = named_columns("keys", given, columns, options)
         self._source = source = opened(rows, lambda one: in_types(one, columns))
         self._options = options
         self._named = named
@@ -508,7 +510,8 @@ class IncomingKeys:
         if says and len(there) < len(options.partition_by):
             missing = [name for name in options.partition_by if name not in names]
             raise ValueError(
-                f"keys have no column {missing[0]!r}; give all partition columns or none"
+                f"keys have no column {missing[0]!r}; give all partition columns or none, such as "
+                f"{columns_example(dict.fromkeys([*options.record_key, *options.partition_by]))}"
             )
         #: Whether keys were given with their partitions; otherwise the path of each is empty.
         self.has_partitions: bool = len(there) == len(options.partition_by) and not is_global
@@ -517,7 +520,8 @@ class IncomingKeys:
         for name in wanted:
             if name not in names:
                 raise ValueError(
-                    f"keys have no column {name!r}; give all columns of the record key"
+                    f"keys have no column {name!r}; give all columns of the record key, such as "
+                    f"{columns_example(wanted)}"
                 )
             given_type, kind = given.field(name).type, columns.field(name).type
             if not is_castable(given_type, kind):
@@ -567,28 +571,3 @@ def read_keys(
     keys = IncomingKeys(given, columns, options, named=named)
     whole = Incoming.joined(list(keys.batches()), pa.schema([]))
     return whole.keys, whole.partitions if keys.has_partitions else None
-
-
-def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
-    """Return keys as rows, if they are given as values."""
-    is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
-        given.type
-    )
-    is_values = isinstance(given, list) and not any(
-        isinstance(one, (pa.RecordBatch, dict)) for one in given
-    )
-    if not (is_column or is_values):
-        return given
-    if len(fields) > 1:
-        raise TypeError(
-            f"keys is a single column; give a table with {', '.join(map(repr, fields))}"
-        )
-    if is_values:
-        try:
-            # The type is not that of the column, in which 1.5 would become 1.
-            given = pa.array(given)
-        except (pa.ArrowException, OverflowError) as error:
-            raise TypeError(
-                f"keys: not values of one type ({error}); give {columns.field(fields[0]).type}"
-            ) from error
-    return pa.table({fields[0]: given})

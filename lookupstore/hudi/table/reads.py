@@ -394,8 +394,8 @@ class ReadVerbs(TableHandle):
         Args:
             rows: Rows with the columns of the key and the partition, or their meta columns: an
                 Arrow table, a record batch, a dict of columns, or an object with
-                `__arrow_c_stream__`. For a key of one column also an Arrow array or a list of its
-                values.
+                `__arrow_c_stream__`. Also a list of tuples of key and partition, or for a key of
+                one column an Arrow array or a list of its values.
             index: Name of an index in `lookupstore.hudi.index.names.INDEXES`, such as `bloom` or
                 `global-bloom` (which looks in all partitions); the name of a class,
                 `package.module.Class`; or an index object, see `lookupstore.hudi.index.interface`.

@@ -85,6 +85,27 @@ def test_the_global_index_finds_a_key_in_any_partition(tmp_path: Path) -> None:
         table.tag([1, 2])
 
 
+def test_an_error_says_which_columns_are_needed(tmp_path: Path) -> None:
+    table = partitioned(tmp_path / "t").table
+    said = (
+        r"rows: no single column 'value' among 'id'; give the columns {'id': \[...\], "
+        r"'value': \[...\]}, or pass index='global-bloom'"
+    )
+    for given in ([1], {"id": [1]}, pa.array([1])):
+        with pytest.raises(KeyError, match=said):
+            table.tag(given)
+    with pytest.raises(KeyError, match=r"no single column 'id' among 'x'; .*'value': \[...\]}\"$"):
+        table.tag({"x": [1]})
+    # What it says works.
+    assert table.tag({"id": [1], "value": ["x"]})["_pos"].to_pylist() == [0]
+    assert table.tag([1], index="global-bloom")["_pos"].to_pylist() == [0]
+    assert table.tag([(1, "x"), (1, "y")])["_pos"].to_pylist() == [0, None]
+    with pytest.raises(TypeError, match="rows is tuples of 3 values; give a table with 'id', 'val"):
+        table.tag([(1, "x", 2)])
+    with pytest.raises(TypeError, match="rows is list; give an Arrow table"):
+        table.tag([{"id": 1, "value": "x"}])
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -106,7 +127,9 @@ def test_rows_that_are_none(
 def test_one_column_is_no_key_of_several(tmp_path: Path) -> None:
     schema = pa.schema({"a": pa.int32(), "b": pa.string()})
     table = HudiTable.create(tmp_path / "t", schema, record_key=["a", "b"])
-    with pytest.raises(TypeError, match="a key has 'a', 'b'"):
+    with pytest.raises(
+        TypeError, match="rows is a single column; give a table with 'a', 'b', such"
+    ):
         table.tag([1])
     assert table.tag({"a": [1], "b": ["x"]})["_pos"].to_pylist() == [None]
 

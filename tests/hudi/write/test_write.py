@@ -233,6 +233,42 @@ def test_inputs_of_every_kind(tmp_path: Path) -> None:
         table.upsert(5)
 
 
+def test_deletes_name_keys_in_tuples(tmp_path: Path) -> None:
+    """As lookups take them: the key, or the key and its partition."""
+    table = make(tmp_path / "t")
+    table.insert(rows((1, "a", 1, "x"), (2, "a", 1, "x"), (2, "b", 1, "y"), (3, "b", 1, "z")))
+    assert table.lookup([(1, "a"), (3, "a")])["value"].to_pylist() == ["x", None]
+    assert table.delete([(1, "a"), (3, "a")]).rows_deleted == 1
+    assert table.delete([(2, "b")]).rows_deleted == 1
+    assert table.scan(columns=["id", "day"]).sort_by("id").to_pylist() == [
+        {"id": 2, "day": "a"}, {"id": 3, "day": "b"},
+    ]  # fmt: skip
+    assert table.delete([(3,)], dry_run=True).rows_deleted == 1
+    anywhere = WriteOptions(index="global-bloom")
+    assert table.delete([(3, "c")], options=anywhere, dry_run=True).rows_deleted == 1
+    shape = r"give a table with 'id', 'day', such as {'id': \[...\], 'day': \[...\]}"
+    for given, said in (
+        ([(1, "a", 1.0)], f"keys is tuples of 3 values; {shape}"),
+        ([(1, "a"), (2,)], "keys: tuples and values, or tuples of several lengths"),
+        ([(1, "a"), 2], "keys: tuples and values, or tuples of several lengths"),
+        ([(1, "a"), ("b", 2)], "keys: 'id': not values of one type .*; give int32"),
+        ([("a", 1)], "'id' is string; give int32"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            table.delete(given)
+    with pytest.raises(ValueError, match=r"keys: 'id' has 1\.5 in row 1, which int32 cannot"):
+        table.delete([(1.5, "a")])
+    composite = make(tmp_path / "c", record_key=["id", "value"])
+    composite.insert(rows((1, "a", 1, "x"), (1, "b", 1, "x"), (1, "a", 1, "y")))
+    assert composite.delete([(1, "x")], dry_run=True).rows_deleted == 2
+    assert composite.delete([(1, "x", "b")]).rows_deleted == 1
+    with pytest.raises(TypeError, match="keys is a single column; give a table with 'id', 'value'"):
+        composite.delete([1])
+    missing = r"no column 'value'; give all columns of the record key, such as {'id': \[...\], 'va"
+    with pytest.raises(ValueError, match=missing):
+        composite.delete({"id": [1]})
+
+
 def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.insert(rows(*((at, "ab"[at % 2], 1, "x") for at in range(8))))

@@ -8,16 +8,22 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.completion import LIKE_COLUMNS
-from lookupstore.cli.hudi_options import hoodie_option, lock_option, metadata_option, typed
+from lookupstore.cli.hudi_options import (
+    dry_run_option,
+    hoodie_option,
+    lock_option,
+    metadata_option,
+    typed,
+)
 from lookupstore.cli.hudi_results import told
 from lookupstore.cli.options import PLACE, as_of_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
-from lookupstore.hudi import HudiTable, Instant
+from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
-from lookupstore.quantities import counted
+from lookupstore.quantities import counted, size_text
 from lookupstore.storage.uris import shown_uri
 
 _wait = click.option(
@@ -188,6 +194,7 @@ def rollback(
 @metadata_option
 @_wait
 @lock_option
+@dry_run_option
 @output_option("table", "json")
 def clean(
     path: str,
@@ -197,6 +204,7 @@ def clean(
     metadata: str,
     wait: float,
     lock: str,
+    dry_run: bool,
     output: str,
 ) -> None:
     """Remove files that no retained commit or savepoint needs.
@@ -209,7 +217,7 @@ def clean(
             "give --retain-commits, --retain-hours or both, or else --retain-versions"
         )
     table = HudiTable.open(path)
-    done = table.clean(
+    chosen = typed(
         retain_commits=retain_commits,
         retain_hours=retain_hours,
         retain_versions=retain_versions,
@@ -217,7 +225,10 @@ def clean(
         wait=wait,
         lock=lock,
     )
-    _write_done(path, done, output)
+    if dry_run:
+        _write_files_to_delete(path, table.clean(**chosen, dry_run=True), output)
+    else:
+        _write_done(path, table.clean(**chosen), output)
 
 
 @click.command()
@@ -411,6 +422,17 @@ def _write_done(
     else:
         said = ", ".join(map(told, done))
         echo(f"{shown_uri(path)}: {said or nothing}")
+
+
+def _write_files_to_delete(path: str, files: list[FileSlice], output: str) -> None:
+    if output == "json":
+        write_json([{"file": one.path, "bytes": one.bytes} for one in files])
+        return
+    for one in files:
+        echo(f"{one.path} ({size_text(one.bytes)})")
+    size = size_text(sum(one.bytes for one in files))
+    said = f"{counted(len(files), 'file')} would be deleted, {size}" if files else "nothing to do"
+    echo(f"{shown_uri(path)}: {said}")
 
 
 def _write(rows: pa.Table, output: str) -> None:

@@ -68,6 +68,7 @@ class TableView:
             instant never changes.
         foreign: List to which the paths of Parquet files are added that are not named as base files
             are. Default: such files are refused.
+        deleted: Paths of base files that a dry run treats as deleted.
     """
 
     options: TableOptions
@@ -76,6 +77,7 @@ class TableView:
     location: Location
     commits: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
     foreign: list[str] | None = field(default=None, repr=False, compare=False)
+    deleted: frozenset[str] = field(default=frozenset(), repr=False)
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """Return the metadata of a completed commit.
@@ -323,9 +325,10 @@ class TableView:
         """
         top = self.unnamed_partition is not None
         partitioned = top or bool(self.options.partition_by)
-        return list_base_files(
+        found = list_base_files(
             self.location, partitioned=partitioned, top=top, foreign=self.foreign
         )
+        return [file for file in found if file.path not in self.deleted]
 
     @cached_property
     def unnamed_partition(self) -> str | None:

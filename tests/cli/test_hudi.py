@@ -623,7 +623,16 @@ def test_savepoint_and_clean(table: Path) -> None:
     assert printed("clean", table, "--retain-commits", 1) == []
     assert run("savepoint", table, "--delete").exit_code == 2
     assert "savepoint deleted" in run("savepoint", table, first, "--delete").stdout
+    tried = printed("clean", table, "--retain-commits", 1, "--dry-run")
+    sizes = [(table / one["file"]).stat().st_size for one in tried]
+    assert [one["bytes"] for one in tried] == sizes
+    shown = run("clean", table, "--retain-commits", 1, "--dry-run").stdout.splitlines()
+    assert [line.partition(" (")[0] for line in shown[:-1]] == [one["file"] for one in tried]
+    assert f"{table}: {len(tried)} file" in shown[-1]
+    assert "would be deleted" in shown[-1]
     assert "clean 2" in run("clean", table, "--retain-commits", 1).stdout
+    assert not any((table / one["file"]).exists() for one in tried)
+    assert "nothing to do" in run("clean", table, "--retain-commits", 1, "--dry-run").stdout
     assert "nothing to do" in run("clean", table, "--retain-hours", 1).stdout
     without = run("clean", table)
     assert without.exit_code == 2

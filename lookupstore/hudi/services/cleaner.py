@@ -9,6 +9,7 @@ Source: CleanPlanner and CleanActionExecutor of Apache Hudi.
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,7 +18,7 @@ from lookupstore.hudi.file_group.groups import FileSlice, file_groups_at
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.metadata.maintain import metadata_table
-from lookupstore.hudi.services.never_completed import delete_files
+from lookupstore.hudi.services.never_completed import delete_files, never_completed
 from lookupstore.hudi.services.savepoint import saved_paths
 from lookupstore.hudi.timeline.instant_times import print_time
 from lookupstore.hudi.timeline.names import GroupId
@@ -77,17 +78,10 @@ def clean(
         LockLostError: If the lock was lost. The next clean finishes this one.
     """
     check_retained(retain_commits, retain_hours, retain_versions)
-    earliest = _last_needed(view)
-    if retain_versions is None:
-        earliest = _earliest(view, retain_commits, retain_hours, now)
+    earliest = _earliest(view, retain_commits, retain_hours, retain_versions, now)
     done = _finish_pending(view, lock)
-    if earliest is None:
-        return done
-    files = removable_files(view, earliest.time)
-    if retain_versions is not None:
-        kept = _last_versions(view, retain_versions)
-        files = [file for file in files if file.path not in kept]
-    if not files:
+    files = _removable(view, earliest, retain_versions)
+    if earliest is None or not files:
         return done
     by_partition: dict[str, list[CleanFile]] = {}
     for file in files:
@@ -107,6 +101,41 @@ def clean(
     with heartbeats.request(view.folder, CLEAN, content, owner=lock.owner) as beat:
         done.append(finish(view, _started(view, beat.instant, content), plan, lock))
     return done
+
+
+def files_to_clean(
+    view: TableView,
+    *,
+    retain_commits: int | None = None,
+    retain_hours: float | None = None,
+    retain_versions: int | None = None,
+    now: datetime,
+) -> list[FileSlice]:
+    """Return the files that a clean would delete, by path, and change nothing.
+
+    No lock is needed. Without one, the clock of the file system is unknown: a writer on another
+    machine counts as alive, and its files stay.
+
+    Args:
+        view: View of the table, with the current timeline.
+        retain_commits: See `clean`.
+        retain_hours: See `clean`.
+        retain_versions: See `clean`.
+        now: Current time.
+
+    Raises:
+        ValueError: If no number is given, if one is out of range, or if `retain_versions` is given
+            together with another.
+        CorruptionError: If the timeline, a plan or a savepoint is damaged.
+    """
+    check_retained(retain_commits, retain_hours, retain_versions)
+    earliest = _earliest(view, retain_commits, retain_hours, retain_versions, now)
+    found = [stray.file for stray in never_completed(view)]
+    view = replace(view, deleted=frozenset(file.path for file in found))
+    for requested, plan in _dead_plans(view, None):
+        found += _removable_of_plan(view, requested, plan)
+    found += _removable(view, earliest, retain_versions)
+    return sorted(set(found), key=lambda one: one.path)
 
 
 def check_retained(commits: int | None, hours: float | None, versions: int | None) -> None:
@@ -154,10 +183,26 @@ def removable_files(view: TableView, earliest: str) -> list[FileSlice]:
     return sorted((file for file in found if file.path not in saved), key=lambda one: one.path)
 
 
+def _removable(
+    view: TableView, earliest: Instant | None, retain_versions: int | None
+) -> list[FileSlice]:
+    """Return the files that readers from an instant on do not need, without the last versions."""
+    if earliest is None:
+        return []
+    kept = set() if retain_versions is None else _last_versions(view, retain_versions)
+    return [file for file in removable_files(view, earliest.time) if file.path not in kept]
+
+
 def _earliest(
-    view: TableView, retain_commits: int | None, retain_hours: float | None, now: datetime
+    view: TableView,
+    retain_commits: int | None,
+    retain_hours: float | None,
+    retain_versions: int | None,
+    now: datetime,
 ) -> Instant | None:
     """Return the earliest instant that stays readable. None: all do."""
+    if retain_versions is not None:
+        return _last_needed(view)
     writes = view.timeline.writes()
     bounds: list[list[Instant]] = []
     if retain_commits is not None:
@@ -194,22 +239,30 @@ def _last_versions(view: TableView, count: int) -> set[str]:
 
 def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
     done = []
-    heartbeats = Heartbeats(view.location)
-    pending = [one for one in view.timeline.pending() if one.action == CLEAN]
-    now = lock.now() if pending else None
-    for instant in pending:
-        if not heartbeats.is_dead(instant.time, now):
-            continue
-        requested = replace(instant, state=State.REQUESTED)
-        path = view.folder.path(requested)
-        content = view.folder.read(requested)
-        plan = parse_plan(CleanerPlan, content, path)
-        check_deleted(plan, path)
+    now = lock.now() if any(one.action == CLEAN for one in view.timeline.pending()) else None
+    for instant, plan in _dead_plans(view, now):
         if instant.state is State.REQUESTED:
-            instant = _started(view, instant, content)
+            instant = _started(view, instant, view.folder.read(instant))
         done.append(finish(view, instant, plan, lock))
-        heartbeats.delete(instant.time)
+        Heartbeats(view.location).delete(instant.time)
     return done
+
+
+def _dead_plans(view: TableView, now: float | None) -> Iterator[tuple[Instant, CleanerPlan]]:
+    """Yield the pending cleans of dead writers, and their plans.
+
+    Args:
+        view: View of the table.
+        now: Current time on the file system of the table, in seconds since 1970. None: unknown.
+    """
+    heartbeats = Heartbeats(view.location)
+    for instant in view.timeline.pending():
+        if instant.action == CLEAN and heartbeats.is_dead(instant.time, now):
+            requested = replace(instant, state=State.REQUESTED)
+            path = view.folder.path(requested)
+            plan = parse_plan(CleanerPlan, view.folder.read(requested), path)
+            check_deleted(plan, path)
+            yield instant, plan
 
 
 def _started(view: TableView, requested: Instant, plan: bytes) -> Instant:
@@ -222,23 +275,11 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
     began = clock.monotonic()
     writes = view.timeline.writes()
     retained = plan.earliest_instant_to_retain
-    if retained is None and plan.policy == _BY_VERSIONS:
-        # The plan does not record the number of versions: slices that are, or were, current stay.
-        needed = _last_needed(view)
-        earliest = "" if needed is None else needed.time
-    elif retained is None or not writes:
-        path = view.folder.path(replace(started, state=State.REQUESTED))
-        raise CorruptionError(path, 0, "earliestInstantToRetain: a commit of the table", retained)
-    else:
-        earliest = retained.timestamp
+    removable = _removable_of_plan(view, started, plan)
     planned = {
         partition: [file.file_path or "" for file in files]
         for partition, files in (plan.files or {}).items()
     }
-    wanted = {path for paths in planned.values() for path in paths}
-    removable = [
-        file for file in removable_files(view, earliest) if view.location.full(file.path) in wanted
-    ]
     lock.check()
     listed = metadata_table(view)
     # A clean that died after it was recorded has deleted its files: the next clean deletes the
@@ -261,8 +302,27 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         start_clean_time=started.time,
         time_taken_in_millis=round((clock.monotonic() - began) * 1000),
         total_files_deleted=sum(len(one.success_delete_files) for one in partitions.values()),
-        earliest_commit_to_retain="" if retained is None else earliest,
+        earliest_commit_to_retain="" if retained is None else retained.timestamp,
         last_completed_commit_timestamp=writes[-1].time if writes else "",
         partition_metadata=partitions,
     )
     return view.folder.complete(started, plan_bytes(metadata), lock.check)
+
+
+def _removable_of_plan(view: TableView, instant: Instant, plan: CleanerPlan) -> list[FileSlice]:
+    """Return the files of a plan that are still removable."""
+    writes = view.timeline.writes()
+    retained = plan.earliest_instant_to_retain
+    if retained is None and plan.policy == _BY_VERSIONS:
+        # The plan does not record the number of versions: slices that are, or were, current stay.
+        needed = _last_needed(view)
+        earliest = "" if needed is None else needed.time
+    elif retained is None or not writes:
+        path = view.folder.path(replace(instant, state=State.REQUESTED))
+        raise CorruptionError(path, 0, "earliestInstantToRetain: a commit of the table", retained)
+    else:
+        earliest = retained.timestamp
+    wanted = {file.file_path for files in (plan.files or {}).values() for file in files}
+    return [
+        file for file in removable_files(view, earliest) if view.location.full(file.path) in wanted
+    ]

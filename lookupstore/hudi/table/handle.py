@@ -125,15 +125,21 @@ class TableHandle(ArrowRows):
                 name.
             restores: Whether the caller completes a restore.
         """
-        check_choice(metadata)
+        check_choice(metadata)  # before the wait
         with table_lock(self._location, wait=wait) as held:
-            view = self.view()
-            check_writable(view.options, self._location.uri, metadata)
-            check_lock(view.options, self._location, lock)
-            if not restores:
-                check_not_restored(view)
+            view = self._checked(metadata, lock, restores=restores)
             # This is checked before any work from which no instant could be made.
             view.folder.check_clock(view.timeline)
             view = prepared(view, metadata)
             self._options = view.options
             yield view, held
+
+    def _checked(self, metadata: str, lock: str, *, restores: bool = False) -> TableView:
+        """Return the state of the table, which maintenance may change; see `_locked`."""
+        check_choice(metadata)
+        view = self.view()
+        check_writable(view.options, self._location.uri, metadata)
+        check_lock(view.options, self._location, lock)
+        if not restores:
+            check_not_restored(view)
+        return view

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Literal, overload
 
 from lookupstore.hudi.clustering import (
     cluster,
     is_due,
 )
+from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout import (
     optional,
     said,
@@ -24,7 +26,7 @@ from lookupstore.hudi.options import (
 )
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival, archive
 from lookupstore.hudi.services.check import TableCheck, check_table
-from lookupstore.hudi.services.cleaner import clean
+from lookupstore.hudi.services.cleaner import clean, files_to_clean
 from lookupstore.hudi.services.never_completed import delete_never_completed
 from lookupstore.hudi.services.restore import restore
 from lookupstore.hudi.services.rollback import (
@@ -197,6 +199,7 @@ class ServiceVerbs(TableHandle):
         with self._locked(wait, metadata, lock, restores=True) as (view, held):
             return restore(view, savepoint, held)
 
+    @overload
     def clean(
         self,
         *,
@@ -206,7 +209,33 @@ class ServiceVerbs(TableHandle):
         metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
-    ) -> list[Instant]:
+        dry_run: Literal[False] = False,
+    ) -> list[Instant]: ...
+
+    @overload
+    def clean(
+        self,
+        *,
+        retain_commits: int | None = None,
+        retain_hours: float | None = None,
+        retain_versions: int | None = None,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
+        dry_run: Literal[True],
+    ) -> list[FileSlice]: ...
+
+    def clean(
+        self,
+        *,
+        retain_commits: int | None = None,
+        retain_hours: float | None = None,
+        retain_versions: int | None = None,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
+        dry_run: bool = False,
+    ) -> list[Instant] | list[FileSlice]:
         """Delete files that no retained commit or savepoint needs.
 
         Afterwards, time travel to a moment whose files were deleted raises `StaleStoreError`;
@@ -226,16 +255,37 @@ class ServiceVerbs(TableHandle):
             wait: Seconds to wait for the lock of the table while another writer holds it.
             lock: `table`: refuse tables whose properties name another lock. `external`: you hold
                 that other lock until the call returns. Both take the lock in the table itself.
+            dry_run: Whether to change nothing, and only return the files that the clean would
+                delete. It takes no lock.
 
         Returns:
-            The cleans, completed; an empty list if there was nothing to delete.
+            The cleans, completed, or the files of a dry run, by path; an empty list if there is
+            nothing to delete.
 
         Raises:
             ValueError: If no number is given, a number is out of range, or `retain_versions` is
                 given with another one.
             LockedError: If another writer held the lock during the whole wait.
             FormatError: If the table cannot be written; the error names the property.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> first, _ = table.insert(rows), table.upsert(rows)
+        >>> (file,) = table.clean(retain_commits=1, dry_run=True)
+        >>> file.path == first.files_written[0]
+        True
         """
+        if dry_run:
+            return files_to_clean(
+                self._checked(metadata, lock),
+                retain_commits=retain_commits,
+                retain_hours=retain_hours,
+                retain_versions=retain_versions,
+                now=datetime.now(timezone.utc),
+            )
         with self._locked(wait, metadata, lock) as (view, held):
             # A counted file would otherwise be kept instead of the slice before it.
             delete_never_completed(view)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hudi import java
 from support.hudi.kills import (
     base_files,
     kill_again_and_again,
@@ -126,6 +127,76 @@ def test_clean_killed_at_every_operation(
     assert points > 20
     with capsys.disabled():
         print(f"\nclean, version {version}: {points} points of failure")
+
+
+def tree(path: Path) -> dict[str, int]:
+    """Return all files of a table, and when each was written."""
+    return {
+        one.relative_to(path).as_posix(): one.stat().st_mtime_ns
+        for one in path.rglob("*")
+        if one.is_file()
+    }
+
+
+def check_dry_run(table: SmallTable, **retained: int) -> list[str]:
+    """Check that a dry run changes nothing, and names what the clean then deletes."""
+    before = tree(table.path)
+    found = table.table.clean(**retained, dry_run=True)
+    assert tree(table.path) == before
+    assert [one.bytes for one in found] == [(table.path / one.path).stat().st_size for one in found]
+    there = set(base_files(table.path))
+    table.table.clean(**retained)
+    assert sorted(there - set(base_files(table.path))) == [one.path for one in found]
+    assert table.table.clean(**retained, dry_run=True) == []
+    return [one.path for one in found]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_dry_run_names_what_would_go(tmp_path: Path, version: int) -> None:
+    for count, deleted in ((5, 0), (3, 1), (1, 3)):
+        table, _ = history(tmp_path / f"{count}", version)
+        assert len(check_dry_run(table, retain_commits=count)) == deleted
+    table, done = history(tmp_path / "saved", version)
+    table.table.savepoint(done[0].time)
+    assert len(check_dry_run(table, retain_commits=1)) == 2
+    table, _ = history(tmp_path / "versions", version)
+    assert len(check_dry_run(table, retain_versions=2)) == 2
+    table, _ = history(tmp_path / "hours", version)
+    assert len(check_dry_run(table, retain_hours=0)) == 3
+
+
+def test_a_dry_run_names_what_the_dead_left(tmp_path: Path) -> None:
+    """The clean of a dead writer, and files that never committed and that readers would count."""
+    table, _ = history(tmp_path / "dead")
+    die_cleaning(table)
+    found = table.table.clean(retain_commits=5, dry_run=True)
+    assert len(found) == 3
+    assert check_dry_run(table, retain_commits=5) == [one.path for one in found]
+
+    table = SmallTable(tmp_path / "stray", 9)
+    table.commit("a-0", [row(1, "a")])
+    stray = table.begin()
+    table.write(stray.time, "a-0", [row(1, "never")])
+    assert java.roll_back(table.path, stray.time) == []
+    for number in range(3):
+        table.commit("b-0", [row(3, f"b{number}")])
+    # Its commit is archived, so that readers take the file for one of an archived commit.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lookupstore.hudi.services.archiver.delete_never_completed", lambda _: None)
+        table.table.archive(min_commits=1, max_commits=1)
+    written = [one for one in base_files(table.path) if stray.time in one]
+    older = sorted(one for one in base_files(table.path) if one.startswith("b-0"))[:-1]
+    assert (len(written), len(older)) == (1, 2)
+    assert check_dry_run(table, retain_versions=1) == [*written, *older]
+    assert rows_of(table.path) == {1: "a", 3: "b2"}
+
+
+def test_a_dry_run_checks_its_arguments(tmp_path: Path) -> None:
+    table, _ = history(tmp_path / "t")
+    with pytest.raises(ValueError, match="give retain_commits, retain_hours or both"):
+        table.table.clean(dry_run=True)
+    with pytest.raises(ValueError, match="metadata is 'all'"):
+        table.table.clean(retain_commits=1, metadata="all", dry_run=True)
 
 
 def test_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,7 @@ ls_status ls_chunk_claims_read(ls_slice chunk, uint64_t values, ls_chunk_claims 
     *claims = (ls_chunk_claims){0};
     while (cursor < end && claims->values < values) {
         ls_page_header header;
+        claims->page = (size_t)(cursor - chunk.data);
         ls_status status = ls_page_header_read(&cursor, end, &header);
         if (status != LS_OK)
             return status;

@@ -48,6 +48,7 @@ typedef struct {
     uint32_t dictionary;
     uint32_t dictionary_values;
     ls_slice stored_dictionary; /* as in the chunk; NULL: there is none */
+    size_t page; /* offset in the chunk of the last header that was read, also if it is wrong */
 } ls_chunk_claims;
 
 /* Reads the headers of a chunk, until the pages have the number of values in the footer. */

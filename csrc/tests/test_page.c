@@ -148,9 +148,11 @@ void test_claims_of_chunks(void) {
     uint8_t two[2 * LS_PAGE_HEADER_MAX], *end = two;
     ls_page_header header = {.type = LS_DICTIONARY_PAGE, .values = 1};
     end = put_other_header(end, &header);
+    size_t second = (size_t)(end - two);
     end = put_other_header(end, &header);
     ls_chunk_claims found;
     CHECK(ls_chunk_claims_read((ls_slice){two, (size_t)(end - two)}, 1, &found) != LS_OK);
+    CHECK(found.page == second);
 }
 
 enum { MOST = 40 };

@@ -211,7 +211,7 @@ class ParquetProbe:
         constants = dict(source.constants)
         stored = [name for name in names if name not in constants]
         rows = 0
-        with self._plan.source.reading():
+        with source.reading(stored, [number]):
             most = self._claims.rows_at_once(_BATCH_ROWS)
             for batch in self._parquet.batches(stored, [[number]], most):
                 rows += batch.num_rows

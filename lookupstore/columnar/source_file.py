@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import NoneType
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from lookupstore.orc.arrow_file import orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import check_not_encrypted, footer_of
+from lookupstore.source.damage import damaged_offset
 from lookupstore.source.folder_columns import FolderColumns, Value
 from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import FoundFiles
@@ -159,7 +161,7 @@ class SourceFile:
         constants = dict(self.constants)
         stored = [name for name in names if name not in constants]
         rows = 0
-        with self.reading(), self.open() as file:
+        with self.reading(stored), self.open() as file:
             page_bytes = self.address.page_bytes
             batches = read_to_store(file, self.file_format, stored, self.uri, page_bytes=page_bytes)
             for batch in batches:
@@ -169,14 +171,23 @@ class SourceFile:
                 raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(
+        self, names: Sequence[str] = (), groups: Sequence[int] | None = None
+    ) -> Iterator[None]:
         """Name the file in errors of reading, and raise them as the right class.
+
+        Args:
+            names: Names of the columns that are read, if any.
+            groups: Numbers of the row groups that are read. None: all row groups.
 
         Raises:
             StaleStoreError: If the file has changed, which may look like damage.
         """
         try:
-            with self.address.reading(f"{self.file_format} pages", gone=_GONE):
+            place = None
+            if self.file_format == "parquet":
+                place = partial(damaged_offset, self.address, names, groups)
+            with self.address.reading(f"{self.file_format} pages", gone=_GONE, place=place):
                 yield
         except (CorruptionError, OSError):
             with suppress(CorruptionError, OSError):

@@ -19,6 +19,7 @@ cdef extern from "ls_page.h":
         uint32_t dictionary
         uint32_t dictionary_values
         ls_slice stored_dictionary
+        size_t page
     ls_status ls_chunk_claims_read(
         ls_slice chunk, uint64_t values, ls_chunk_claims *claims) noexcept nogil
     ls_status ls_plain_longest(ls_slice values, size_t count, uint32_t *longest) noexcept nogil
@@ -59,7 +60,7 @@ def chunk_claims(
     with nogil:
         status = ls_chunk_claims_read(chunk, values, &claims)
     if status != LS_OK:
-        raise CorruptionError(path, offset, "headers of pages", "other bytes")
+        raise CorruptionError(path, offset + claims.page, "headers of pages", "other bytes")
     largest = int(claims.largest) + int(claims.dictionary)
     if largest > most:
         return largest, claims.plain, 0, claims.values

@@ -8,7 +8,9 @@ from typing_extensions import Self, disjoint_base
 KINDS: dict[str, int]
 
 def plain_values(values: pa.Array) -> pa.Buffer: ...
-def check_pages(data: bytes, path: str, offset: int) -> None: ...
+def check_pages(
+    data: bytes, path: str, offset: int, *, codec: pa.Codec | None = None, most: int = 0
+) -> None: ...
 
 @disjoint_base
 class PlainChunk:

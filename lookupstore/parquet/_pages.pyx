@@ -18,6 +18,7 @@ cdef extern from "ls_bytes.h":
 cdef extern from "ls_page.h":
     enum:
         LS_DATA_PAGE
+        LS_DICTIONARY_PAGE
         LS_ENCODING_PLAIN
         LS_ENCODING_RLE
         LS_PAGE_HEADER_MAX
@@ -69,9 +70,10 @@ KINDS = {
 cdef class _Pages:
     """A walk over the pages of a chunk, each of which is verified first."""
 
-    cdef object path, data, codec
+    cdef object path, data
     cdef int64_t offset
     cdef const uint8_t *start
+    cdef const uint8_t *page  # the header of the page, which errors name
     cdef const uint8_t *cursor
     cdef const uint8_t *end
     cdef ls_page_header header
@@ -82,11 +84,11 @@ cdef class _Pages:
         self.data = data
         self.path = path
         self.offset = offset
-        self.start = self.cursor = memory.data
+        self.start = self.page = self.cursor = memory.data
         self.end = memory.data + memory.size
 
     cdef int fail(self, expected, found) except -1:
-        raise CorruptionError(self.path, self.offset + (self.cursor - self.start), expected, found)
+        raise CorruptionError(self.path, self.offset + (self.page - self.start), expected, found)
 
     cdef int next(self) except -1:
         """Go to the next page; return 0 if there is none."""
@@ -94,6 +96,7 @@ cdef class _Pages:
         cdef size_t size
         if cursor == self.end:
             return 0
+        self.page = cursor
         if ls_page_header_read(&cursor, self.end, &self.header) != LS_OK:
             self.fail("the header of a page", "other bytes")
         size = self.header.compressed
@@ -104,6 +107,13 @@ cdef class _Pages:
             self.fail(f"a page with the checksum {self.header.checksum:#010x}", "another checksum")
         self.cursor = cursor + size
         return 1
+
+    cdef object plain(self, codec):
+        """Return the bytes of the page without compression."""
+        try:
+            return codec.decompress(self.stored, self.header.uncompressed, asbytes=True)
+        except (pa.ArrowException, OSError) as error:
+            self.fail("a page that can be decompressed", error)
 
 
 def plain_values(values not None):
@@ -135,17 +145,25 @@ def plain_values(values not None):
     return buffer
 
 
-def check_pages(bytes data not None, str path not None, int64_t offset):
+def check_pages(bytes data not None, str path not None, int64_t offset, *, codec=None, most=0):
     """Raise CorruptionError if pages of a chunk lack their checksums, or do not fill it.
 
     Args:
         data: Bytes of the chunk.
         path: Path of the file, for errors.
         offset: Offset of the chunk in the file.
+        codec: Codec by which pages are decompressed as well, except those of version 2, which are
+            compressed in part. None: no page is decompressed.
+        most: Maximum size in bytes of a decompressed page; larger pages are not decompressed.
     """
     cdef _Pages pages = _Pages(data, path, offset)
     while pages.next():
-        continue
+        if (
+            codec is not None
+            and pages.header.type in (LS_DATA_PAGE, LS_DICTIONARY_PAGE)
+            and pages.header.uncompressed <= most
+        ):
+            pages.plain(codec)
 
 
 cdef class PlainChunk:
@@ -202,10 +220,7 @@ cdef class PlainChunk:
             pages.fail(f"a page of at most {self.most} bytes", f"{header.uncompressed} bytes")
         page = pages.stored
         if self.codec is not None:
-            try:
-                page = self.codec.decompress(page, header.uncompressed, asbytes=True)
-            except (pa.ArrowException, OSError) as error:
-                pages.fail("a page that can be decompressed", error)
+            page = pages.plain(self.codec)
         memory = bytes_of(page)
         if memory.size != <size_t>header.uncompressed:
             pages.fail(f"a page of {header.uncompressed} bytes", f"{memory.size} bytes")
@@ -261,6 +276,7 @@ cdef class PlainChunk:
 
     cdef int check_rows(self, _Pages pages, int64_t rows) except -1:
         if rows != self.rows:
+            pages.page = pages.start  # no page alone is wrong
             pages.fail(f"{self.rows} values in the chunk", f"{rows}")
         return 0
 

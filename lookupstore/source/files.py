@@ -22,6 +22,7 @@ from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.csv_dialect import CsvDialect
+from lookupstore.source.damage import damaged_offset
 from lookupstore.source.folder_columns import Value
 from lookupstore.source.library_tables import opened_table
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
@@ -161,7 +162,7 @@ def _read_file(
         while True:
             # Only reads are in the context: errors of the use of a batch are not errors of the
             # file.
-            with _reading(address, file_format):
+            with _reading(address, file_format, names):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -387,5 +388,10 @@ def _fingerprint(found: Sequence[FoundFiles], known: Sequence[FileIdentity]) -> 
     return xxhash.xxh3_128_hexdigest(json.dumps([folders, files]).encode())
 
 
-def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[None]:
-    return address.reading({"parquet": "a Parquet file", "orc": "an ORC file"}[file_format])
+def _reading(
+    address: FileAddress, file_format: str, names: Sequence[str] = ()
+) -> AbstractContextManager[None]:
+    """Let errors of reading some columns of a file name the file, and the damaged part."""
+    if file_format == "orc":
+        return address.reading("an ORC file")
+    return address.reading("a Parquet file", place=partial(damaged_offset, address, names))

@@ -7,6 +7,7 @@ file tells what is wrong with it; one of an object may be an error of the connec
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -50,16 +51,29 @@ class FileAddress:
         """Open the file."""
         return self.filesystem.open_input_file(self.path)
 
-    def reading(self, what: str, *, gone: str | None = None) -> AbstractContextManager[None]:
+    def reading(
+        self,
+        what: str,
+        *,
+        gone: str | None = None,
+        place: Callable[[], int | None] | None = None,
+    ) -> AbstractContextManager[None]:
         """Let errors of reading name the file and the fault; see `read_errors.reading`."""
-        return reading(
-            self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
-        )
+        local = is_local(self.filesystem)
+        return reading(self.shown, what, local=local, gone=gone, told=self._told, place=place)
 
-    def read_error(self, error: Exception, what: str, *, gone: str | None = None) -> Exception:
+    def read_error(
+        self,
+        error: Exception,
+        what: str,
+        *,
+        gone: str | None = None,
+        place: Callable[[], int | None] | None = None,
+    ) -> Exception:
         """Return the meaning of an error of reading the file; see `read_errors.read_error`."""
+        local = is_local(self.filesystem)
         return read_error(
-            error, self.shown, what, local=is_local(self.filesystem), gone=gone, told=self._told
+            error, self.shown, what, local=local, gone=gone, told=self._told, place=place
         )
 
     def _told(self, message: str) -> str:

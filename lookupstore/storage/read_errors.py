@@ -35,6 +35,7 @@ def reading(
     local: bool,
     gone: str | None = None,
     told: Callable[[str], str] = hide_urls,
+    place: Callable[[], int | None] | None = None,
 ) -> Iterator[None]:
     """Translate errors of reading one file into errors that name the file.
 
@@ -45,6 +46,8 @@ def reading(
         gone: Text of the error if the file is missing, which says what that means. Default: the
             error of the file system is raised.
         told: Function that removes from a message the parts that must not be shown.
+        place: Function that looks for the offset of the damage in a local file, and returns None if
+            it is unknown. Default: the offset in the error is 0.
 
     Raises:
         CorruptionError: The bytes of the file are wrong.
@@ -62,7 +65,7 @@ def reading(
     try:
         yield
     except READ_ERRORS as error:
-        meant = read_error(error, where, what, local=local, gone=gone, told=told)
+        meant = read_error(error, where, what, local=local, gone=gone, told=told, place=place)
         if meant is error:
             raise
         raise meant from (error if told(str(error)) == str(error) else None)
@@ -76,6 +79,7 @@ def read_error(
     local: bool,
     gone: str | None = None,
     told: Callable[[str], str] = hide_urls,
+    place: Callable[[], int | None] | None = None,
 ) -> Exception:
     """Return the error that one of `READ_ERRORS` means, perhaps itself; see `reading`."""
     if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # errors of Arrow that concern no file
@@ -99,4 +103,5 @@ def read_error(
         if not local:
             reason = f"could not be read, or is damaged: {told(str(error))}"
             return OSError(errno.EIO, reason, where)
-    return CorruptionError(where, 0, what, told(str(error)))
+    offset = place() if place is not None and local else None
+    return CorruptionError(where, offset or 0, what, told(str(error)))

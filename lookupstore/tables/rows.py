@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 
 import pyarrow as pa
 
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.errors import CorruptionError
+from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
@@ -72,7 +74,7 @@ def rows_of(
             read = _Reader(snapshot, file, handle, wanted)
         while True:
             # Only reads are in the context: errors of the use of a batch are not of the file.
-            with _reading(file):
+            with _reading(file, read.names):
                 batch = next(read.batches, None)
             if batch is None:
                 break
@@ -100,6 +102,10 @@ class _Reader:
         file: The file.
         handle: The file, open.
         wanted: Columns of the table to read.
+
+    Attributes:
+        names: Names of the columns in the file that are read.
+        batches: Rows of the file, in its own columns.
     """
 
     def __init__(
@@ -117,12 +123,9 @@ class _Reader:
                 at = field_in_file(snapshot.stored_field(name), fields, shown)
                 if at is not None:
                     self._there[name] = fields.field(at)
+        self.names = [field.name for field in self._there.values()]
         self.batches = read_to_store(
-            handle,
-            file.file_format,
-            [field.name for field in self._there.values()],
-            shown,
-            page_bytes=file.address.page_bytes,
+            handle, file.file_format, self.names, shown, page_bytes=file.address.page_bytes
         )
 
     def in_table(
@@ -160,5 +163,9 @@ class _Reader:
         return fitted(column, field, shown, "in the table", rows_before=before)
 
 
-def _reading(file: TableFile) -> AbstractContextManager[None]:
-    return file.address.reading(f"{file.file_format} pages", gone=_GONE)
+def _reading(file: TableFile, names: Sequence[str] = ()) -> AbstractContextManager[None]:
+    """Let errors of reading some columns of a file name the file, and the damaged part."""
+    place = None
+    if file.file_format == "parquet":
+        place = partial(damaged_offset, file.address, names)
+    return file.address.reading(f"{file.file_format} pages", gone=_GONE, place=place)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
 from lookupstore.parquet.footer import ColumnChunk, ParquetFooter, read_footer
+from lookupstore.source.damage import damaged_offset
 from lookupstore.storage.location import Location
 
 #: Maximum number of rows of a batch; wide rows make smaller batches.
@@ -109,7 +110,7 @@ class SliceRows:
             CorruptionError: If the file is damaged.
             FormatError: If a column has a type that is not promoted to the schema's.
         """
-        with self._reading():
+        with self._reading(names, group):
             if self._claims.is_large(group):
                 table = pa.Table.from_batches(self._within_bounds(group, names))
             else:
@@ -155,7 +156,7 @@ class SliceRows:
             )
         found = 0
         while True:
-            with self._reading():
+            with self._reading(names, group):
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -198,9 +199,13 @@ class SliceRows:
             expected = f"places of the column {name!r} in its dictionary, 0 to {most}"
             raise CorruptionError(self.shown, 0, expected, f"{low} to {high}")
 
-    def _reading(self) -> AbstractContextManager[None]:
+    def _reading(
+        self, names: Sequence[str] = (), group: int | None = None
+    ) -> AbstractContextManager[None]:
         gone = "deleted by a clean or a rollback; read the table again"
-        return self._address.reading("a Parquet file", gone=gone)
+        groups = () if group is None else (group,)
+        place = partial(damaged_offset, self._address, names, groups)
+        return self._address.reading("a Parquet file", gone=gone, place=place)
 
 
 def shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +23,7 @@ from lookupstore.hudi.file_group.promotion import check_promotion, needs_promoti
 from lookupstore.hudi.meta_columns import COMMIT_TIME
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
+from lookupstore.source.damage import damaged_offset
 from lookupstore.storage.location import Location
 from lookupstore.storage.read_errors import READ_ERRORS
 
@@ -340,4 +342,6 @@ class BaseFiles:
                 ) from error
 
     def _meaning_error(self, error: Exception, path: str) -> Exception:
-        return self._location.address(path).read_error(error, "a Parquet file", gone=_GONE)
+        address = self._location.address(path)
+        place = partial(damaged_offset, address, None)
+        return address.read_error(error, "a Parquet file", gone=_GONE, place=place)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +28,7 @@ from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.footer import read_footer
+from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import check_names, read_file
 from lookupstore.source.search import FoundFiles
 from lookupstore.spark.jobs import parallelism
@@ -115,6 +117,7 @@ class Split:
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         address, row = _address(self.path), self.first_row
+        place = partial(damaged_offset, address, schema.names, self.groups)
         with ExitStack() as stack:
             with address.reading(_WHAT):
                 file = stack.enter_context(opened_unchanged(address, self.stored))
@@ -131,7 +134,7 @@ class Split:
             while True:
                 # Only reads are in the context: errors of the use of a batch are not errors of the
                 # file.
-                with address.reading(_WHAT):
+                with address.reading(_WHAT, place=place):
                     batch = next(batches, None)
                 if batch is None:
                     return

@@ -160,7 +160,7 @@ class HostFolder:
             raise
         except OSError as error:
             reason = (
-                f"{error.strerror}: cannot keep local copies of remote files here; set "
+                f"{error.strerror}: cannot keep local copies and lookup files here; set "
                 f"{VARIABLE} to a writable folder"
             )
             raise type(error)(error.errno, reason, self.path) from None
@@ -344,7 +344,7 @@ def temporary_folder(caches: str | None) -> str:
         )
     why = "there is no home folder" if caches is None else f"{caches} is not writable"
     _log.warning(
-        "local copies of remote files are kept in %s, since %s; set %s to choose another folder",
+        "local copies and lookup files are kept in %s, since %s; set %s to choose another folder",
         path,
         why,
         VARIABLE,

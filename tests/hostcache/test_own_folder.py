@@ -18,7 +18,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError) as raised:
         make_own_folder(str(path))
     assert raised.value.filename == str(path)
-    with pytest.raises(NotADirectoryError, match="set LOOKUPSTORE_CACHE to a writable folder"):
+    said = "cannot keep local copies and lookup files here; set LOOKUPSTORE_CACHE to a writable fol"
+    with pytest.raises(NotADirectoryError, match=said):
         HostFolder(path, quota=1 << 20).make()
     assert path.read_text() == "not a folder"
 

@@ -92,6 +92,7 @@ def test_a_home_folder_that_cannot_be_written(
         assert {Residency().folder for _ in range(3)} == {str(expected)}
     assert stat.S_IMODE(expected.stat().st_mode) == 0o700
     (said,) = caplog.messages
+    assert said.startswith("local copies and lookup files are kept in ")
     assert "LOOKUPSTORE_CACHE" in said
     assert str(expected) in said
     host_folder.temporary_folder.cache_clear()

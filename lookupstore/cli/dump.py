@@ -9,19 +9,23 @@ from typing import Any
 import click
 from pyarrow import fs
 
+from lookupstore.cli.failures import REPAIR
 from lookupstore.cli.opened import only_stores
 from lookupstore.cli.options import PLACE, order_option, output_option, version_option
 from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
+from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.source.search import find_source
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_readers import table_reader
-from lookupstore.sst.dump import FileLayout, dump_text, hexdump, layout
+from lookupstore.sst.dump import FileLayout, cut_layout, dump_text, hexdump, layout
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.files import missing_file_error
+from lookupstore.store.manifest import DataFile
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.version_files import read_newest, read_numbered
 
@@ -55,11 +59,10 @@ def dump(
             )
         layouts = (("", columnar_layout(address)) for address in _addresses(path, kind))
     elif kind is PathKind.STORE and (os.path.isdir(path) or "://" in path):
-        files = _data_files(path, version)
-        layouts = ((name, layout(file, records=records or hexadecimal)) for name, file in files)
+        layouts = _of_store(path, version, records=records or hexadecimal)
     else:
         only_stores(version=version)
-        layouts = iter([("", layout(path, order, records=records or hexadecimal))])
+        layouts = iter([("", _of_file(path, order, records=records or hexadecimal))])
     is_one = kind is PathKind.SORTED_FILE or os.path.isfile(path)
     return _write(layouts, hexdump if hexadecimal else dump_text, output, is_one=is_one)
 
@@ -84,7 +87,8 @@ def _write(
         if not found.ok:
             where = next(region for region in found.regions if region.errors)
             echo(
-                f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})",
+                f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name}) "
+                f"(see {REPAIR})",
                 err=True,
             )
             status = 1
@@ -93,8 +97,8 @@ def _write(
     return status
 
 
-def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
-    """Yield the description and the path of each data file of a store in a folder, by bucket."""
+def _of_store(path: str, version: int | None, *, records: bool) -> Iterator[tuple[str, FileLayout]]:
+    """Yield the description and the layout of each data file of a store, by bucket."""
     location = Location(path)
     if not location.in_place:
         raise click.UsageError(
@@ -106,7 +110,37 @@ def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
     for bucket, files in sorted(manifest.layers().items()):
         for file in files:
             kind = "base" if file.name in bases else "run"
-            yield f"{kind} of bucket {bucket}", location.show(file.name)
+            try:
+                size = os.path.getsize(location.show(file.name))
+            except FileNotFoundError:
+                raise missing_file_error(location, manifest, file) from None
+            if size == file.bytes:
+                found = layout(location.show(file.name), records=records)
+            else:
+                found = cut_layout(location.show(file.name), size, file.bytes)
+            yield f"{kind} of bucket {bucket}", found
+
+
+def _of_file(path: str, order: str, *, records: bool) -> FileLayout:
+    """Return the layout of one sorted file, which may be a cut file of a store."""
+    try:
+        return layout(path, order, records=records)
+    except FormatError:
+        folder, name = os.path.split(os.path.abspath(path))
+        store, data = os.path.split(folder)
+        size = os.path.getsize(path)
+        for file in _current_files(store):
+            if file.name == f"{data}/{name}" and file.bytes != size:
+                return cut_layout(path, size, file.bytes)
+        raise
+
+
+def _current_files(folder: str) -> tuple[DataFile, ...]:
+    """Return the data files of the store in a folder; () if there is no readable store."""
+    try:
+        return read_newest(Location(folder)).data_files
+    except (LookupStoreError, OSError):
+        return ()
 
 
 def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:

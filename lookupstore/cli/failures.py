@@ -26,7 +26,8 @@ _USAGE_ERRORS = (
     IsADirectoryError,
     NotADirectoryError,
 )
-_REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
+#: Page about damage, which errors of damaged files name.
+REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
 # Flags of arguments with other names.
@@ -233,7 +234,7 @@ def message_of(error: Exception) -> str:
         return _spoken(str(error.args[0]))
     if isinstance(error, CorruptionError):
         said = f"offset {error.offset}: expected {error.expected}, found {error.found}"
-        return f"{printable(error.path)} is damaged: {printable(said)} (see {_REPAIR})"
+        return f"{printable(error.path)} is damaged: {printable(said)} (see {REPAIR})"
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _spoken(f"{where}{error.strerror}")

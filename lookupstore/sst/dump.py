@@ -54,6 +54,7 @@ __all__ = [
     "IndexEntry",
     "Record",
     "Region",
+    "cut_layout",
     "dump_text",
     "hexdump",
     "layout",
@@ -98,6 +99,24 @@ def layout(
         if dialect is NATIVE and order != "bytes":
             raise ValueError(f"order={order!r}: {path} is a native file, whose order is 'bytes'")
         return _Survey(file, path, size, dialect, order, records).layout(tail)
+
+
+def cut_layout(path: str, size: int, expected: int) -> FileLayout:
+    """Return the layout of a native file of a wrong size, whose footer is not where it should be.
+
+    Args:
+        path: Path of the file.
+        size: Size of the file in bytes.
+        expected: Size in bytes that the file should have.
+
+    >>> found = cut_layout("users/data/a.sst", 100, 300)
+    >>> [(one.name, one.offset, one.errors) for one in found.regions]
+    [('unknown', 0, []), ('end of the file', 100, ['expected 300 bytes, found 100 bytes'])]
+    """
+    error = f"expected {expected} bytes, found {size} bytes"
+    end = Region("end of the file", min(size, expected), 0, errors=[error])
+    regions = (Region("unknown", 0, size), end)
+    return FileLayout(path, NATIVE.name, "bytes", size, regions, ())
 
 
 class _Survey:

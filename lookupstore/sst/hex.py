@@ -89,7 +89,7 @@ class _Cutter:
         elif kind == "null bitmap":
             self.take(len(self.data) - 4, "64-bit Roaring bitmap")
             self.checksum()
-        elif kind != "unknown":
+        elif self.data and kind != "unknown":
             self.block()
         self.take(len(self.data) - self.at, "unknown")
         return self.done

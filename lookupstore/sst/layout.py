@@ -84,8 +84,8 @@ class Region:
 
     Attributes:
         kind: Kind of the region: ``data block``, ``dictionary``, ``null bitmap``, ``filter``,
-            ``index block``, ``properties``, ``footer``, or ``unknown`` for bytes that nothing
-            points at.
+            ``index block``, ``properties``, ``footer``, ``end of the file`` where a file was cut,
+            or ``unknown`` for bytes that nothing points at.
         offset: Offset of its first byte in the file.
         size: Size in bytes, with the trailer.
         number: Number of a data block. None: the region is not a data block.

@@ -540,7 +540,11 @@ def test_one_byte_changed_is_an_error_with_path_and_offset(dialect: str, tmp_pat
     dumped = command(["dump", path])
     assert dumped.returncode == 1
     assert "\n! data block 1 at offset 37: CRC-32" in dumped.stdout
-    assert dumped.stderr == f"Error: {path}: damaged, first at offset 37 (data block 1)\n"
+    assert re.fullmatch(
+        rf"Error: {re.escape(str(path))}: damaged, first at offset 37 \(data block 1\) "
+        r"\(see https://\S+/how-to/repair-damage.md\)\n",
+        dumped.stderr,
+    )
 
 
 def test_a_changed_byte_in_a_store_names_its_file(store: Path) -> None:
@@ -594,6 +598,25 @@ def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
     assert (damaged.exit_code, damaged.stderr.count("damaged, first at offset 0")) == (1, 1)
     assert damaged.stdout.count(": ok\n") == 2
 
+    whole = Path(titles[1].partition(": ")[0])
+    content, see = whole.read_bytes(), r"\(see https://\S+/how-to/repair-damage.md\)"
+    for size in (len(content) - 9, 40, 0):
+        whole.write_bytes(content[:size])
+        said = f"expected {len(content)} bytes, found {size} bytes"
+        cut = run("dump", store)
+        assert (cut.exit_code, cut.stdout.count(": ok\n")) == (1, 1)
+        assert f"! end of the file at offset {size}: {said}\n" in cut.stdout
+        first = rf"Error: {whole}: damaged, first at offset {size} \(end of the file\) {see}\n"
+        assert re.search(first, cut.stderr)
+        alone = run("dump", whole)
+        assert (alone.exit_code, alone.stderr) == (1, re.search(first, cut.stderr)[0])
+        assert f"found {size} bytes" in run("dump", whole, "--hex").stdout
+        assert not json.loads(run("dump", whole, "--output", "json").stdout)["ok"]
+    whole.unlink()
+    gone = run("dump", store)
+    assert gone.exit_code == 1
+    assert f"{whole} is damaged: offset 0: expected a data file that the manif" in gone.stderr
+
     files = tmp_path / "files"
     files.mkdir()
     pq.write_table(rows, files / "a.parquet", row_group_size=60)
@@ -610,7 +633,7 @@ def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
     (files / "a.parquet").write_bytes(content[:-9])
     cut = run("dump", files)
     assert cut.exit_code == 1
-    assert f"Error: {files}/a.parquet: damaged, first at offset 0 (other)\n" in cut.stderr
+    assert f"Error: {files}/a.parquet: damaged, first at offset 0 (other) (see " in cut.stderr
     for option in (["--hex"], ["--records"], ["--order", "int32"]):
         refused = run("dump", files / "b.orc", *option)
         assert refused.exit_code == 2

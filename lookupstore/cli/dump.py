@@ -24,7 +24,7 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
-from lookupstore.store.files import missing_file_error
+from lookupstore.store.file_checks import missing_file_error
 from lookupstore.store.manifest import DataFile
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.version_files import read_newest, read_numbered

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # Number of footers that are read at a time.
 _THREADS = 16
 # Formats of tables that are read as the folder of the table.
-_TABLES = (TableFormat.HUDI, TableFormat.DELTA)
+_TABLES = (TableFormat.HUDI, TableFormat.DELTA, TableFormat.ICEBERG)
 # Estimated number of bytes of text for each byte of compressed text.
 _TEXT_RATIO = 4
 

@@ -160,7 +160,7 @@ LOSSES = (
          'use `on_duplicate=("max", column)`'),
     Loss("tables, sets of paths", "an upsert of a key with several rows that differ", REFUSED,
          "use `sequence=`"),
-    Loss("Iceberg", "a path to a table or into one", REFUSED,
+    Loss("Iceberg", "a path into a table, or to one of a catalog", REFUSED,
          "pass a `pyiceberg` table or scan"),
     Loss("Hudi", "a path inside a table, or a table in a list with other paths", REFUSED,
          "give the table's folder alone"),

@@ -37,8 +37,8 @@ from lookupstore.storage.location import Location
 
 KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; a path, URI or glob "
-    "of CSV, JSON lines or Arrow IPC files; the folder or URI of a Hudi or Delta table; a file "
-    "that is open for reading bytes; an Arrow table, "
+    "of CSV, JSON lines or Arrow IPC files; the folder or URI of a table of Hudi, "
+    "Delta or Iceberg; a file that is open for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
     "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
     "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "
@@ -54,8 +54,8 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect 
     extension, except files in which their name or that of a folder begins with `.` or `_`. Below a
     folder, or the fixed beginning of a glob, `name=value` folders become columns: int32, int64,
     decimal, float64, date, timestamp (in UTC) or text, whichever holds all values. The folder of a
-    Hudi or Delta table is read as the table: its current rows. An open source is returned
-    unchanged.
+    Hudi or Delta table, or of an Iceberg table without a catalog, is read as the table: its current
+    rows. An open source is returned unchanged.
 
     CSV has a line with names. Its types are inferred from the first megabyte of rows, in which a
     number with a leading zero is text. An empty field is null, and a quoted empty field is an empty
@@ -75,7 +75,7 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect 
         FormatError: If the files belong to a table (the error names the line to write instead), if
             a folder has other files next to Parquet and ORC, or if its `name=value` folders do not
             agree.
-        ImportError: If the source is a Hudi or Delta table, and a package for it is not installed.
+        ImportError: If the source is a table, and a package for it is not installed.
 
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2

@@ -294,7 +294,7 @@ class _Search:
             return FoundFiles(self._filesystem, (info,), (format_of_it,), None)
         if info.type == fs.FileType.Directory:
             table = self._tables.at(root)
-            if table is not None and table.format in tables:
+            if table is not None and table.format in tables and table.says_its_state:
                 return FoundTable(self._path, table.format)
             self._check_outside(root)
             return self._found(self._files_below(root), root)

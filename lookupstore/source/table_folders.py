@@ -32,6 +32,8 @@ _PAIMON_FILES = {
 }
 _ICEBERG = "metadata"
 _ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
+# Of a table without a catalog, whose newest file of this kind is its current state.
+_ICEBERG_VERSION = re.compile(r"v\d+(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MARKS = (_HUDI, _DELTA, _ICEBERG, _PAIMON, _SINK)
 
 #: Names of the metadata folders of tables, each with a pattern of the names in it.
@@ -76,6 +78,18 @@ class TableFolder:
     format: TableFormat
     path: str
     newest: str = ""
+
+    @property
+    def says_its_state(self) -> bool:
+        """Return whether the folder tells what the current state of the table is.
+
+        A catalog tells it of most Iceberg tables; a newer file in the folder may have failed to be
+        committed.
+
+        Source: "File System Tables" in the specification of Iceberg.
+        """
+        name = posixpath.basename(self.newest)
+        return self.format is not TableFormat.ICEBERG or bool(_ICEBERG_VERSION.fullmatch(name))
 
     def has(self, path: str) -> bool:
         """Return whether a path is the folder, or inside it."""
@@ -220,8 +234,8 @@ def _remedy(table: TableFolder, uri: str, part: str) -> str:
     if table.format is TableFormat.ICEBERG:
         newest = f"{uri}/{table.newest}"
         return (
-            f"build from its rows: pyiceberg.table.StaticTable.from_metadata({newest!r})"
-            ".scan().to_arrow_batch_reader()"
+            "pass the table of its catalog, or the state of a metadata file: "
+            f"pyiceberg.table.StaticTable.from_metadata({newest!r})"
         )
     if table.format is TableFormat.PAIMON:
         line = table.format.spark_line.format(uri)

@@ -21,9 +21,13 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from lookupstore.errors import FormatError
+from lookupstore.extras import require
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
-from lookupstore.storage.file_address import FileAddress
+from lookupstore.source.table_folders import TableSearch
+from lookupstore.storage.file_address import FileAddress, is_local
+from lookupstore.storage.location import Location, as_location
+from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.rows import rows_of, snapshot_source
@@ -42,12 +46,59 @@ def table_source(given: Any) -> Source:
     """Return the rows of an Iceberg table or scan as the source of a store.
 
     Args:
-        given: A `pyiceberg.table.Table`, at its current snapshot, or a `DataScan`.
+        given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`, at its current
+            snapshot; or a `DataScan`.
 
     Raises:
-        FormatError: If the table has something that is not supported; the error names it.
+        FormatError: If the table cannot be opened, or has something that is not supported, which
+            the error names.
+        ImportError: If pyiceberg is not installed.
     """
-    return snapshot_source(snapshot_of(given.scan() if hasattr(given, "scan") else given))
+    table = _at(given) if isinstance(given, (str, Location)) else given
+    return snapshot_source(snapshot_of(table.scan() if hasattr(table, "scan") else table))
+
+
+def _at(path: str | Location) -> Any:
+    """Return the table in a folder, at its newest metadata file."""
+    require("iceberg", "reading an Iceberg table")
+    from pyiceberg.table import StaticTable
+
+    location = as_location(path)
+    filesystem, root = location.resolve("")
+    found = TableSearch(filesystem).at(root)
+    assert found is not None, "the folder was found to be that of a table"
+    options: dict[str, str] = {}
+    if is_local(filesystem):
+        uri = f"file://{root}"
+    elif filesystem.type_name == "s3" and location.given[1] is None:
+        uri = f"s3://{root}"
+        options = _pyicebergs(options_of(filesystem))
+    else:
+        raise FormatError(
+            f"source: {location.uri} is an Iceberg table in a file system whose options pyiceberg "
+            "may name differently; pass pyiceberg.table.StaticTable.from_metadata(...)"
+        )
+    return StaticTable.from_metadata(f"{uri}/{found.newest}", options)
+
+
+def _pyicebergs(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options of a file system of S3 by the names of pyiceberg."""
+    names = {
+        "access_key": "s3.access-key-id",
+        "secret_key": "s3.secret-access-key",
+        "session_token": "s3.session-token",
+        "region": "s3.region",
+        "role_arn": "s3.role-arn",
+    }
+    given = {theirs: str(options[ours]) for ours, theirs in names.items() if options.get(ours)}
+    if options.get("endpoint_override"):
+        scheme = options.get("scheme") or "https"
+        given["s3.endpoint"] = f"{scheme}://{options['endpoint_override']}"
+    if options.get("force_virtual_addressing"):
+        given["s3.force-virtual-addressing"] = "true"
+    if options.get("anonymous"):
+        given["s3.anonymous"] = "true"
+    return given
 
 
 def snapshot_of(scan: Any) -> Snapshot:

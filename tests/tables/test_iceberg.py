@@ -383,6 +383,27 @@ def test_a_partition_value_stands_for_a_column_that_a_file_lacks(
     assert rows_of(table) == counted(table.scan().to_arrow())
 
 
+def test_the_folder_of_a_table_without_a_catalog_is_its_newest_version(
+    catalog: InMemoryCatalog, tmp_path: Path
+) -> None:
+    """Of a table of a catalog it is not known whether the newest metadata file was committed."""
+    table = table_of(catalog, pa.table({"id": [1, 2, 3]}))
+    table.delete("id = 2")
+    folder = Path(table.location().removeprefix("file://"))
+    with pytest.raises(FormatError, match="pass the table of its catalog"):
+        open_source(folder)
+    written = sorted((folder / "metadata").glob("*.metadata.json"))
+    for number, path in enumerate(written, 1):
+        path.rename(folder / "metadata" / f"v{number}.metadata.json")
+    for given in (folder, str(folder), f"file://{folder}".replace(" ", "%20"), [folder]):
+        with lookupstore.build(given, tmp_path / "s", key="id", overwrite=True) as store:
+            assert list(store) == [1, 3]
+    with pytest.raises(FormatError, match="is inside the Iceberg table"):
+        open_source(folder / "data")
+    with pytest.raises(FormatError, match="Iceberg table"):
+        lookupstore.ColumnarFiles(folder, key="id")
+
+
 def test_what_is_gone_or_damaged_is_named(catalog: InMemoryCatalog, tmp_path: Path) -> None:
     table = table_of(catalog, pa.table({"id": list(range(1000))}))
     path = Path(data_files(table)[0].removeprefix("file://"))

@@ -84,3 +84,12 @@ def test_an_iceberg_table_of_a_server(server: ObjectStore, tmp_path: Path) -> No
     table.delete("id = 2")
     with lookupstore.build(table, tmp_path / "s", key="id") as store:
         assert dict(store.items()) == {1: {"day": "a b"}, 3: {"day": "ü%"}}
+    bytes_of_it = table.io.new_input(table.metadata_location).open().read()
+    with table.io.new_output(f"{table.location()}/metadata/v9.metadata.json").create() as file:
+        file.write(bytes_of_it)
+    for names in (deltalake_names, pandas_names):
+        options = names(server)
+        folder = table.location()
+        with lookupstore.build(folder, tmp_path / "t", key="id", overwrite=True,
+                               storage_options=options) as store:  # fmt: skip
+            assert list(store) == [1, 3]

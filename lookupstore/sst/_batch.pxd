@@ -6,7 +6,7 @@ from lookupstore.sst._answers cimport Answers
 from lookupstore.sst._filter cimport ls_filter
 from lookupstore.sst._layer cimport Asks, Layer, ls_batch_counts, ls_batch_files, ls_batch_item
 from lookupstore.sst._lookup cimport Lookup
-from lookupstore.sst._stretch cimport Stretch
+from lookupstore.sst._stretch cimport KeyStretch
 from lookupstore.sst._table cimport BlockTable
 
 
@@ -52,7 +52,7 @@ cdef class Batch:
     cdef size_t layer_count
     cdef size_t asked_layer     # layer in which the stretch is being looked up
     cdef bint asking            # Python is needed by that layer
-    cdef Stretch stretch        # keys that may be in a newer run; None: there are no such runs
+    cdef KeyStretch stretch        # keys that may be in a newer run; None: there are no such runs
     cdef bint overlaid          # the piece has answers of runs
     cdef int gone               # some of these answers are tombstones
     cdef const uint8_t *deleted  # for a run: target of the answer at a tombstone
@@ -83,7 +83,7 @@ cdef class Batch:
     cdef Need go_on(self) noexcept nogil
     cdef Need ask_runs(self) noexcept nogil
     cdef Need begin_stretch(self) noexcept nogil
-    cdef Need find_in_run(self, Stretch stretch) noexcept nogil
+    cdef Need find_in_run(self, KeyStretch stretch) noexcept nogil
     cdef void count_ruled_out(self, const ls_batch_counts *counts) noexcept nogil
     cdef Need search(self) noexcept nogil
     cdef bint begin_piece(self) noexcept nogil

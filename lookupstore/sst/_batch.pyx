@@ -35,7 +35,7 @@ from lookupstore.sst._lookup cimport Lookup
 from lookupstore.sst._missing cimport MissingBlocks, keys_like
 from lookupstore.sst._pages cimport read_ahead
 from lookupstore.sst._making_places cimport after
-from lookupstore.sst._stretch cimport Stretch
+from lookupstore.sst._stretch cimport KeyStretch
 from lookupstore.sst._table cimport BlockTable
 
 
@@ -139,7 +139,9 @@ cdef class Batch:
         self.deleted = &DELETED if layer.has_runs else NULL
         self.newer = [Batch(one, keys, taker) for one in newer]
         if self.newer:
-            self.stretch = Stretch(Filters([None] * self.files.count) if above is None else above)
+            if above is None:
+                above = Filters([None] * self.files.count)
+            self.stretch = KeyStretch(above)
         self.layer_count = self.asked_layer = len(self.newer)
         self.layers = <void **>malloc((self.layer_count + 1) * sizeof(void *))
         if self.layers == NULL:
@@ -280,7 +282,7 @@ cdef class Batch:
         self.asked_layer = 0
         return NOTHING
 
-    cdef Need find_in_run(self, Stretch stretch) noexcept nogil:
+    cdef Need find_in_run(self, KeyStretch stretch) noexcept nogil:
         """Find the candidates of a stretch of an older file that no newer run has."""
         cdef Need need
         if not self.routed:

@@ -11,7 +11,7 @@ cdef class Scratch:
     cdef uint64_t *hashes
 
 
-cdef class Stretch:
+cdef class KeyStretch:
     cdef Filters filters
     cdef ls_batch_counts *ruled_out  # counts of these filters for the stretch
     cdef size_t most            # maximum number of keys if blocks stay

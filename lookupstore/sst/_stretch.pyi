@@ -9,7 +9,7 @@ class Scratch:
     def __new__(cls, length: int) -> Self: ...
 
 @final
-class Stretch:
+class KeyStretch:
     def __new__(cls, filters: Filters) -> Self: ...
 
 __test__: dict[str, Any]

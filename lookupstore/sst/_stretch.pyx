@@ -63,7 +63,7 @@ cdef size_t MOST_SPARES = 2
 
 
 @cython.final
-cdef class Stretch:
+cdef class KeyStretch:
     """A stretch of keys of a batch, and those among them that may be in a run: its candidates.
 
     All keys of the runs pass `filters`, bucket by bucket.

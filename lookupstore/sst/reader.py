@@ -33,7 +33,13 @@ from lookupstore.sst.opening import (
     load_index,
     load_info,
 )
-from lookupstore.sst.scans import SCAN_SCHEMA, Records, Values, after_prefix, scan_batches
+from lookupstore.sst.scans import (
+    SCAN_SCHEMA,
+    Records,
+    ScannedValues,
+    after_prefix,
+    scan_batches,
+)
 from lookupstore.sst.shared import LEAST_BYTES, HostTables, SharedPlaces
 from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
@@ -373,7 +379,7 @@ class Reader(Mapping[bytes, bytes]):
 
     def values(self) -> ValuesView[bytes]:
         """Return the values, in key order."""
-        return Values(self)
+        return ScannedValues(self)
 
     def _pairs(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs of a batch of a scan."""

@@ -19,7 +19,7 @@ SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()
 _BATCH = 256 << 10
 
 #: A block and the range of its records that a scan reads.
-Part = tuple[Block, int, int]
+BlockRange = tuple[Block, int, int]
 
 
 def scan_batches(
@@ -31,7 +31,7 @@ def scan_batches(
 
 def scan_parts(
     reader: Reader, start: bytes | None, stop: bytes | None, reverse: bool
-) -> Iterator[tuple[list[Part], pa.RecordBatch]]:
+) -> Iterator[tuple[list[BlockRange], pa.RecordBatch]]:
     """Yield batches of records with their blocks, and the range of records of each block."""
     # If the file was truncated, errors of its bytes are replaced by the error of the truncation.
     file = reader._check_open()
@@ -43,7 +43,7 @@ def scan_parts(
     finally:
         file.check_whole()
     numbers = range(first, last)[::-1] if reverse else range(first, last)
-    parts: list[Part] = []
+    parts: list[BlockRange] = []
     nbytes = 0
     for number in file.filled(reader._handles, numbers):
         # A scan reads each block once: it uses prepared blocks but adds none to the cache.
@@ -64,7 +64,7 @@ def scan_parts(
         yield parts, _batch_of(reader._check_open(), parts, reverse)
 
 
-def _batch_of(file: StoredFile, parts: list[Part], reverse: bool) -> pa.RecordBatch:
+def _batch_of(file: StoredFile, parts: list[BlockRange], reverse: bool) -> pa.RecordBatch:
     try:
         keys, values = records_of(parts, reverse)
         return pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
@@ -121,7 +121,7 @@ class Records(ItemsView[bytes, bytes]):
         return any(one == pair for one in self)
 
 
-class Values(ValuesView[bytes]):
+class ScannedValues(ValuesView[bytes]):
     """The values of a reader."""
 
     _mapping: Reader

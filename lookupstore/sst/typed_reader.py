@@ -16,7 +16,7 @@ from lookupstore.keywords import keyword_only
 from lookupstore.sst._batch import contains
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import Reader
-from lookupstore.sst.scans import Part, scan_parts
+from lookupstore.sst.scans import BlockRange, scan_parts
 from lookupstore.sst.stored import Fill
 from lookupstore.sst.typed import TypedRecords
 
@@ -117,7 +117,7 @@ class TypedReader(Reader):
         )
 
     def _typed(
-        self, found: Iterator[tuple[list[Part], pa.RecordBatch]]
+        self, found: Iterator[tuple[list[BlockRange], pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
         for parts, batch in found:
             keys, values = batch.columns

@@ -155,7 +155,7 @@ def links_of(root: Path) -> dict[str, list[str]]:
     for node in ast.parse((root / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if name in ("LOOKUP", "SEARCH", "MODULES"):
+            if name in ("RECORDS", "LOOKUP", "SEARCH", "MODULES"):
                 code = compile(ast.Expression(node.value), "setup.py", "eval")
                 names[name] = eval(code, {"__builtins__": {}}, names)
     known.update(names.get("MODULES", {}))  # type: ignore[call-overload]

@@ -37,6 +37,8 @@ _FEATURES = {
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
     "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview",
 }  # fmt: skip
+# Columns of a list of files that are read.
+_OF_FILES = ("path", "size_bytes", "modification_time", "num_records", "partition")
 _MODE = "delta.columnMapping.mode"
 _NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
@@ -137,11 +139,13 @@ def snapshot_of(table: Any) -> Snapshot:
 
 
 def _files(table: Any, description: str, schema: pa.Schema) -> Iterator[TableFile]:
-    added = pa.table(table.get_add_actions()).to_pylist() if table.file_uris() else []
+    actions = pa.table(table.get_add_actions())
+    # The statistics of hundreds of columns would become Python objects, too.
+    added = actions.select([name for name in _OF_FILES if name in actions.column_names])
     partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
     root = _Root(table)
     deleted = _deleted(table, description, root)
-    for one in added:
+    for one in added.to_pylist():
         address = root.address(one["path"])
         values = one.get("partition") or {}
         yield TableFile(

@@ -221,6 +221,19 @@ def test_a_deleted_row_that_the_file_does_not_have_is_damage(tmp_path: Path) -> 
         lookupstore.build(deltalake.DeltaTable(tmp_path / "t"), tmp_path / "s", key="id")
 
 
+def test_deleted_rows_of_a_file_that_is_not_listed_are_not_ignored(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1, 2, 3]}))
+    with_deleted(tmp_path / "t", [1])
+
+    class Other(deltalake.DeltaTable):
+        def deletion_vectors(self) -> pa.RecordBatchReader:
+            rows = {"filepath": ["file:///elsewhere/a.parquet"], "selection_vector": [[False]]}
+            return pa.table(rows).to_reader()
+
+    with pytest.raises(FormatError, match=r"deleted rows in /elsewhere/a\.parquet, which"):
+        open_source(Other(tmp_path / "t"))
+
+
 def test_a_large_file_with_deleted_rows_in_each_batch(tmp_path: Path, seed: int) -> None:
     """Rows are read in batches; the position of a row is that in the file."""
     chance = random.Random(seed)

@@ -177,6 +177,14 @@ def add_deletes(
     table: Table, path: Path, content: DataFileContent, rows: int, **details: Any
 ) -> None:
     """Commit a delete file to a table, as pyiceberg commits a data file."""
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
+        update.append_data_file(described(table, path, content, rows, **details))
+
+
+def described(
+    table: Table, path: Path, content: DataFileContent, rows: int, **details: Any
+) -> DataFile:
+    """Return a file as manifests describe it."""
     file = DataFile.from_args(
         content=content,
         file_path=f"file://{path}",
@@ -187,8 +195,7 @@ def add_deletes(
         **details,
     )
     file.spec_id = table.spec().spec_id
-    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
-        update.append_data_file(file)
+    return file
 
 
 def positions_file(path: Path, file: str, positions: Sequence[int]) -> None:
@@ -312,6 +319,26 @@ def test_deletes_are_of_rows_that_were_there(catalog: InMemoryCatalog, tmp_path:
     with lookupstore.build(table, tmp_path / "s", key="key") as store:
         assert list(store) == [1, 2]
         assert store.get(2) == {"name": "new", "n": 5}
+
+
+def test_an_upsert_in_one_commit_deletes_the_older_row(
+    catalog: InMemoryCatalog, tmp_path: Path
+) -> None:
+    """Flink writes the delete and the new row at one sequence number."""
+    table = table_of(catalog, pa.table({"id": [1, 2], "n": [1, 2]}))
+    fields = {
+        name: pa.field(name, pa.int64(), True, {"PARQUET:field_id": str(number)})
+        for number, name in enumerate(("id", "n"), 1)
+    }
+    pq.write_table(pa.table([[2]], schema=pa.schema([fields["id"]])), tmp_path / "d.parquet")
+    rows = pa.table([[2], [20]], schema=pa.schema(list(fields.values())))
+    pq.write_table(rows, tmp_path / "new.parquet")
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
+        update.append_data_file(described(
+            table, tmp_path / "d.parquet", DataFileContent.EQUALITY_DELETES, 1, equality_ids=[1]
+        ))  # fmt: skip
+        update.append_data_file(described(table, tmp_path / "new.parquet", DataFileContent.DATA, 1))
+    assert rows_of(table) == counted(pa.table({"id": [1, 2], "n": [1, 20]}))
 
 
 def test_equality_deletes_of_a_partition_leave_the_others(

@@ -22,6 +22,12 @@ from datetime import timedelta
 from typing import Any
 
 from lookupstore.errors import CorruptionError, DiskQuotaError
+from lookupstore.hostcache.background import (
+    ProcessEndingError,
+    check_going_on,
+    is_ending,
+    start_thread,
+)
 from lookupstore.hostcache.chunk_map import VERIFIED, WRONG, ChunkMap, chunks_of
 from lookupstore.hostcache.copy import WHOLE_ATTEMPTS, LocalCopy
 from lookupstore.hostcache.folder import (
@@ -267,13 +273,9 @@ class Residency:
             running = _recoders.get(plain)
             if running is not None and running.is_alive():
                 return
-            _recoders[plain] = threading.Thread(
-                target=self._recode_local,
-                args=(path, plain, xxh64, store),
-                name="lookupstore-recode",
-                daemon=True,
+            _recoders[plain] = start_thread(
+                self._recode_local, path, plain, xxh64, store, name="lookupstore-recode"
             )
-            _recoders[plain].start()
 
     def _path(self, nbytes: int, xxh64: str) -> str:
         return os.path.join(self.folder, f"{xxh64}-{nbytes}{COPY}")
@@ -392,18 +394,15 @@ class Residency:
     # -- recoding
 
     def _start_recoding(self, reference: weakref.ref[LocalCopy], store: str) -> None:
-        threading.Thread(
-            target=self._recode_when_complete,
-            args=(reference, store),
-            name="lookupstore-recode",
-            daemon=True,
-        ).start()
+        start_thread(self._recode_when_complete, reference, store, name="lookupstore-recode")
 
     def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
         # While the thread waits, also for its turn, it keeps no released copy open.
         while (copy := reference()) is not None and copy.users and not copy.complete:
             del copy
             time.sleep(0.05)
+            if is_ending():
+                return
         if copy is None or not copy.users:
             return
         path = copy.path
@@ -444,6 +443,7 @@ class Residency:
             self._host.make()
             # Only one runs at a time in this process; those that wait have no file open for it.
             with _recoding, flock(os.path.join(self.folder, RECODE_LOCK)):
+                check_going_on()
                 if os.path.exists(plain):
                     return False
                 with opened() as reader:
@@ -454,6 +454,8 @@ class Residency:
                         plain, needed, lambda path, _: write_plain(reader, path)
                     )
                     _log.info("%s: recoded to %s", reader.path, plain)
+        except ProcessEndingError:
+            _log.info("%s: the process ends before a plain copy is made", store)
         except FileNotFoundError:
             _log.info("%s: a file has gone with its version; no plain copy", store)
         except DiskQuotaError as error:

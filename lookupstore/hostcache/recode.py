@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError
+from lookupstore.hostcache.background import check_going_on
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import Info
 
@@ -64,6 +65,7 @@ def write_plain(source: Reader, path: str) -> None:
     Raises:
         CorruptionError: The source is damaged.
         OSError: The new file cannot be written.
+        ProcessEndingError: The process is ending.
     """
     info = source.info()
     with Writer(
@@ -78,6 +80,7 @@ def write_plain(source: Reader, path: str) -> None:
     ) as writer:
         records = plain_bytes = 0
         for batch in source.scan():
+            check_going_on()
             plain_bytes += sum(pc.sum(pc.binary_length(column)).as_py() for column in batch.columns)
             if info.plain_bytes is not None and plain_bytes > info.plain_bytes:
                 expected = f"records of at most {info.plain_bytes} bytes"

@@ -239,7 +239,7 @@ def _streams_source(
             _selected(first.schema, read),
             lambda: None if first.is_text else _count(_ipc_rows, files),
             is_files=True,
-            fingerprint=_fingerprint(found, [identity for _, identity in files]),
+            fingerprint=_fingerprint(found, [identity for _, identity in files], text.dialect),
             nbytes=sum(info.size for one in found for info in one.infos),
             unpacked=unpacked,
             in_order=in_order,
@@ -379,13 +379,22 @@ def _identified(found: Sequence[FoundFiles]) -> list[tuple[FileAddress, FileIden
     ]
 
 
-def _fingerprint(found: Sequence[FoundFiles], known: Sequence[FileIdentity]) -> str | None:
-    """Return a hash that changes when files are added, removed, renamed or written."""
+def _fingerprint(
+    found: Sequence[FoundFiles], known: Sequence[FileIdentity], dialect: CsvDialect | None = None
+) -> str | None:
+    """Return a hash that changes when files are added, removed, renamed or written.
+
+    Args:
+        found: Files that were found.
+        known: Identity of each file.
+        dialect: Notation of files of text: in another one, the same bytes are other rows.
+    """
     if any(one.is_young for one in known):
         return None
     folders = [(one.filesystem.type_name, one.base, len(one.infos)) for one in found]
     files = [one.parts for one in known]
-    return xxhash.xxh3_128_hexdigest(json.dumps([folders, files]).encode())
+    said = [folders, files] if dialect is None else [folders, files, repr(dialect)]
+    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
 
 
 def _reading(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import random
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 
+import lookupstore
 from lookupstore.source import csv_rows
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows
@@ -145,3 +147,30 @@ def test_json_lines_have_no_separator(tmp_path: Path) -> None:
     for dialect in (CsvDialect(separator=";"), CsvDialect(decimal=",")):
         with pytest.raises(ValueError, match="is JSON lines; separators"):
             open_source(tmp_path / "a.jsonl", dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("id,a\n1,NA\n2,x\n", CsvDialect(nulls=("NA",))),
+        ("id,a\n1,'x'\n2,y\n", CsvDialect(quote="'")),
+        ("id,a\n1,2024-01-01T10:00:00\n", CsvDialect(zone="America/New_York")),
+    ],
+)
+def test_another_notation_is_another_source(tmp_path: Path, text: str, other: CsvDialect) -> None:
+    """A build that corrects its notation reads the unchanged file again."""
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    os.utime(path, (10**9, 10**9))
+    fingerprints = {
+        open_source(path, dialect=dialect).fingerprint for dialect in (CsvDialect(), other, other)
+    }
+    assert None not in fingerprints
+    assert len(fingerprints) == 2
+    built = lookupstore.build(open_source(path, dialect=CsvDialect()), tmp_path / "s", key="id")
+    with built, lookupstore.build(
+        open_source(path, dialect=other), tmp_path / "s", key="id", overwrite=True
+    ) as again:  # fmt: skip
+        is_other = again[1] != built[1]
+        assert again.info().rewritten_buckets == is_other
+        assert is_other == (other.zone is None)  # the type of the times has no zone here

@@ -341,6 +341,23 @@ def test_an_upsert_in_one_commit_deletes_the_older_row(
     assert rows_of(table) == counted(pa.table({"id": [1, 2], "n": [1, 20]}))
 
 
+def test_a_position_delete_of_one_commit_counts(catalog: InMemoryCatalog, tmp_path: Path) -> None:
+    """A writer may delete rows of a file that the same commit adds."""
+    table = table_of(catalog, pa.table({"id": [1]}))
+    field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    new = tmp_path / "new.parquet"
+    pq.write_table(pa.table([[2, 3, 4]], schema=pa.schema([field])), new)
+    positions_file(tmp_path / "d.parquet", f"file://{new}", [1])
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
+        update.append_data_file(described(table, new, DataFileContent.DATA, 3))
+        update.append_data_file(
+            described(table, tmp_path / "d.parquet", DataFileContent.POSITION_DELETES, 1)
+        )
+    assert (
+        rows_of(table) == counted(pa.table({"id": [1, 2, 4]})) == counted(table.scan().to_arrow())
+    )
+
+
 def test_equality_deletes_of_a_partition_leave_the_others(
     catalog: InMemoryCatalog, tmp_path: Path
 ) -> None:

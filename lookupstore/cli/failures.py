@@ -40,31 +40,10 @@ def _contradiction(found: re.Match[str]) -> str:
 
 
 def _wrong_text(found: re.Match[str]) -> str:
-    """Return the error of a value of text, with options that may read it."""
-    column, kind, text, row, decimal = found.groups()
-    context = click.get_current_context(silent=True)
-    # Another type than the destination's would not fit there.
-    is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
-    is_fraction = kind in ("double", "float", "halffloat") or kind.startswith("decimal")
-    how = "" if decimal is None else f" with --decimal {decimal!r}"
-    number = text if decimal is None else text.replace(decimal, ".")
-    if how and "." in text:
-        remedy = "take out points between thousands, or leave out --decimal"
-    elif re.fullmatch(r"[+-]?\d+,\d+", text) and is_fraction and not how:
-        remedy = "give --decimal ',', or write decimals with a point"
-        remedy += "" if is_fixed else f", or give --types {column}=text"
-    elif re.fullmatch(r"[+-]?\d+,\d+", text) and "int" in kind and not is_fixed:
-        remedy = f"give --decimal ',' --types {column}=double, or --types {column}=text"
-    elif "tz=" in kind and re.match(r"\d{4}-\d\d-\d\d[T ]", text):
-        remedy = "give --zone with the zone of such times, for example UTC"
-    elif is_fixed or kind in ("bool", "date32[day]"):
-        remedy = f"correct it, or give --null {text!r} if it means null"
-    else:
-        wanted = "text"
-        if re.fullmatch(r"[+-]?\d+(\.\d+)?", number) and kind != "double":
-            wanted = "decimal(P,S) with more digits" if "decimal" in kind else "double"
-        remedy = f"give --types {column}={wanted}, or --null {text!r} if it means null"
-    return f"the column {column!r} is {kind} and has {text!r} in row {row}{how}; {remedy}"
+    # Every command imports this module, and few fail by a text.
+    from lookupstore.cli.text_remedies import wrong_text
+
+    return wrong_text(found)
 
 
 # Remedies of the library for Python, with their equivalents on the command line.

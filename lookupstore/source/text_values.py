@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +19,8 @@ RECODE = "give UTF-8, as `iconv -f latin1 -t utf-8` makes it of Latin-1"
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
 _FLOAT = r"^-?(0|[1-9][0-9]{0,14})?(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _NOT_FINITE = r"^(nan|-?inf)$"
+# Whole numbers with a fraction of zeros. Its groups are the integer, without the sign of a zero.
+_WHOLE = r"^(?:-?(0)|(-?[1-9][0-9]*))%s0+$"
 # Types of a column of text, in order: the first that accepts all of its values is used.
 _TYPES = (
     pa.int64(),
@@ -75,7 +79,7 @@ def typed(
             f"{_first(texts)!r} cannot have; choose the other columns, or give rows as JSON lines, "
             "Parquet or Arrow"
         )
-    values = _cast(texts, field.type, decimal)
+    values = _fitted(texts, field.type, decimal)
     if values is not None:
         return values
     local = pa.timestamp(field.type.unit) if zone and pa.types.is_timestamp(field.type) else None
@@ -85,11 +89,12 @@ def typed(
             return _in_zone(times, field, name, zone).cast(field.type)
     while len(texts) > 1:  # until only the wrong value is left
         half = texts.slice(0, len(texts) // 2)
-        if _cast(half, field.type, decimal) is not None:
+        if _fitted(half, field.type, decimal) is not None:
             texts, row = texts.slice(len(half)), row + len(half)
         else:
             texts = half
-    how = f" with decimal={decimal!r}" if decimal != POINT and _has_fractions(field.type) else ""
+    is_number = pa.types.is_integer(field.type) or _has_fractions(field.type)
+    how = f" with decimal={decimal!r}" if decimal != POINT and is_number else ""
     raise ValueError(
         f"source: {name}: {_misfit(texts, field, row)}{how}; pass a reader with the right "
         "types, such as pyarrow.csv.open_csv(...) with convert_options"
@@ -145,6 +150,18 @@ def _first(texts: pa.Array) -> str | None:
     """Return the first text that is not null."""
     found = texts.drop_null()
     return found[0].as_py() if len(found) else None
+
+
+def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
+    """Return texts as values of a known type, in which an integer may have a fraction of zeros.
+
+    Without it, 3.0 would be an integer in JSON lines and frames, but not in CSV.
+    """
+    values = _cast(texts, kind, decimal)
+    if values is None and pa.types.is_integer(kind):
+        integers = pc.replace_substring_regex(texts, _WHOLE % re.escape(decimal), r"\1\2")
+        return _cast(integers, kind, decimal)
+    return values
 
 
 def _cast(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:

@@ -72,14 +72,18 @@ def test_times_that_name_no_zone() -> None:
 
 def test_values_of_other_types_and_what_to_do() -> None:
     Path("a.csv").write_text("id,price\n" + "1,2\n" * 300_000 + "2,1.5\n")
-    assert "give --types price=double, or --null '1.5'" in refused("build a.csv s --key id")
+    said = refused("build a.csv s --key id")
+    assert "has '1.5' in row 300001; give --types price=double\n" in said
     Path("b.csv").write_text("id,price\n1,77272.61\n")
     said = refused("build b.csv s --key id --types", "price=decimal(5,2)")
     assert "give --types price=decimal(P,S) with more digits" in said
     HudiTable.create("t", pa.schema({"id": pa.int64(), "v": pa.float64()}), record_key="id")
     Path("c.csv").write_text("id,v\n1,abc\n")
     said = refused("hudi upsert t c.csv")
-    assert "has 'abc' in row 1; correct it, or give --null 'abc' if it means null" in said
+    assert "has 'abc' in row 1; correct it\n" in said
+    Path("c.csv").write_text("id,v\n1,N/A\n")
+    said = refused("hudi upsert t c.csv")
+    assert "has 'N/A' in row 1; correct it, or give --null 'N/A' if it means null" in said
     lookupstore.build(pa.table({"id": [1], "tags": [["x"]]}), "l", key="id").close()
     Path("d.csv").write_text("id,tags\n1,x\n")
     said = refused("upsert l d.csv")
@@ -90,6 +94,49 @@ def test_values_of_other_types_and_what_to_do() -> None:
     assert rows_of("l")[1] == {"id": 2, "tags": None}
     Path("f.csv").write_text("id,v\n1,'2,5'\n")
     assert "write decimals with a point" in refused("hudi upsert t f.csv --quote '")
+
+
+@pytest.mark.parametrize("text", ["NA", "n/a", "#N/A", "k.A.", "null", "None", "\\N", "-", "?", ""])
+def test_null_is_advised_for_what_may_mean_it(text: str) -> None:
+    HudiTable.create("t", pa.schema({"id": pa.int64(), "v": pa.int64()}), record_key="id")
+    Path("a.csv").write_text(f"id,v\n1,{text}\n2,3.5\n")
+    said = refused("hudi upsert t a.csv --null none-of-these")
+    shown = text.replace("\\", r"\\")
+    wanted = f"has '{shown}' in row 1; correct it, or give --null '{text}' if it means null"
+    assert wanted in said
+    assert "has '3.5' in row 2; correct it\n" in refused("hudi upsert t a.csv --null", text)
+
+
+def test_whole_numbers_with_a_fraction_are_integers_of_the_destination() -> None:
+    HudiTable.create("t", pa.schema({"id": pa.int64(), "v": pa.int64()}), record_key="id")
+    Path("a.csv").write_text("id;v\n1;3,0\n2.0;4\n")
+    said = refused("hudi upsert t a.csv --delimiter ;")
+    assert "is int64 and has '3,0' in row 1; give --decimal ','\n" in said
+    said = refused("hudi upsert t a.csv --delimiter ; --decimal ,")
+    assert "has '2.0' in row 2 with --decimal ','; take out points between thousands, or" in said
+    Path("a.csv").write_text("id;v\n1;3,0\n9007199254740993;4,00\n")
+    done("hudi upsert t a.csv --delimiter ; --decimal ,")
+    found = HudiTable.open("t").scan(columns=["id", "v"]).sort_by("id").to_pylist()
+    assert found == [{"id": 1, "v": 3}, {"id": 9007199254740993, "v": 4}]
+
+
+def test_dates_that_are_not_iso() -> None:
+    kinds = {"id": pa.int64(), "day": pa.date32(), "at": pa.timestamp("us")}
+    HudiTable.create("t", pa.schema(kinds), record_key="id")
+    Path("a.csv").write_text("id,day,at\n1,19.05.2026,\n")
+    said = refused("hudi upsert t a.csv")
+    assert (
+        "has '19.05.2026' in row 1; only dates such as 2026-05-19 are read: convert it, for "
+        in said
+    )
+    assert "example with pandas.to_datetime\n" in said
+    Path("b.csv").write_text("id,day,at\n1,,19.05.2026 07:40\n")
+    said = refused("hudi upsert t b.csv")
+    assert "in row 1; only times such as 2026-05-19 07:40:00 are read: convert it" in said
+    said = refused("build a.csv s --key id --types day=date")
+    assert "with pandas.to_datetime, or give --types day=text\n" in said
+    Path("c.csv").write_text("id,day,at\n1,NA,\n")
+    assert "or give --null 'NA' if it means null" in refused("hudi upsert t c.csv")
 
 
 def test_deletes_from_standard_input() -> None:
@@ -134,7 +181,7 @@ def test_each_error_of_csv_names_the_option_that_helps() -> None:
     done("build b.csv t --key id --quote none")
     assert rows_of("t") == [{"id": 1, "v": '"5" pipe'}]
     Path("c.csv").write_text("id,v\n" + "1,2\n" * 400_000 + "2,x\n")
-    assert "in row 400001; give --types v=text, or --null 'x' if it means null" in refused(
+    assert "in row 400001; give --types v=text\n" in refused(
         "build c.csv u --key id --on-duplicate last"
     )
     done("build c.csv u --key id --on-duplicate last --types v=text")
@@ -272,7 +319,12 @@ def test_what_to_do_about_decimal_commas_and_points() -> None:
     line = "build a.csv s --key id --delimiter ; --decimal ,"
     Path("a.csv").write_text("id;v\n1;1.234,5\n")
     said = refused(f"{line} --types v=double")
-    assert "has '1.234,5' in row 1 with --decimal ','; take out points between thousands" in said
+    assert "with --decimal ','; take out points between thousands\n" in said
+    plain = refused("build a.csv s --key id --delimiter ; --types v=double")
+    assert "has '1.234,5' in row 1; take out points between thousands, and give --decimal" in plain
+    Path("a.csv").write_text("id;v\n1;3.14\n")
+    said = refused(f"{line} --types v=double")
+    assert "take out points between thousands, or leave out --decimal\n" in said
     Path("a.csv").write_text("id;v\n1;1,234\n")
     said = refused(f"{line} --types", "v=decimal(3,2)")
     assert "has '1,234' in row 1 with --decimal ','; give --types v=decimal(P,S) with more" in said
@@ -281,6 +333,8 @@ def test_what_to_do_about_decimal_commas_and_points() -> None:
     assert "is int64 and has '2,5' in row 300001; give --decimal ',' --types v=double" in said
     done(f"{line} --types v=double --on-duplicate last")
     assert rows_of("s")[1] == {"id": 2, "v": 2.5}
+    said = refused(f"{line} --types v=bigint --overwrite")
+    assert "has '2,5' in row 300001 with --decimal ','; give --types v=double\n" in said
 
 
 def test_a_table_like_csv() -> None:

@@ -16,7 +16,7 @@ import lookupstore
 from lookupstore.source import csv_rows
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.opening import open_source
-from lookupstore.source.text_values import MISFITS
+from lookupstore.source.text_values import MISFITS, type_of, typed
 
 pytestmark = pytest.mark.drawn(0.4)
 
@@ -219,3 +219,38 @@ def test_values_of_other_types_are_reported(seed: int, monkeypatch: pytest.Monke
                 pa.schema({"a": pa.list_(pa.int8()), MISFITS: pa.string()})
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "decimal", "wanted"),
+    [
+        ("3.0", pa.int64(), ".", 3),
+        ("-30.00", pa.int8(), ".", -30),
+        ("-0.0", pa.int64(), ".", 0),
+        ("3,0", pa.int32(), ",", 3),
+        ("9007199254740993.0", pa.int64(), ".", 9007199254740993),
+        ("18446744073709551615.0", pa.uint64(), ".", 18446744073709551615),
+        ("3.5", pa.int64(), ".", None),
+        ("3.", pa.int64(), ".", None),
+        ("1e3", pa.int64(), ".", None),
+        ("02134.0", pa.int64(), ".", None),
+        ("300.0", pa.int8(), ".", None),
+        ("3.000", pa.int64(), ",", None),  # a thousand, in files with decimal commas
+        ("3,0", pa.int64(), ".", None),
+    ],
+)
+def test_whole_numbers_with_a_fraction_in_a_column_of_integers(
+    text: str, kind: pa.DataType, decimal: str, wanted: int | None
+) -> None:
+    """As in JSON lines and frames, without a float between text and integer."""
+    field = pa.field("v", kind)
+    texts = pa.array(["1", None, text])
+    if wanted is not None:
+        assert typed(texts, field, "a.csv", 1, decimal=decimal).to_pylist() == [1, None, wanted]
+        return
+    with pytest.raises(ValueError, match=f"the column 'v' is {kind} and has '{text}' in row 3"):
+        typed(texts, field, "a.csv", 1, decimal=decimal)
+
+
+def test_a_fraction_of_zeros_is_of_a_float_where_the_type_is_inferred() -> None:
+    assert type_of(pa.array(["1", "3.0"])) == pa.float64()

@@ -1,0 +1,106 @@
+"""Remedies for values of CSV that are not of the type of their column, as options."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import click
+
+# Texts that may mean null. Others may be values, which would be lost as null.
+_NULL = re.compile(
+    r"#?n\.?/?a\.?|k\. ?a\.|<na>|nil|null|none|nan|nat|missing|unknown|\\+n|[^\w\s]*", re.IGNORECASE
+)
+
+
+def wrong_text(found: re.Match[str]) -> str:
+    """Return the error of a value of text, with options that may read it.
+
+    Args:
+        found: Column, type, text, row and decimal sign of the error of the library.
+    """
+    column, kind, text, row, decimal = found.groups()
+    context = click.get_current_context(silent=True)
+    # Another type than the destination's would not fit there.
+    is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
+    remedy = _WrongText(column, kind, text, decimal, is_fixed).remedy()
+    how = "" if decimal is None else f" with --decimal {decimal!r}"
+    return f"the column {column!r} is {kind} and has '{text}' in row {row}{how}; {remedy}"
+
+
+@dataclass(frozen=True)
+class _WrongText:
+    """A text that is not of the type of its column.
+
+    Attributes:
+        column: Name of the column.
+        kind: Name of the type.
+        text: Text, escaped as by `repr`.
+        decimal: Sign that `--decimal` gives. None: a point.
+        is_fixed: Whether the column cannot have another type.
+    """
+
+    column: str
+    kind: str
+    text: str
+    decimal: str | None
+    is_fixed: bool
+
+    def remedy(self) -> str:
+        """Return the remedy."""
+        if _NULL.fullmatch(self.text):
+            null = self.text.replace(r"\\", "\\")
+            other = "correct it, or give" if self.is_fixed else f"give {self._types('text')}, or"
+            return f"{other} --null '{null}' if it means null"
+        return self._notation() or self._time() or self._type()
+
+    def _types(self, kind: str) -> str:
+        return f"--types {self.column}={kind}"
+
+    def _is(self, pattern: str) -> bool:
+        return re.fullmatch(pattern, self.text) is not None
+
+    def _notation(self) -> str | None:
+        """Return the remedy for a number with other signs, None for another text."""
+        is_fraction = self.kind in ("double", "float", "halffloat") or "decimal" in self.kind
+        is_integer = "int" in self.kind
+        if self.decimal is not None and "." in self.text:
+            remedy = "take out points between thousands"
+            is_plain = self._is(r"[+-]?\d+\.\d+" if is_fraction else r"-?\d+\.0+")
+            return f"{remedy}, or leave out --decimal" if is_plain else remedy
+        if self.decimal is not None:
+            return None
+        if is_fraction and self._is(r"[+-]?\d{1,3}(\.\d{3})+,\d+"):
+            return "take out points between thousands, and give --decimal ','"
+        if is_fraction and self._is(r"[+-]?\d+,\d+"):
+            remedy = "give --decimal ',', or write decimals with a point"
+            return remedy if self.is_fixed else f"{remedy}, or give {self._types('text')}"
+        if is_integer and self._is(r"-?\d+,00?"):  # 3,000 may be a thousand
+            return "give --decimal ','"
+        if is_integer and self._is(r"[+-]?\d+,\d+") and not self.is_fixed:
+            return f"give --decimal ',' {self._types('double')}, or {self._types('text')}"
+        return None
+
+    def _time(self) -> str | None:
+        """Return the remedy for a date or time, None for another type."""
+        if "tz=" in self.kind and re.match(r"\d{4}-\d\d-\d\d[T ]", self.text):
+            return "give --zone with the zone of such times, for example UTC"
+        if self.kind.startswith("date"):
+            read = "dates such as 2026-05-19"
+        elif self.kind.startswith("timestamp"):
+            read = "times such as 2026-05-19 07:40:00"
+        else:
+            return None
+        remedy = f"only {read} are read: convert it, for example with pandas.to_datetime"
+        return remedy if self.is_fixed else f"{remedy}, or give {self._types('text')}"
+
+    def _type(self) -> str:
+        """Return the remedy for any other text."""
+        if self.is_fixed:
+            return "correct it"
+        number = self.text.replace(self.decimal or ".", ".")
+        if self.kind == "double" or not re.fullmatch(r"[+-]?\d+(\.\d+)?", number):
+            return f"give {self._types('text')}"
+        if "decimal" in self.kind:
+            return f"give {self._types('decimal(P,S)')} with more digits"
+        return f"give {self._types('double')}"

@@ -8,6 +8,9 @@ from typing import Any
 from lookupstore.hudi import Instant, WriteResult
 from lookupstore.quantities import counted, size_text
 
+# Number of rows with one reason that are shown.
+_SHOWN = 3
+
 
 def said(result: WriteResult) -> str:
     """Return the result of a write, or of a dry run, in a line."""
@@ -49,6 +52,23 @@ def measured(result: WriteResult) -> str:
         took.append(f"{counted(result.files_unchanged, 'file')} unchanged")
     took.append(f"{size_text(result.bytes_written)} written")
     return ", ".join(took)
+
+
+def failed(result: WriteResult) -> list[str]:
+    """Return the rows that cannot be written in lines, a few for each reason."""
+    kinds: dict[str, list[str]] = {}
+    for one in result.errors:
+        # Reasons differ in the value, which comes last.
+        kind = one.reason.rpartition(" has ")[0] or one.reason
+        key = "" if one.key is None else f" ({one.key})"
+        kinds.setdefault(kind, []).append(f"row {one.row + 1}{key}: {one.reason}")
+    lines = []
+    for rows in kinds.values():
+        lines += rows[:_SHOWN]
+        if len(rows) > _SHOWN:
+            lines.append(f"… and {counted(len(rows) - _SHOWN, 'more row')} with this reason")
+    uncollected = result.rows_failed - len(result.errors)
+    return [*lines, f"… and {counted(uncollected, 'more row')}"] if uncollected else lines
 
 
 def fields_of(result: WriteResult, dry_run: bool) -> dict[str, Any]:

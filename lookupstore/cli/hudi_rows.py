@@ -18,7 +18,7 @@ from lookupstore.cli.hudi_options import (
     is_typed,
     write_flags,
 )
-from lookupstore.cli.hudi_results import fields_of, measured, said, told
+from lookupstore.cli.hudi_results import failed, fields_of, measured, said, told
 from lookupstore.cli.key_files import check_no_notation, check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
@@ -314,11 +314,12 @@ def upsert(
     flags: WriteFlags,
     dry_run: bool,
     output: str,
-) -> None:
+) -> int:
     """Write rows: update existing keys, insert new ones.
 
     FILE... are files, folders, globs or URIs of Parquet, ORC, CSV, JSON lines or Arrow IPC, or -
-    for the standard input. A row whose _hoodie_is_deleted is true is a deletion.
+    for the standard input. A row whose _hoodie_is_deleted is true is a deletion. If --on-error
+    collect leaves out every row, the exit status is 1.
     """
     if not is_typed("operation"):
         asked = (operation_in(flags.hoodie) or operation).lower()
@@ -329,15 +330,19 @@ def upsert(
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
         write_json(fields_of(result, dry_run))
-        return
-    echo(f"{shown_uri(path)}: {said(result)}")
-    if result.columns_missing:
-        echo(f"columns that the rows lack (--missing {options.missing}): "
-              f"{', '.join(result.columns_missing)}")  # fmt: skip
-    echo(measured(result))
-    for one in result.errors:
-        key = "" if one.key is None else f" ({one.key})"
-        echo(f"row {one.row + 1}{key}: {one.reason}", err=True)
+    else:
+        echo(f"{shown_uri(path)}: {said(result)}")
+        if result.columns_missing:
+            echo(f"columns that the rows lack (--missing {options.missing}): "
+                  f"{', '.join(result.columns_missing)}")  # fmt: skip
+        echo(measured(result))
+        for line in failed(result):
+            echo(line, err=True)
+    if result.rows_failed and result.rows_failed == result.rows_read:
+        rows = counted(result.rows_read, "row")
+        echo(f"Error: {shown_uri(path)}: none of {rows} can be written", err=True)
+        return 1
+    return 0
 
 
 @click.command()

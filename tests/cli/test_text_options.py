@@ -379,6 +379,33 @@ def test_a_collecting_write_names_rows_that_do_not_parse(here: Path) -> None:
     assert json.loads(typed.stdout)["rows_failed"] == 2
 
 
+def test_a_collecting_write_of_invalid_rows_only(here: Path) -> None:
+    """The exit status is not 0, and a reason that many rows have is not printed for each."""
+    schema = pa.schema({"id": pa.int64(), "v": pa.float64(), "w": pa.bool_()})
+    HudiTable.create("t", schema, record_key="id", name="t")
+    rows = [f"{at},x{at},true\n" for at in range(1, 61)] + ["61,1,-\n"] * 60
+    Path("a.csv").write_text("id,v,w\n" + "".join(rows))
+    line = "hudi upsert t a.csv --on-error collect"
+    dry = run(f"{line} --dry-run")
+    result = run(line)
+    assert (dry.exit_code, result.exit_code) == (1, 1)
+    assert dry.stderr == result.stderr
+    v, w = (f"{here}/a.csv: the column {name} and has" for name in ("'v' is double", "'w' is bool"))
+    assert result.stderr.splitlines() == [
+        *(f"row {at} ({at}): {v} 'x{at}' in row {at}" for at in (1, 2, 3)),
+        "… and 57 more rows with this reason",
+        *(f"row {at} (61): {w} '-' in row {at}" for at in (61, 62, 63)),
+        "… and 37 more rows with this reason",
+        "… and 20 more rows",
+        "Error: t: none of 120 rows can be written",
+    ]
+    said = run(line, "--output", "json")
+    assert (said.exit_code, len(json.loads(said.stdout)["errors"])) == (1, 100)
+    assert said.stderr == "Error: t: none of 120 rows can be written\n"
+    Path("a.csv").write_text("id,v,w\n")
+    assert run(line).exit_code == 0
+
+
 def test_deletes_in_the_notation_of_the_rows() -> None:
     store = pa.table({"id": [1, 2, 3], "day": ["a", "b", "c"], "v": [1, 2, 3]})
     lookupstore.build(store, "s", key=["id", "day"]).close()

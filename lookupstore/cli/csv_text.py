@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
-from lookupstore.cli.json_text import plain
+from lookupstore.cli.json_text import iso_times, plain
 
 # Fields that need quotes: without them, an empty text would be null.
 _QUOTED = r'^$|[",\r\n]'
@@ -37,7 +37,7 @@ def csv_lines(batch: pa.RecordBatch) -> bytes:
     """Return the rows of a batch as lines of CSV.
 
     An empty field is null, and a quoted empty field is an empty text. Bytes are `0x` and hex
-    digits.
+    digits, times ISO 8601.
 
     Args:
         batch: Rows without lists, structs or maps.
@@ -57,6 +57,8 @@ def _texts(column: pa.Array) -> pa.Array:
     is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     if is_bytes or pa.types.is_fixed_size_binary(kind):
         return pa.array([plain(value) for value in column.to_pylist()], pa.large_string())
+    if pa.types.is_time(kind) or pa.types.is_timestamp(kind):
+        return iso_times(column)
     return column.cast(pa.large_string())
 
 

@@ -67,6 +67,27 @@ def json_texts(column: pa.Array) -> pa.Array:
     return _texts_of(column).cast(pa.large_string()).fill_null("null")
 
 
+def iso_times(column: pa.Array) -> pa.Array:
+    """Return times of any unit as isoformat() writes them, as text; null for null.
+
+    >>> iso_times(pa.array([0], pa.timestamp("ms", "UTC"))).to_pylist()
+    ['1970-01-01T00:00:00+00:00']
+    """
+    kind = column.type
+    unit, zone = kind.unit, getattr(kind, "tz", None)
+    if unit != "ns":
+        if zone not in (None, "UTC"):  # its offsets may have seconds, which Arrow omits
+            return _iso_one_by_one(column)
+        is_time = pa.types.is_time(kind)
+        column = column.cast(pa.time64("us") if is_time else pa.timestamp("us", zone))
+    shown = column.cast(pa.large_string())
+    if pc.any(pc.match_substring(shown, "<value out of range")).as_py():
+        return _iso_one_by_one(column)
+    for pattern, form in _ISO:
+        shown = pc.replace_substring_regex(shown, pattern, form)
+    return shown
+
+
 def json_of(value: Any, indent: int | None = None) -> str:
     r"""Return a Python value as JSON that a terminal shows unchanged.
 
@@ -119,6 +140,10 @@ def _one_by_one(column: pa.Array) -> pa.Array:
     return pa.array(shown, pa.large_string())
 
 
+def _iso_one_by_one(column: pa.Array) -> pa.Array:
+    return pa.array([plain(value) for value in column.to_pylist()], pa.large_string())
+
+
 def _quoted(texts: pa.Array) -> pa.Array:
     """Return texts that need no escapes in quotes."""
     return _joined('"', texts.cast(pa.large_string()), '"')
@@ -154,20 +179,7 @@ def _floats(column: pa.Array) -> pa.Array:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    """Return times of any unit as isoformat() writes them."""
-    kind = column.type
-    unit, zone = kind.unit, getattr(kind, "tz", None)
-    if unit != "ns":
-        if zone not in (None, "UTC"):  # its offsets may have seconds, which Arrow omits
-            return _one_by_one(column)
-        is_time = pa.types.is_time(kind)
-        column = column.cast(pa.time64("us") if is_time else pa.timestamp("us", zone))
-    shown = column.cast(pa.string())
-    if pc.any(pc.match_substring(shown, "<value out of range")).as_py():
-        return _one_by_one(column)
-    for pattern, form in _ISO:
-        shown = pc.replace_substring_regex(shown, pattern, form)
-    return _quoted(shown)
+    return _quoted(iso_times(column))
 
 
 def _durations(column: pa.Array) -> pa.Array:

@@ -177,6 +177,9 @@ def _cast(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
         if not _all(pc.or_(special, pc.match_substring_regex(texts, _FLOAT))):
             return None
     try:
+        if pa.types.is_time(kind):  # Arrow casts texts to times of a day only
+            times = pc.binary_join_element_wise("1970-01-01", texts, " ")
+            return times.cast(pa.timestamp(kind.unit)).cast(kind)
         values = texts.cast(kind)
     except pa.ArrowInvalid:
         return None

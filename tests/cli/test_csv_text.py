@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import json
 import random
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,8 @@ import pyarrow.csv as pa_csv
 import pytest
 
 from lookupstore.cli.csv_text import csv_lines, csv_names
+from lookupstore.cli.json_text import json_lines
+from lookupstore.source.csv_rows import CsvRows
 
 TEXTS = ["a", "", '"', ",", "\n", "\r", "ü b", "null", 'a"b', " x ", "1"]
 SCHEMA = pa.schema(
@@ -88,6 +91,38 @@ def test_bytes_and_categories() -> None:
     )
     lines = csv_lines(batch).decode().splitlines()
     assert lines == ['0x610a,"x,y",0x61626364', '0x,"",', ",,0x00010203"]
+
+
+def test_times_are_those_of_json_and_are_read_again() -> None:
+    """With "T" and a colon in the offset, for any unit and zone, in the reader of sources too."""
+    counts = pa.array([1772862000000000, 1772862000500000, None, -1], pa.int64())
+    kinds = [
+        pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin"),
+        pa.timestamp("us", "+05:30"), pa.timestamp("ns"),
+    ]  # fmt: skip
+    columns = [counts.cast(kind) for kind in kinds]
+    columns.append(pa.array([dt.time(5, 40), dt.time(5, 40, 0, 5), None, dt.time(0)]))
+    names = ["plain", "utc", "berlin", "delhi", "ns", "time"]
+    rows = pa.RecordBatch.from_arrays(columns, names=names)
+    text = csv_names(rows.schema) + csv_lines(rows)
+    assert text.splitlines()[1].decode() == (
+        "2026-03-07T05:40:00,2026-03-07T05:40:00+00:00,2026-03-07T06:40:00+01:00,"
+        "2026-03-07T11:10:00+05:30,1970-01-21T12:27:42,05:40:00"
+    )
+    shown = [json.loads(line) for line in json_lines(rows).splitlines()]
+    fields = csv.DictReader(io.StringIO(text.decode()))
+    assert [{name: one or None for name, one in row.items()} for row in fields] == shown
+    found = list(CsvRows([text], "a.csv").read(rows.schema))
+    assert found[0].equals(rows)
+    inferred = CsvRows([text], "a.csv").schema()
+    assert inferred.field("plain").type == pa.timestamp("us")
+    for name in ("utc", "berlin", "delhi"):
+        assert inferred.field(name).type == pa.timestamp("us", "UTC")
+
+
+def test_times_in_categories() -> None:
+    times = pa.array([dt.datetime(2026, 3, 7), None]).dictionary_encode()
+    assert csv_lines(pa.record_batch({"t": times})) == b"2026-03-07T00:00:00\n\n"
 
 
 def test_no_rows_and_no_columns() -> None:

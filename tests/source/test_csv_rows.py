@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import random
 from pathlib import Path
@@ -254,3 +255,15 @@ def test_whole_numbers_with_a_fraction_in_a_column_of_integers(
 
 def test_a_fraction_of_zeros_is_of_a_float_where_the_type_is_inferred() -> None:
     assert type_of(pa.array(["1", "3.0"])) == pa.float64()
+
+
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time64("us"), pa.time64("ns")])
+def test_times_of_day(kind: pa.DataType) -> None:
+    field = pa.field("v", kind)
+    found = typed(pa.array(["05:40:00", None, "23:59"]), field, "a.csv", 1)
+    assert found.cast(pa.time64("ns")).cast(pa.time64("us")).to_pylist() == [
+        dt.time(5, 40), None, dt.time(23, 59),
+    ]  # fmt: skip
+    for wrong in ("24:00:00", "5:40", "05:40:00Z", "2026-03-07 05:40:00", "noon"):
+        with pytest.raises(ValueError, match=f"has '{wrong}' in row 1"):
+            typed(pa.array([wrong]), field, "a.csv", 1)

@@ -62,7 +62,7 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     [True, False]
     """
     if not isinstance(keys, (pa.Array, list)):
-        keys = _known(_listed(keys))
+        keys = _known(keys_in_list(keys))
         text = _text_array(keys)
         if text is not None:
             keys = text
@@ -73,7 +73,7 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     values = _python_values(keys)
     if values is not None:
         return _encode_list(values, schema)
-    return _encode_columns(_columns(keys, schema), schema)
+    return _encode_columns(columns_of(keys, schema.names), schema)
 
 
 def _encode_columns(columns: Sequence[Column], schema: KeySchema) -> pa.Array:
@@ -98,8 +98,12 @@ def encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
     return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
 
 
-def _listed(keys: Any) -> Any:
-    """Return an iterator or set of keys as a list, and any other value unchanged."""
+def keys_in_list(keys: Any) -> Any:
+    """Return an iterator or set of keys as a list, and any other value unchanged.
+
+    >>> keys_in_list({7}), keys_in_list((7, 8))
+    ([7], (7, 8))
+    """
     if isinstance(keys, (Set, ValuesView)):
         return list(keys)
     is_stream = hasattr(keys, "__arrow_c_stream__") or isinstance(keys, io.IOBase)
@@ -122,8 +126,21 @@ def _known(value: Any) -> Any:
     return in_own_order(value)
 
 
-def _columns(keys: Any, schema: KeySchema) -> list[Column]:
-    names = schema.names
+def columns_of(keys: Any, names: Sequence[str]) -> list[Column]:
+    """Return keys in any of the forms above except a list as columns, one for each field.
+
+    Args:
+        keys: Keys.
+        names: Names of the key fields.
+
+    Raises:
+        TypeError: If the keys have another form.
+        KeyError: If a table or dict lacks a key field.
+
+    >>> columns_of(range(2), ["id"])[0].to_pylist()
+    [0, 1]
+    """
+    keys = _known(keys)
     pandas = sys.modules.get("pandas")
     if isinstance(keys, tuple):
         keys = tuple(map(_known, keys))
@@ -156,12 +173,10 @@ def _columns(keys: Any, schema: KeySchema) -> list[Column]:
     if isinstance(keys, Mapping):
         return [column_of(keys[name]) for name in _needed(list(keys), names)]
     if not _is_column(keys):
-        raise TypeError(
-            f"keys is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
-            f"column or table with {list(names)}, a range, a set, an iterator, or a tuple of "
-            "columns"
-        )
-    column = _arrow_column(keys)
+        raise unknown_form_error("keys", keys, names)
+    column = column_of(keys)
+    if isinstance(column, list):
+        return [column]
     if pa.types.is_struct(column.type):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         table = pa.Table.from_batches(
@@ -175,6 +190,20 @@ def _columns(keys: Any, schema: KeySchema) -> list[Column]:
             f"with {list(names)}, a tuple of columns, or a list of tuples"
         )
     return [column]
+
+
+def unknown_form_error(what: str, keys: Any, names: Sequence[str]) -> TypeError:
+    """Return the error for keys in none of the forms above.
+
+    Args:
+        what: Name of the argument.
+        keys: Value of the argument.
+        names: Names of the key fields.
+    """
+    return TypeError(
+        f"{what} is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
+        f"column or table with {list(names)}, a range, a set, an iterator, or a tuple of columns"
+    )
 
 
 def _pandas_columns(frame: Any) -> dict[Any, Any]:
@@ -192,6 +221,23 @@ def _needed(given: Sequence[str], names: Sequence[str]) -> Sequence[str]:
             found = list(given) or "no columns"
             raise KeyError(f"keys: no column {name!r}; the key has {list(names)}, given {found}")
     return names
+
+
+def is_nameless(value: Any) -> bool:
+    """Return whether keys have no names of columns: a column, or a tuple of columns.
+
+    >>> is_nameless(np.array([7])), is_nameless(pa.table({"id": [7]}))
+    (True, False)
+    """
+    value = _known(value)
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(value, polars.Series):
+        return not isinstance(value.dtype, polars.Struct)
+    if isinstance(value, np.ndarray):
+        return value.dtype.names is None
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return not pa.types.is_struct(value.type)
+    return isinstance(value, tuple) or _is_pandas_column(value)
 
 
 def _is_column(value: Any) -> bool:

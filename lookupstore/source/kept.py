@@ -40,7 +40,7 @@ def is_read_once(given: Any) -> bool:
         return False
     for library in ("pandas", "polars"):
         module = sys.modules.get(library)
-        if module is not None and isinstance(given, module.DataFrame):
+        if module is not None and isinstance(given, (module.DataFrame, module.Series)):
             return False
     is_file = hasattr(given, "read") and hasattr(given, "readable")
     return is_file or isinstance(given, Iterator) or hasattr(given, "__arrow_c_stream__")

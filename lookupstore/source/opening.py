@@ -47,6 +47,10 @@ KNOWN = (
 )
 
 
+class UnknownSourceError(TypeError):
+    """A value is not a source of rows."""
+
+
 def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect = USUAL) -> Source:
     """Open a source of rows, of one of the kinds that `KNOWN` lists.
 
@@ -168,7 +172,7 @@ def _opened(
         return object_source(source, text)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return _iterable_source(source, text, known)
-    raise TypeError(f"source is {type_name(source)}; give {KNOWN}")
+    raise UnknownSourceError(f"source is {type_name(source)}; give {KNOWN}")
 
 
 def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | None) -> Source:
@@ -196,4 +200,4 @@ def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | N
     if is_table(first):
         open_part = partial(_opened, max_text=MOST_TEXT, known=known)
         return parts_source(first, items, open_part, known)
-    raise TypeError(f"source: item 0 is {type_name(first)}; give {KNOWN}")
+    raise UnknownSourceError(f"source: item 0 is {type_name(first)}; give {KNOWN}")

@@ -24,6 +24,8 @@ from lookupstore.hudi.keys.listed_keys import named_columns
 from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
+from lookupstore.keys.arguments import unknown_form_error
+from lookupstore.source.python_rows import table_of
 
 #: Names of the columns of a row's place: partition path, file id and instant of the base file, and
 #: position of the row in it, from 0.
@@ -51,7 +53,7 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
         ValueError: If the rows already have one of `PLACE_COLUMNS`, or `tag` raises it.
         FormatError, CorruptionError, StaleStoreError: See `tag`.
     """
-    rows = _table(named_columns("rows", given, view.table_schema.columns, view.options))
+    rows = _table(named_columns("rows", given, view.table_schema.columns, view.options), view)
     check_place_columns("rows", rows.column_names)
     chosen = index_of(index)
     check_known_partitions(view, rows.column_names, chosen)
@@ -231,10 +233,11 @@ def _check_key_columns(names: Sequence[str], options: TableOptions, index: KeyIn
             )
 
 
-def _table(given: Any) -> pa.Table:
+def _table(given: Any, view: TableView) -> pa.Table:
+    made = table_of(given, view.table_schema.columns)
+    if made is not None:
+        return made[0]
     try:
         return pa.table(given)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"rows is {type(given).__name__}; give an Arrow table, or an object with its columns"
-        ) from error
+        raise unknown_form_error("rows", given, view.options.record_key) from error

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.exact_casts import is_castable
 from lookupstore.arrow.types import concat
 from lookupstore.errors import columns_example
+from lookupstore.hudi.keys.asked_key import key_columns
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
 from lookupstore.hudi.keys.given_columns import (
     IS_DELETED,
@@ -40,8 +41,9 @@ from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumn
 from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
+from lookupstore.keys.arguments import unknown_form_error
 from lookupstore.source.kept import opened
-from lookupstore.source.opening import in_columns, in_types
+from lookupstore.source.opening import UnknownSourceError, in_columns, in_types
 from lookupstore.source.source import Source
 from lookupstore.source.text_values import MISFITS
 
@@ -497,8 +499,19 @@ class IncomingKeys:
         named: bool | None,
         is_global: bool = False,
     ) -> None:
-        rows = named_columns("keys", given, columns, options)
-        self._source = source = opened(rows, lambda one: in_types(one, columns))
+        def open_keys(keys: Any) -> Source:
+            try:
+                return in_types(named_columns("keys", keys, columns, options), columns)
+            except UnknownSourceError:
+                names = key_columns(keys, options)
+                raise unknown_form_error("keys", keys, names) from None
+            except FileNotFoundError as error:
+                if not isinstance(keys, str):
+                    raise
+                said = f"{error}; if it is a key, give a list of keys: [{keys!r}]"
+                raise FileNotFoundError(said) from None
+
+        self._source = source = opened(given, open_keys)
         self._options = options
         self._named = named
         given = given_columns(source, columns)

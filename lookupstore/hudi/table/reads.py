@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.row_tags import tag_rows
+from lookupstore.hudi.keys.asked_key import asked_key, key_columns
 from lookupstore.hudi.layout import Filter
-from lookupstore.hudi.read.asked_key import asked_key, key_columns, keys_in_list
 from lookupstore.hudi.read.audit import audit as audit_scan
 from lookupstore.hudi.read.audit import check_rate
 from lookupstore.hudi.read.changes import plan_row_changes
@@ -24,6 +24,7 @@ from lookupstore.hudi.read.table_history import table_history
 from lookupstore.hudi.read.table_lookup import TableLookup, lookups_in
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.given_times import When
+from lookupstore.keys.arguments import keys_in_list
 
 
 class ReadVerbs(TableHandle):
@@ -394,8 +395,7 @@ class ReadVerbs(TableHandle):
         Args:
             rows: Rows with the columns of the key and the partition, or their meta columns: an
                 Arrow table, a record batch, a dict of columns, or an object with
-                `__arrow_c_stream__`. Also a list of tuples of key and partition, or for a key of
-                one column an Arrow array or a list of its values.
+                `__arrow_c_stream__`. Also keys in any form that `lookup` takes.
             index: Name of an index in `lookupstore.hudi.index.names.INDEXES`, such as `bloom` or
                 `global-bloom` (which looks in all partitions); the name of a class,
                 `package.module.Class`; or an index object, see `lookupstore.hudi.index.interface`.

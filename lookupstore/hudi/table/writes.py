@@ -151,9 +151,9 @@ class WriteVerbs(ServiceVerbs):
         Ordering values and missing keys are ignored.
 
         Args:
-            keys: Keys to delete: rows with the columns of the record key and the partition; a list
-                of tuples of the same values; or for a key of one column an Arrow array, or a list
-                of values. Without the partition, keys are deleted in every partition.
+            keys: Keys to delete, in any form that `lookup` takes, or rows with the columns of the
+                record key and the partition. Without the partition, keys are deleted in every
+                partition.
             where: Condition on the rows to delete, instead of keys: SQL, an Arrow expression, or a
                 tuple or list of tuples; see `scan`. Rows for which it is null are not deleted.
             options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.

@@ -102,14 +102,15 @@ def test_an_error_says_which_columns_are_needed(tmp_path: Path) -> None:
     assert table.tag([(1, "x"), (1, "y")])["_pos"].to_pylist() == [0, None]
     with pytest.raises(TypeError, match="rows is tuples of 3 values; give a table with 'id', 'val"):
         table.tag([(1, "x", 2)])
-    with pytest.raises(TypeError, match="rows is list; give an Arrow table"):
-        table.tag([{"id": 1, "value": "x"}])
+    assert table.tag([{"id": 1, "value": "x"}])["_pos"].to_pylist() == [0]
+    with pytest.raises(TypeError, match="rows is object; give a list of keys, an Arrow, "):
+        table.tag(object())
 
 
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (7, TypeError, "rows is int; give an Arrow table"),
+        (7, TypeError, "rows is int; give a list of keys, an Arrow"),
         ({"id": [1], "value": ["x"], "_pos": [2]}, ValueError, "rows: a column is called '_pos'"),
         ({"other": [1]}, KeyError, "'id'"),
         ({"id": [1, None], "value": ["x", "x"]}, ValueError, "row 2 has no record key"),

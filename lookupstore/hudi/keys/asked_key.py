@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from lookupstore.hudi.options import TableOptions
-
-
-def keys_in_list(keys: Any) -> Any:
-    """Return sets and iterators of keys as lists, and other keys unchanged."""
-    is_stream = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "read")
-    return list(keys) if isinstance(keys, (Set, Iterator)) and not is_stream else keys
 
 
 def asked_key(keys: Any, options: TableOptions) -> list[str]:
@@ -35,15 +30,27 @@ def key_columns(given: Any, options: TableOptions) -> list[str]:
     both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     if isinstance(given, tuple):
         has_partition = len(given) == len(both)
+    elif _has_levels(given) and None in given.names:
+        has_partition = given.nlevels == len(both)
     else:
         has_partition = set(both) <= _names_of(given)
     return both if has_partition else list(options.record_key)
+
+
+def _has_levels(given: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, pandas.MultiIndex)
 
 
 def _names_of(given: Any) -> set[str]:
     """Return the names of columns or fields; none where values have no names."""
     if isinstance(given, Mapping):
         return set(given)
+    if _has_levels(given):
+        return set(given.names)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(given, pandas.DataFrame):
+        return {*given.columns, *given.index.names}
     dtype = getattr(given, "dtype", None)  # of a NumPy array
     names = getattr(dtype, "names", None) or getattr(given, "column_names", None)
     if names is None and getattr(given, "ndim", 2) == 2:  # a frame of pandas or polars

@@ -10,6 +10,7 @@ from typing import Any
 from lookupstore.errors import printable
 from lookupstore.html_table import html_table
 from lookupstore.hudi.layout.choice import Curve
+from lookupstore.quantities import counted
 
 #: Number of bytes that take as long to read as opening a file, as Spark estimates.
 OPEN_BYTES = 4 << 20
@@ -121,6 +122,9 @@ class ClusterAdvice:
         best = self.best
         if best is None:
             yield "No order that was tried costs less than the table as it lies."
+        more = len(self.orders) - _MOST_SHOWN
+        if more > 0:
+            yield f"{counted(more, 'more order')} cost as much or more; see `orders`."
         shown = best or self.now
         if len(self.queries) > 1:
             both = zip(self.queries, self.now.queries, shown.queries, strict=True)

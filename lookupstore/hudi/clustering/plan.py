@@ -25,7 +25,8 @@ from lookupstore.hudi.timeline.plans import (
 )
 from lookupstore.hudi.timeline.timeline import REPLACE
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.conflict import SAMPLE, check_not_clustered, pending_clustering
+from lookupstore.hudi.write.conflict import check_not_clustered, pending_clustering
+from lookupstore.hudi.write.named_partitions import check_partitions
 from lookupstore.hudi.write.plan import CLUSTER
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
@@ -108,10 +109,7 @@ def plan_clustering(
     current: dict[str, list[FileSlice]] = {}
     for group in view.groups(None):
         current.setdefault(group.id.partition, []).append(group.current)
-    for path in partitions or ():
-        if path not in current:
-            some = ", ".join(map(repr, sorted(current)[:SAMPLE])) or "none"
-            raise KeyError(f"partitions: the table has no partition {path!r}; it has {some}")
+    check_partitions(partitions or (), current)
     done = set(_done(view, choice)) if layouts is None else set()
     planned = []
     for path, slices in sorted(current.items()):

@@ -35,10 +35,10 @@ from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING
 from lookupstore.hudi.layout import KeptLayout, optional_layout
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assignments
-from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, Stretch
 from lookupstore.hudi.write.merge import FindRows, MergedRows
 from lookupstore.hudi.write.merge_plan import GivenMerge
+from lookupstore.hudi.write.named_partitions import check_partitions
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import WritePipeline
 from lookupstore.hudi.write.placing import check_same_keys, place_rows
@@ -243,11 +243,7 @@ class Write:
         """Delete all rows of partitions."""
         partitions = [partitions] if isinstance(partitions, str) else partitions
         slices = self._current
-        known = {one.group.partition for one in slices}
-        for path in partitions:
-            if path not in known:
-                some = ", ".join(map(repr, sorted(known)[:SAMPLE])) or "none"
-                raise KeyError(f"partitions: the table has no partition {path!r}; it has {some}")
+        check_partitions(partitions, {one.group.partition for one in slices})
         slices = [one for one in slices if one.group.partition in partitions]
         schema = self._view.table_schema
         none = Incoming.joined([], schema.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,9 @@ def test_ids_that_nobody_asks_for_are_named(tmp_path: Path) -> None:
     assert advice.best is not None
     assert advice.best.by == ("km",)
     assert "id is of no use: no query asks for it" in str(advice)
+    assert "cost as much or more" not in str(advice)
+    many = replace(advice, orders=advice.orders[:1] * 20)
+    assert "8 more orders cost as much or more; see `orders`." in str(many)
     assert "<td>km</td>" in advice._repr_html_()
     assert advice.best.read_files == pytest.approx(0.9 * advice.best.queries[0][0] + 0.1)
     alone = table.advise_clustering(columns="km", target_file_sizes=[size])

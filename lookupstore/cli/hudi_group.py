@@ -12,7 +12,7 @@ _COMMANDS = {
     "timeline": ("lookupstore.cli.hudi", "List the actions on a table, by request time."),
     "history": ("lookupstore.cli.hudi", "List what happened to a table, the newest first."),
     "files": ("lookupstore.cli.hudi", "List the base files of a table."),
-    "get": ("lookupstore.cli.hudi_rows", "Print the rows with these keys, in any partition."),
+    "get": ("lookupstore.cli.hudi_rows", "Print the rows with these keys."),
     "scan": ("lookupstore.cli.hudi_rows", "Print the rows of a table, in the order of its files."),
     "incremental": (
         "lookupstore.cli.hudi_rows",

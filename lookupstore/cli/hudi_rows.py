@@ -32,8 +32,10 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.cli.sources import TextFlags, key_text_flags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
+from lookupstore.errors import listed
 from lookupstore.hudi import HudiTable, WriteResult
-from lookupstore.hudi.index import INDEXES
+from lookupstore.hudi.index import INDEXES, index_of
+from lookupstore.hudi.keys import paths_of
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import operation_in
@@ -89,13 +91,7 @@ _skipping = click.option(
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
 @_keys
-@click.option(
-    "--keys",
-    "keys_file",
-    type=PLACE,
-    metavar="FILE|-",
-    help="Keys of a file, as of 'lookupstore get'.",
-)
+@_keys_file
 @_columns
 @as_of_option
 @query_type_option
@@ -111,18 +107,23 @@ def get(
     text: TextFlags,
     output: str,
 ) -> int:
-    """Print the rows with these keys, in any partition.
+    """Print the rows with these keys.
 
-    Missing keys are reported on stderr, and the exit status is 1. 'lookupstore get --help' says how
-    to type keys.
+    Keys are looked for in every partition, unless --keys has partition columns. Missing keys are
+    reported on stderr, and the exit status is 1. 'lookupstore get --help' says how to type keys.
     """
     check_one_of(keys, keys_file, text)
     table = HudiTable.open(path, query_type=query_type)
-    wanted = _wanted(table, keys, keys_file, text, by_partition=False)
+    wanted = _wanted(table, keys, keys_file, text)
     try:
         wanted = wanted.cast(pa.schema([table.schema.field(one) for one in wanted.column_names]))
     except pa.ArrowException as error:
         raise click.UsageError(f"--keys: not keys of the table: {error}") from None
+    options = table.options
+    if options.partition_by and set(options.partition_by) <= set(wanted.column_names):
+        paths = paths_of(wanted, options).cast(pa.string())
+        wanted = wanted.append_column(PARTITION_PATH, paths)
+        wanted = wanted.select([*options.record_key, PARTITION_PATH])
     names = _data_columns(table.schema) if columns is None else names_of(columns)
     # Keys are compared with key columns, which may be missing in the output.
     asked = list(dict.fromkeys([*names, *wanted.column_names]))
@@ -354,6 +355,7 @@ def upsert(
     metavar="SQL",
     help='Rows for which this holds instead, such as "a >= 3 and b is null".',
 )
+@click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
 @key_text_flags
 @write_flags("index", *ROW_WRITES)
 @dry_run_option
@@ -363,6 +365,7 @@ def delete(
     keys: tuple[str, ...],
     keys_file: str | None,
     where: str | None,
+    partition: str | None,
     text: TextFlags,
     flags: WriteFlags,
     dry_run: bool,
@@ -370,17 +373,35 @@ def delete(
 ) -> None:
     """Delete the rows with these keys, or those of a filter; missing keys are ignored.
 
-    Without partition columns, or with an index for all partitions, keys are deleted in every
-    partition. 'lookupstore get --help' says how to type keys.
+    Without --partition or partition columns, or with an index for all partitions, keys are deleted
+    in every partition. 'lookupstore get --help' says how to type keys.
     """
-    if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
+    ways = [bool(keys), keys_file is not None, where is not None].count(True)
+    if partition is not None and not ways:
+        raise click.UsageError(
+            "--partition limits KEY..., --keys or --where; to delete a whole partition, call "
+            f"HudiTable.delete_partition({partition!r}) in Python"
+        )
+    if ways != 1:
         raise click.UsageError("give KEY..., --keys or --where, one of them")
     if keys_file is None:
         check_no_notation(text, "no file of keys is given")
     table = HudiTable.open(path)
     options = flags.options(table, "delete")
-    wanted = _wanted(table, keys, keys_file, text) if where is None else None
-    result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
+    if where is None:
+        wanted = _wanted(table, keys, keys_file, text, "--partition PATH")
+        if partition is not None:
+            if index_of(options.index).is_global:
+                raise click.UsageError(
+                    "--partition and an index for all partitions contradict each other; give one"
+                )
+            wanted = _in_partition(table, wanted, partition)
+        result = table.delete(wanted, options=options, dry_run=dry_run)
+    else:
+        limits: list[Filter] = [where]
+        if partition is not None:
+            limits.append(pc.field(PARTITION_PATH) == partition)
+        result = table.delete(where=limits, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
         write_json({"deleted": result.rows_deleted, **fields_of(result, dry_run)})
@@ -394,8 +415,7 @@ def _wanted(
     keys: tuple[str, ...],
     keys_file: str | None,
     text: TextFlags,
-    *,
-    by_partition: bool = True,
+    limit: str | None = None,
 ) -> pa.Table:
     """Return typed keys, or the keys of a file with its partition columns.
 
@@ -404,15 +424,57 @@ def _wanted(
         keys: Keys as they were typed.
         keys_file: Path of a file with keys. None: the keys were typed.
         text: Options about the notation of CSV.
-        by_partition: Whether to return the partition columns that the file has.
+        limit: Option that limits typed keys to a partition, for errors. None: there is none.
+
+    Raises:
+        UsageError: If the file has only some of the partition columns.
+        ValueError: If a typed key is not a key of the table.
     """
     options, known = table.options, table.schema
     key = pa.schema([known.field(one) for one in options.record_key])
+    others = [one for one in options.partition_by if one not in options.record_key]
     if keys_file is None:
-        return parse_keys(keys, key)
-    also = [known.field(one) for one in options.partition_by] if by_partition else []
+        try:
+            return parse_keys(keys, key)
+        except ValueError as error:
+            if not (others and any("," in one for one in keys)):
+                raise
+            ways = [f"--keys FILE with the columns {listed([*key.names, *others], str)}"]
+            ways += [] if limit is None else [limit]
+            raise ValueError(
+                f"{error}; typed keys have no partition: to give one, use {' or '.join(ways)}"
+            ) from None
+    also = [known.field(one) for one in others]
     with read_keys(keys_file, key, text, also) as found:
+        missing = [one for one in others if one not in found.schema.names]
+        if 0 < len(missing) < len(others):
+            raise click.UsageError(
+                f"--keys {shown_uri(keys_file)}: no partition column {missing[0]!r}; give all of "
+                f"{listed(others)} or none"
+            )
         return pa.concat_tables([found.schema.empty_table(), *found.tables])
+
+
+def _in_partition(table: HudiTable, keys: pa.Table, path: str) -> pa.Table:
+    """Return the keys that may be in a partition, with the values of its partition columns.
+
+    Raises:
+        UsageError: If the table has no rows in the partition, or the keys name partitions.
+    """
+    names = [one for one in table.options.partition_by if one not in table.options.record_key]
+    if set(names) & set(keys.column_names):
+        raise click.UsageError("--keys has partition columns, and --partition too; give one")
+    row = table.scan(columns=names, filter=pc.field(PARTITION_PATH) == path, limit=1)
+    if not len(row):
+        shown = shown_uri(table.location.uri)
+        raise click.UsageError(
+            f"--partition: no rows in {path!r}; 'lookupstore hudi files {shown}' lists partitions"
+        )
+    for name in names:
+        values = pa.repeat(row[name][0], len(keys))
+        keys = keys.append_column(row.schema.field(name), values)
+    # Columns of the key may be columns of the partition, too.
+    return keys.filter(pc.equal(paths_of(keys, table.options).cast(pa.string()), path))
 
 
 def _data_columns(schema: pa.Schema) -> list[str]:

@@ -266,13 +266,77 @@ def test_keys_of_standard_input(table: Path, given: bytes) -> None:
 
 
 def test_partitions_of_keys_of_a_file(table: Path) -> None:
-    """A column of the partition counts in CSV, too; `get` looks in all of them."""
+    """A column of the partition counts in CSV, too."""
     file = table.parent / "keys.csv"
     file.write_bytes(csv_lines("region,id", "us,1", "us,2"))
-    assert [one["id"] for one in lines("get", table, "--keys", file)] == [1, 2]
+    assert [one["id"] for one in lines("get", table, "--keys", file)] == [2]
+    missing = run("get", table, "--keys", file)
+    assert (missing.exit_code, "1 of 2 keys not found" in missing.stderr) == (1, True)
     assert [one["_pos"] is None for one in lines("tag", table, "--keys", file)] == [True, False]
     assert printed("delete", table, "--keys", file)["deleted"] == 1
     assert sorted(pages(table)) == [1, 3]
+
+
+@pytest.mark.parametrize("hive_style", [True, False])
+def test_keys_are_found_in_their_partition(tmp_path: Path, hive_style: bool) -> None:
+    """A key is in two partitions, and a column both of the key and of the partition."""
+    rows = pa.table({
+        "area": [1, 1, 2], "id": [7, 7, 8], "city": ["Köln", "Bonn", "Bonn"], "v": [1, 2, 3],
+    })  # fmt: skip
+    path = tmp_path / "t"
+    HudiTable.create(
+        path, rows, record_key=["area", "id"], partition_by=["area", "city"], hive_style=hive_style
+    ).insert(rows)
+    file = tmp_path / "keys.parquet"
+    for city, values in (("Köln", [1]), ("Bonn", [2]), ("Ulm", [])):
+        pq.write_table(pa.table({"id": [7], "city": [city], "area": [1]}), file)
+        assert lines("get", path, "--keys", file, "--columns", "v") == [
+            {"v": one} for one in values
+        ]
+        assert printed("delete", path, "--keys", file, "--dry-run")["deleted"] == len(values)
+    folder = "area=1/city=Bonn" if hive_style else "1/Bonn"
+    deleted = printed("delete", path, "1,7", "2,8", "--partition", folder)
+    assert deleted["deleted"] == 1
+    left = HudiTable.open(path).scan(columns="v")["v"].to_pylist()
+    assert sorted(left) == [1, 3]
+
+
+def test_a_file_with_some_partition_columns(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "a": ["x"], "b": ["y"]})
+    HudiTable.create(tmp_path / "t", rows, record_key="id", partition_by=["a", "b"]).insert(rows)
+    file = tmp_path / "keys.parquet"
+    pq.write_table(rows.select(["id", "a"]), file)
+    for command in ("get", "tag", "delete"):
+        refused = run(command, tmp_path / "t", "--keys", file)
+        assert refused.exit_code == 2
+        assert "no partition column 'b'; give all of 'a', 'b' or none" in refused.output
+
+
+def test_delete_in_a_partition(table: Path) -> None:
+    assert printed("delete", table, 1, 2, 3, "--partition", "us", "--dry-run")["deleted"] == 1
+    where = "--where", "id > 0", "--partition", "eu"
+    assert printed("delete", table, *where, "--dry-run")["deleted"] == 2
+    file = table.parent / "keys.csv"
+    file.write_bytes(csv_lines("id", "1", "2"))
+    assert printed("delete", table, "--keys", file, "--partition", "eu")["deleted"] == 1
+    assert sorted(pages(table)) == [2, 3]
+    placed = table.parent / "placed.csv"
+    placed.write_bytes(csv_lines("region,id", "us,2"))
+    for words, said in (
+        (["--partition", "us"], "call HudiTable.delete_partition('us') in Python"),
+        ([2, "--partition", "uk"], "no rows in 'uk'; 'lookupstore hudi files"),
+        ([2, "--partition", "us", "--index", "global-bloom"], "an index for all partitions"),
+        (["--keys", placed, "--partition", "us"], "--keys has partition columns, and --partition"),
+        (["2,us"], "use --keys FILE with the columns id, region or --partition PATH"),
+    ):
+        refused = run("delete", table, *words)
+        assert refused.exit_code == 2
+        assert said in " ".join(refused.output.split())
+    for command in ("get", "tag"):
+        refused = run(command, table, "2,us")
+        assert refused.exit_code == 2
+        assert "use --keys FILE with the columns id, region" in " ".join(refused.output.split())
+    assert sorted(pages(table)) == [2, 3]
 
 
 def test_keys_of_another_type_are_those_of_the_table(table: Path) -> None:

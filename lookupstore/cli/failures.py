@@ -55,6 +55,14 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(decimal|zone) is (?=')": r"--\1 is ",
     r"^(partition_by|ordering)(?=: )": lambda found: f"--{found[1].replace('_', '-')}",
     r"^record_key(?=: )": "--key",
+    r"(the column '(.+?)' is .*); if its values are whole numbers, .*; else make it "
+    r"pa\.string\(\) in the schema, and cast its values to strings": (
+        r"\1; give --types \2=int64 if its values are whole numbers, else --types \2=text, or "
+        "--like a file that has it so"
+    ),
+    r"a float, and floats are not exact; give (decimal128\(.*?\)), .* in polars": (
+        r"a float, and floats are not exact; give a file that has it as \1"
+    ),
     r"(the column '(.+?)' is .*); make it pa\.string\(\) in the schema, and cast its values to "
     r"strings": r"\1; give --types \2=text, or --like a file that has it as text",
     r"^record_key is empty; give the": "--key is not given: give the",

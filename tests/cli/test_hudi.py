@@ -1044,3 +1044,14 @@ def test_files_of_another_type(tmp_path: Path) -> None:
     refused = run("scan", table)
     said = f"{file.name}: the column 'x' is bool, which Hudi does not promote to string"
     assert (refused.exit_code, said in refused.output) == (1, True), refused.output
+
+
+def test_floats_for_a_column_of_decimals(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "price": pa.array([1], pa.decimal128(10, 2))})
+    HudiTable.create(tmp_path / "t", rows, record_key="id")
+    pq.write_table(pa.table({"id": [1], "price": [1.25]}), tmp_path / "rows.parquet")
+    refused = run("upsert", tmp_path / "t", tmp_path / "rows.parquet")
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert "'price' has 1.25 in row 1, a float, and floats are not exact; give a file that" in said
+    assert "has it as decimal128(10, 2)" in said

@@ -167,6 +167,7 @@ def cast_column(
     *,
     first_row: int | None = None,
     fixed: Collection[str] | None = None,
+    evolve: bool = False,
 ) -> pa.ChunkedArray:
     """Return a given column in the type of the table.
 
@@ -176,6 +177,7 @@ def cast_column(
         field: Column of the table.
         first_row: Number of the first row, from 0, for errors. None: errors name no row.
         fixed: Names of the columns of keys, folders and order. None: no column can be widened.
+        evolve: Whether the caller asked to widen types.
 
     Raises:
         ValueError: If the type of the table cannot hold a value.
@@ -194,16 +196,27 @@ def cast_column(
             chunks.append(cast_exactly(chunk, field.type))
         except UnfitValueError as error:
             where = "" if first_row is None else f" in row {first_row + before + error.row + 1}"
-            remedy = _remedy(unwrap(chunk[:0]).type, field, fixed)
-            raise ValueError(
-                f"{what}: {field.name!r} has {error.shown}{where}, which {field.type} cannot hold; "
-                f"{remedy}"
-            ) from error
+            given = unwrap(chunk[:0]).type
+            said = f"{what}: {field.name!r} has {error.shown}{where}, "
+            if pa.types.is_decimal(field.type) and pa.types.is_floating(given):
+                raise ValueError(said + _float_in_decimals(field.type)) from error
+            remedy = _remedy(given, field, fixed, evolve=evolve)
+            raise ValueError(f"{said}which {field.type} cannot hold; {remedy}") from error
         before += len(chunk)
     return pa.chunked_array(chunks, field.type)
 
 
-def _remedy(given: pa.DataType, field: pa.Field, fixed: Collection[str] | None) -> str:
+def _float_in_decimals(kind: pa.DataType) -> str:
+    return (
+        f"a float, and floats are not exact; give {kind}, such as by .map(lambda x: "
+        "decimal.Decimal(str(x)), na_action='ignore') in pandas, or "
+        f".cast(pl.Decimal({kind.precision}, {kind.scale})) in polars"
+    )
+
+
+def _remedy(
+    given: pa.DataType, field: pa.Field, fixed: Collection[str] | None, *, evolve: bool
+) -> str:
     """Return what to do about a value that the type of a column cannot hold."""
     kind, types = field.type, pa.types
     remedy = "change the value"
@@ -211,8 +224,11 @@ def _remedy(given: pa.DataType, field: pa.Field, fixed: Collection[str] | None) 
         remedy = f"round it, such as with .dt.floor({kind.unit!r})"
     elif types.is_floating(given) and types.is_integer(kind):
         remedy = "give whole numbers"
-    elif types.is_floating(given) and types.is_decimal(kind):
-        remedy = "give decimal.Decimal"
+        if evolve and types.is_int64(kind) and field.name not in (fixed or ()):
+            remedy += (
+                ", or write to a new column or table: types are widened from int to long, and from "
+                "int or float to double, but not from long to double, which would round"
+            )
     elif types.is_floating(given) and types.is_floating(kind):
         remedy = f"round it, such as with .astype('float{kind.bit_width}')"
     if fixed is not None and is_wider(given, kind, exact=field.name in fixed):

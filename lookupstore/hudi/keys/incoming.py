@@ -229,6 +229,7 @@ class IncomingRows:
         self._named = named
         self._ordering = ordering
         self._errors = errors
+        self._evolve = evolve
         #: Schema of the table after the rows are written.
         self._fixed = _needed(options)
         self.schema: TableSchema = columns_after(self._source, known, self._fixed, evolve=evolve)
@@ -379,7 +380,9 @@ class IncomingRows:
     def _cast(
         self, column: pa.ChunkedArray, field: pa.Field, first_row: int | None = None
     ) -> pa.ChunkedArray:
-        return cast_column("rows", column, field, first_row=first_row, fixed=self._fixed)
+        return cast_column(
+            "rows", column, field, first_row=first_row, fixed=self._fixed, evolve=self._evolve
+        )
 
 
 class _RowsLeft:

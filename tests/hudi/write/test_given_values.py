@@ -6,7 +6,9 @@ The oracle is the values in Python, compared with what hudi-rs reads.
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import random
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from operator import itemgetter
@@ -181,7 +183,7 @@ def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
         ("x", [1, 2**53 + 1, 3], "'x' has 9007199254740993 in row 2, which double cannot hold"),
         ("at", pd.to_datetime([1, 2000, 3000], utc=True), r"row 1, .*\.dt\.floor\('us'\)"),
         ("price", [Decimal("1.005"), None, 1], r"'price' has Decimal\('1.005'\) in row 1, "),
-        ("price", [1, None, 1.5], "'price' has 1.5 in row 3, .*give decimal.Decimal"),
+        ("price", [1, None, 1.5], r"'price' has 1.5 in row 3, a float, .*; give decimal128\("),
         ("tags", [[1], None, [1.5]], r"'tags' has \[1.5\] in row 3, which list<.*int32> cannot"),
         ("point", [{"a": 1.5}, None, None], r"'point' has .* in row 1, which struct<"),
         ("scores", [{"x": 1}, {"y": 0.5}, None], r"'scores' has \[\('y', 0.5\)\] in row 2, which"),
@@ -206,6 +208,38 @@ def test_what_would_be_lost_is_refused(tmp_path: Path, name: str, values: Any, s
         with pytest.raises((ValueError, TypeError), match=said):
             table.upsert(form, missing=missing)
     assert table.scan().num_rows == 0
+
+
+def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "price": pa.decimal128(10, 2)}))
+    frame = pd.DataFrame({"id": [1, 2], "price": [1.25, NAN]})
+    with pytest.raises(ValueError, match="in row 1, a float, and floats are not exact") as raised:
+        table.upsert(frame)
+    said = str(raised.value)
+    assert "cannot hold" not in said
+    in_pandas, in_polars = re.search(r"by (\..*) in pandas, or (\..*) in polars$", said).groups()
+    names = {"decimal": decimal, "pl": pl}
+    made = eval(f"column{in_pandas}", names, {"column": frame["price"]})
+    table.upsert(frame.assign(price=made))
+    assert table.scan(columns="price")["price"].to_pylist() == [Decimal("1.25"), None]
+    made = eval(f"column{in_polars}", names, {"column": pl.Series([2.25, None])})
+    table.upsert(pl.DataFrame({"id": [1, 2], "price": made}))
+    assert table.scan(columns="price")["price"].to_pylist() == [Decimal("2.25"), None]
+
+
+def test_long_is_not_widened_to_double(tmp_path: Path) -> None:
+    known = pa.schema({"id": pa.int64(), "big": pa.int64(), "n": pa.int32()})
+    table = make(tmp_path, known)
+    table.upsert({"id": [1], "big": [2**53 + 1], "n": [1]})
+    evolve = WriteOptions(evolve=True)
+    said = r"'big' has 5.5 in row 1, which int64 cannot hold; give whole numbers, or write to a new"
+    with pytest.raises(ValueError, match=said + " column or table: .*not from long to double, wh"):
+        table.upsert({"id": [1], "big": [5.5], "n": [1]}, options=evolve)
+    with pytest.raises(ValueError, match=r"int64 cannot hold; give whole numbers$"):
+        table.upsert({"id": [1.5], "big": [5], "n": [1]}, options=evolve)
+    # What it says works.
+    table.upsert({"id": [1], "big": [5], "n": [1.5], "bigger": [5.5]}, options=evolve)
+    assert table.get(1) == {"big": 5, "n": 1.5, "bigger": 5.5}
 
 
 def test_evolving_makes_no_floats_of_integers(tmp_path: Path) -> None:

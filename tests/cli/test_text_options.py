@@ -337,6 +337,14 @@ def test_what_to_do_about_decimal_commas_and_points() -> None:
     assert "has '2,5' in row 300001 with --decimal ','; give --types v=double\n" in said
 
 
+def test_a_table_whose_key_is_read_as_floats() -> None:
+    Path("a.csv").write_text("nr,v\n1.0,a\n2.0,b\n")
+    said = refused("hudi create t --like a.csv --key nr")
+    assert "give --types nr=int64 if its values are whole numbers, else --types nr=text, or" in said
+    done("hudi create t --like a.csv --key nr --types nr=int64")
+    assert HudiTable.open("t").schema.field("nr").type == pa.int64()
+
+
 def test_a_table_like_csv() -> None:
     Path("a.csv").write_text("id;day;v\n1;2026-03-01;1,5\n2;2026-03-02;\n")
     options = "--delimiter ; --decimal ,"

@@ -100,7 +100,13 @@ def _check_type(argument: str, field: pa.Field) -> None:
                 "another column"
             ) from error
     elif not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
+        texts = "make it pa.string() in the schema, and cast its values to strings"
+        if pa.types.is_floating(kind):
+            texts = (
+                "if its values are whole numbers, leave out rows without one and give integers, "
+                f"such as by .astype('int64'); else {texts}"
+            )
         raise TypeError(
             f"{argument}: the column {field.name!r} is {kind}, whose text depends on settings of "
-            "Hudi; make it pa.string() in the schema, and cast its values to strings"
+            f"Hudi; {texts}"
         )

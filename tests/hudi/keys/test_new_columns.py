@@ -123,3 +123,17 @@ def test_a_key_that_is_no_integer_deletes_nothing(tmp_path: Path) -> None:
             table.delete(keys)
     assert table.delete([]).rows_deleted == 0
     assert table.scan().num_rows == 2
+
+
+def test_a_key_of_integers_next_to_a_missing_one(tmp_path: Path) -> None:
+    """pandas has floats for these; the remedy makes integers of them."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"nr": [1, None, 3], "v": ["a", "b", "c"]})
+    said = r"'nr' is double, .* leave out rows without one and give integers, .*\.astype\('int64'\)"
+    for argument in ({"record_key": "nr"}, {"record_key": "v", "partition_by": "nr"}):
+        with pytest.raises(TypeError, match=said):
+            HudiTable.create(tmp_path, frame, **argument)
+    known = frame.dropna(subset="nr").astype({"nr": "int64"})
+    table = HudiTable.create(tmp_path, known, record_key="nr")
+    assert table.upsert(known).rows_inserted == 2
+    assert table.get(3) == {"v": "c"}

@@ -272,8 +272,9 @@ WAYS = [
         "create: a key of floating numbers",
         lambda folder: new(folder, pa.schema({"id": pa.float64(), "day": pa.string()})),
         TypeError,
-        "record_key: the column 'id' is double, whose text depends on settings of Hudi; make it "
-        "pa.string()",
+        "record_key: the column 'id' is double, whose text depends on settings of Hudi; if its "
+        "values are whole numbers, leave out rows without one and give integers, such as by "
+        ".astype('int64'); else make it pa.string()",
         lambda folder: new(folder, pa.schema({"id": pa.string(), "day": pa.string()})).insert(
             pa.table({"id": ["1.5"], "day": ["mo"]})
         ),

@@ -19,7 +19,7 @@ from lookupstore.cli.hudi_results import told
 from lookupstore.cli.options import PLACE, as_of_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.cli.sources import TextFlags, text_flags
-from lookupstore.cli.terminal import echo
+from lookupstore.cli.terminal import echo, echoed_info
 from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
@@ -93,7 +93,8 @@ def create(
         hive_style=hive_style,
     )
     arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
-    table = HudiTable.create(path, text.source_of([like]).schema, **arguments, options=hoodie)
+    with echoed_info("lookupstore.hudi.keys.new_columns"):
+        table = HudiTable.create(path, text.source_of([like]).schema, **arguments, options=hoodie)
     _write_info(table, output)
 
 

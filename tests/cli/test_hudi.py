@@ -1055,3 +1055,14 @@ def test_floats_for_a_column_of_decimals(tmp_path: Path) -> None:
     said = " ".join(refused.output.split())
     assert "'price' has 1.25 in row 1, a float, and floats are not exact; give a file that" in said
     assert "has it as decimal128(10, 2)" in said
+
+
+def test_a_table_of_times_without_a_zone_is_made_with_a_note(tmp_path: Path) -> None:
+    for zone, noted in ((None, True), ("UTC", False)):
+        rows = pa.table({"id": [1], "at": pa.array([0], pa.timestamp("us", zone))})
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        made = run("create", tmp_path / f"t{zone}", "--like", tmp_path / "rows.parquet",
+                   "--key", "id", "--output", "json")  # fmt: skip
+        assert made.exit_code == 0
+        assert json.loads(made.stdout)["record_key"] == "id"
+        assert ("hudi-rs 0.5 cannot open the table" in made.stderr) == noted

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +20,8 @@ from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.opening import KNOWN, in_columns
 from lookupstore.source.source import Source
+
+_log = logging.getLogger(__name__)
 
 
 def columns_of(given: Any) -> pa.Schema:
@@ -87,6 +91,23 @@ def check_columns(options: TableOptions, where: str) -> None:
                 known = listed(stored.names)
                 raise KeyError(f"{argument}: no column {name!r} in the schema, which has {known}")
             _check_type(argument, stored.field(name))
+
+
+def note_times_without_zone(columns: Mapping[str, Any], where: str) -> None:
+    """Log which columns of a new table keep hudi-rs from opening it.
+
+    Args:
+        columns: Avro schema of the columns.
+        where: Location of the table.
+    """
+    names = [one["name"] for one in columns["fields"] if '"local-timestamp' in json.dumps(one)]
+    if names:
+        _log.info(
+            "%s: timestamps without a time zone (%s): hudi-rs 0.5 cannot open the table; if you "
+            "need it, create the table with a zone, such as by .dt.tz_localize('UTC')",
+            where,
+            listed(names),
+        )
 
 
 def _check_type(argument: str, field: pa.Field) -> None:

@@ -10,7 +10,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lookupstore.hudi.keys.avro_types import avro_schema
-from lookupstore.hudi.keys.new_columns import check_columns, columns_of
+from lookupstore.hudi.keys.new_columns import (
+    check_columns,
+    columns_of,
+    note_times_without_zone,
+)
 from lookupstore.hudi.locking.lock import check_place
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
@@ -141,6 +145,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
             location.make_folder(folder)
         # This is last: once it exists, readers see a complete table.
         write_options(location, made, datetime.now(timezone.utc))
+        note_times_without_zone(avro, location.uri)
         return cls(location, made)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -137,3 +138,28 @@ def test_a_key_of_integers_next_to_a_missing_one(tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path, known, record_key="nr")
     assert table.upsert(known).rows_inserted == 2
     assert table.get(3) == {"v": "c"}
+
+
+def test_times_without_a_zone_are_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """hudi-rs opens what is not noted, and cannot open what is."""
+    hudi = pytest.importorskip("hudi")
+    caplog.set_level(logging.INFO, logger="lookupstore")
+    at, zoned = pa.timestamp("us"), pa.timestamp("us", "UTC")
+    for kind, noted in (
+        (zoned, False),
+        (pa.list_(zoned), False),
+        (at, True),
+        (pa.struct({"at": pa.timestamp("ms")}), True),
+    ):
+        caplog.clear()
+        path = tmp_path / f"t{len([*tmp_path.iterdir()])}"
+        schema = pa.schema({"id": pa.int64(), "at": kind})
+        HudiTable.create(path, schema, record_key="id").insert({"id": [1], "at": [None]})
+        said = [one.getMessage() for one in caplog.records if "hudi-rs" in one.getMessage()]
+        assert len(said) == noted
+        if noted:
+            assert f"{path}: timestamps without a time zone ('at')" in said[0]
+            with pytest.raises(BaseException, match="not yet implemented"):  # a panic of Rust
+                hudi.HudiTable(str(path)).read()
+        else:
+            assert sum(len(one) for one in hudi.HudiTable(str(path)).read()) == 1

@@ -25,7 +25,7 @@ from lookupstore.hudi.properties import parse_properties
 
 pytestmark = pytest.mark.drawn(0.4)
 
-# hudi-rs panics at times without a zone; docs/how-to/hudi-columns.md says so.
+# hudi-rs panics at times without a zone; docs/how-to/hudi-create.md says so.
 LOCAL_TIMES = "v9-local-timestamp"
 MAINTAIN = WriteOptions(metadata="maintain", threads=1)
 DROP = WriteOptions(metadata="drop", threads=1)

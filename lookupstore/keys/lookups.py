@@ -456,17 +456,30 @@ class Lookups(ArrowRows):
 
 
 class _NoKeyError(KeyError):
-    """The error that a dict raises, with a text that names the store."""
+    """The error that a dict raises, with a text that names the store.
+
+    Tracebacks and logs show it as KeyError.
+    """
+
+    __module__ = "builtins"
 
     def __init__(self, key: Any, path: str) -> None:
         super().__init__(key)
         self._path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _NoKeyError, (*self.args, self._path)
+        return _no_key_error, (*self.args, self._path)
 
     def __str__(self) -> str:
         return f"{self._path}: no key {self.args[0]!r}"
+
+
+_NoKeyError.__name__ = _NoKeyError.__qualname__ = KeyError.__name__
+
+
+def _no_key_error(key: Any, path: str) -> KeyError:
+    """Return the error of a pickle, which would not find the class by its name."""
+    return _NoKeyError(key, path)
 
 
 class _Rows(ValuesView[dict[str, Any]]):

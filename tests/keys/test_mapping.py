@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,8 @@ def test_a_mapping(opened: tuple[Any, pa.Table]) -> None:
         lookups[-1]
     assert missing.value.args == (-1,)
     assert str(pickle.loads(pickle.dumps(missing.value))) == f"{lookups.path}: no key -1"
+    shown = traceback.format_exception_only(type(missing.value), missing.value)
+    assert shown == [f"KeyError: {lookups.path}: no key -1\n"]
     assert lookups.get(-1, "none") == "none"
     assert lookups == lookups
     assert lookups != model

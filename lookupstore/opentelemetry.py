@@ -37,8 +37,8 @@ _COUNTERS = {
 }
 _VERSION = ("lookupstore.version", "", "Version of the store that answers.")
 
-# Lookups by the meter whose instruments observe them: a meter makes each instrument once.
-_observed: weakref.WeakKeyDictionary[Meter, list[_Observed]] = weakref.WeakKeyDictionary()
+# Lookups by name, by the meter whose instruments observe them: it makes each instrument once.
+_observed: weakref.WeakKeyDictionary[Meter, dict[str, _Observed]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -56,7 +56,8 @@ def observe(
     Args:
         lookups: Store, files or table, or a function that returns the one that answers now. Counts
             go on when the function returns another one, such as a newer version.
-        name: Value of the attribute. Default: the path or URI.
+        name: Value of the attribute. Default: the path or URI. A later call with the same name
+            replaces the lookups, and counts go on.
         meter: Meter that makes the instruments. Default: the meter `lookupstore` of the global
             provider.
 
@@ -72,15 +73,20 @@ def observe(
             f"lookups is a {type(lookups).__name__}; give an open store, files or a table, or a "
             "function that returns one"
         )
-    current = (lambda: lookups) if isinstance(lookups, LocalLookups) else lookups
-    observed = _Observed(current, name)
+    current: Callable[[], LocalLookups] = (
+        (lambda: lookups) if isinstance(lookups, LocalLookups) else lookups
+    )
+    name = current().path if name is None else name
     meter = get_meter("lookupstore", __version__) if meter is None else meter
     with _lock:
         others = _observed.get(meter)
         if others is None:
-            others = _observed[meter] = []
+            others = _observed[meter] = {}
             _make_instruments(meter, others)
-        others.append(observed)
+        if name in others:
+            others[name].current = current
+        else:
+            others[name] = _Observed(current, name)
 
 
 class _Observed:
@@ -88,12 +94,13 @@ class _Observed:
 
     Args:
         current: Function that returns the lookups that answer now.
-        name: Value of the attribute. None: their path.
+        name: Value of the attribute.
     """
 
-    def __init__(self, current: Callable[[], LocalLookups], name: str | None) -> None:
+    def __init__(self, current: Callable[[], LocalLookups], name: str) -> None:
         self.current: Callable[[], LocalLookups] = current
-        self._name = name
+        #: Attributes of the metrics.
+        self.attributes: dict[str, str] = {"lookupstore.name": name}
         self._lock = threading.Lock()
         self._last: weakref.ref[LocalLookups] | None = None
         self._past = dict.fromkeys(_COUNTERS, 0)
@@ -109,21 +116,16 @@ class _Observed:
             self._counts = {key: self._past[key] + own[key] for key in self._past}
             return self._counts[which]
 
-    @property
-    def attributes(self) -> dict[str, str]:
-        """Return the attributes of the metrics."""
-        return {"lookupstore.name": self.current().path if self._name is None else self._name}
 
-
-def _make_instruments(meter: Meter, observed: list[_Observed]) -> None:
+def _make_instruments(meter: Meter, observed: dict[str, _Observed]) -> None:
     def counted(which: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observations(options: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(one.count(which), one.attributes) for one in observed]
+            return [Observation(one.count(which), one.attributes) for one in [*observed.values()]]
 
         return observations
 
     def versions(options: CallbackOptions) -> Iterable[Observation]:
-        stores = [(one, one.current()) for one in observed]
+        stores = [(one, one.current()) for one in [*observed.values()]]
         return [
             Observation(store.version, one.attributes)
             for one, store in stores

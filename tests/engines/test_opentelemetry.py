@@ -67,6 +67,21 @@ def test_counts_of_a_store_and_of_its_next_versions(tmp_path: Path) -> None:
     assert metrics.collected()["users"] == again  # asking again adds nothing
 
 
+def test_a_second_call_with_a_name_replaces_the_first(tmp_path: Path) -> None:
+    metrics = Metrics()
+    first = lookupstore.build(TABLE, tmp_path / "1", key="id")
+    second = lookupstore.build(TABLE, tmp_path / "2", key="id")
+    for _ in range(2):
+        observe(lambda: first, name="users", meter=metrics.meter)
+        observe(first, meter=metrics.meter)
+    first.lookup([1, 9])
+    found = metrics.collected()
+    assert {name: counts["keys"] for name, counts in found.items()} == {"users": 2, first.path: 2}
+    observe(second, name="users", meter=metrics.meter)
+    second.get(2)
+    assert metrics.collected()["users"]["keys"] == 3  # counts go on
+
+
 def test_several_in_one_process(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     metrics = Metrics()
     store = lookupstore.build(TABLE, tmp_path / "s", key="id")

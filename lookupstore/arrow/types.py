@@ -7,7 +7,7 @@ wrapping, `restore` adds it. This module does not depend on the bytes of keys or
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,17 +31,17 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def has_null_type(kind: pa.DataType) -> bool:
-    """Return whether a type, or a part of it, is the null type: no value is known.
+def has_part(kind: pa.DataType, is_part: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a function is true of a type, or of a type in it, in plain form.
 
-    >>> has_null_type(pa.list_(pa.null())), has_null_type(pa.list_(pa.int8()))
-    (True, False)
+    >>> [has_part(pa.list_(one), pa.types.is_null) for one in (pa.null(), pa.int8())]
+    [True, False]
     """
     # A loop, since a type may have more levels than Python has frames.
     parts = [plain_type(kind)]
     while parts:
         part = parts.pop()
-        if pa.types.is_null(part):
+        if is_part(part):
             return True
         if pa.types.is_nested(part):
             parts += [plain_type(part.field(at).type) for at in range(part.num_fields)]

@@ -11,7 +11,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import has_null_type
+from lookupstore.arrow.types import has_part
 from lookupstore.errors import DuplicateKeyError, listed, meant
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
@@ -154,7 +154,7 @@ def plan_build(
             raise
         raise TypeError(f"source: {source}: {error}") from None
     for field in row_schema.schema:
-        if has_null_type(field.type):
+        if has_part(field.type, pa.types.is_null):
             _log.warning(
                 "the column %r is %s: it has no values yet, and upserts cannot give it any; give "
                 "it a type, as pa.Table.from_pandas(frame, schema=...) does",

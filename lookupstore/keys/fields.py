@@ -180,9 +180,10 @@ class KeyField(ABC):
     def wrong_kind_error(self, value: object) -> TypeError:
         """Return the error for a value of another kind."""
         wanted = "a uuid.UUID or its 16 bytes" if "uuid" in str(self.type) else self.wanted
+        missing = " or None" if self.nullable else ""
         return TypeError(
             f"the key field {self.name!r} is {self.type}; found {type(value).__name__} {value!r}, "
-            f"give {wanted}"
+            f"give {wanted}{missing}"
         )
 
     def scalar(self, value: Any) -> pa.Scalar:

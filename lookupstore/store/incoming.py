@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
-from lookupstore.arrow.types import has_null_type, unwrap
+from lookupstore.arrow.types import has_part, unwrap
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -204,8 +204,13 @@ class ChangeEncoding:
             return fit(column, field.type)
         except TypeError:
             remedy = "cast it to that type"
-            if has_null_type(field.type):
+            if has_part(field.type, pa.types.is_null):
                 remedy = "all its values were null; build the store again with another type for it"
+            elif has_part(field.type, pa.types.is_map) and pa.types.is_nested(column.type):
+                remedy = (
+                    "pass pa.Table.from_pandas(frame, schema=store.schema) or "
+                    "pa.Table.from_pylist(rows, schema=store.schema)"
+                )
             raise TypeError(
                 f"changes: the column {field.name!r} is {column.type}, but in the store it is "
                 f"{field.type}; {remedy}"

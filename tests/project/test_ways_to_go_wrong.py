@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ from lookupstore.sst import Reader, Writer
 USERS = pa.table({"id": [1, 2, 3], "name": ["ada", "bob", None]})
 REPEATED = pa.table({"id": [1, 1], "at": [5, 7]})
 DAYS = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1], "n": [10, 20, 30]})
+MAPS = pa.table(
+    {"id": [1, 2], "tags": pa.array([[("a", "b")], None], pa.map_(pa.string(), pa.string()))}
+)
 KEY = uuid.UUID("12345678-1234-5678-1234-567812345678")
 IDS = pa.table({"id": pa.array([KEY.bytes], pa.uuid()), "n": [1]})
 DATES = pa.table({"day": pa.array([datetime(2013, 1, 31)]).cast(pa.date32()), "n": [1]})
@@ -67,8 +71,24 @@ def days() -> lookupstore.LookupStore:
     return lookupstore.build(DAYS, "days", key=["city", "day"], overwrite=True)
 
 
+def nullable() -> lookupstore.LookupStore:
+    return lookupstore.build(USERS, "named", key="name", nullable_keys="name", overwrite=True)
+
+
 def stored(table: pa.Table, key: str) -> lookupstore.LookupStore:
     return lookupstore.build(table, "stored", key=key, overwrite=True)
+
+
+def frame_of(store: lookupstore.LookupStore) -> pd.DataFrame:
+    return store.scan().read_all().to_pandas()
+
+
+def upserted(changes: Callable[[lookupstore.LookupStore], Any]) -> None:
+    """Upsert changes, made with the store, into a store of maps; check that they are there."""
+    store = lookupstore.build(MAPS, "maps", key="id", overwrite=True)
+    newer = store.upsert(changes(store))
+    rows = store.scan().read_all().to_pylist() + newer.scan().read_all().to_pylist()[2:]
+    assert newer.scan().read_all().to_pylist() == rows
 
 
 def sorted_file(name: str = "ages.sst") -> Reader:
@@ -192,6 +212,14 @@ READS = [
     Way("open of nothing", lambda _: lookupstore.open("users"), FileNotFoundError,
         ("users: no such store folder", "lookupstore.build"),
         lambda _: [build(), lookupstore.open("users").close()]),
+    Way("upsert of maps from pandas", lambda _: upserted(lambda store: frame_of(store)), TypeError,
+        ("'tags' is list<", "in the store it is map<", "from_pandas(frame, schema=store.schema)"),
+        lambda _: upserted(
+            lambda store: pa.Table.from_pandas(frame_of(store), schema=store.schema))),
+    Way("upsert of maps as dicts", lambda _: upserted(lambda _: [{"id": 3, "tags": {"a": "c"}}]),
+        TypeError, ("'tags' is struct<", "from_pylist(rows, schema=store.schema)"),
+        lambda _: upserted(lambda store: pa.Table.from_pylist(
+            [{"id": 3, "tags": {"a": "c"}}], schema=store.schema))),
     Way("open of a Parquet file", lambda _: lookupstore.open("users.parquet"), FormatError,
         ("users.parquet: a file, but a store is a folder", "lookupstore.build"),
         lambda _: [build("users.parquet"), lookupstore.open("users").close()]),
@@ -206,6 +234,9 @@ READS = [
         lambda _: [build(), lookupstore.open("users", cache_bytes="1GB").close()]),
     Way("store.get('1') of a number", lambda _: users().get("1"), TypeError,
         ("the key field 'id' is int64", "found str '1'", "give an int"), lambda _: users().get(1)),
+    Way("get of NaN where None may be", lambda _: nullable().get(float("nan")), TypeError,
+        ("the key field 'name' is string; found float nan", "give a str or None"),
+        lambda _: nullable().get(None)),
     Way("store['Bath'] of two fields", lambda _: days()["Bath"], TypeError,
         ("the key is str 'Bath'", "a tuple of its 2 fields (city, day)"),
         lambda _: days()["Bath", 1]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -44,6 +46,11 @@ def _wrong_text(found: re.Match[str]) -> str:
     from lookupstore.cli.text_remedies import wrong_text
 
     return wrong_text(found)
+
+
+def _build_of_table(found: re.Match[str]) -> str:
+    folder = re.sub(r"/metadata/[^/]+\.json(\.gz)?$", "", ast.literal_eval(found["file"]))
+    return f"run: lookupstore build {shlex.quote(folder)} STORE --key COLUMN"
 
 
 # Remedies of the library for Python, with their equivalents on the command line.
@@ -129,6 +136,11 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^on: ": "--on: ",
     r"give a prefix=, or choose columns=": "give --prefix, or choose --columns",
     r"a dict from fact column to key column": "FACT=KEY",
+    r"build from its rows: deltalake\.DeltaTable\((?P<file>.*)\)$": _build_of_table,
+    # The state of these tables is in their folder, so that a build reads it.
+    r"pass the table of its catalog, .*\((?P<file>.*/metadata/v\d+(\.gz)?\.metadata\.json"
+    r"(\.gz)?['\"])\)$": _build_of_table,
+    r"pass (?=the table of its catalog, or)": "build in Python: pass ",
     r"starts_with=('[^']*')": r"--starts-with \1",
 }
 

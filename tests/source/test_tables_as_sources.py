@@ -7,6 +7,8 @@ import json
 import os
 import random
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -84,6 +86,19 @@ def callers(tmp_path: Path) -> dict[str, Callable[[Any], Any]]:
         "ColumnarFiles": lambda path: ColumnarFiles(path, key="id"),
         "kind_of": kind_of,
     }
+
+
+def built_as_told(tmp_path: Path, command: tuple[object, ...], ids: list[int]) -> None:
+    """Run a command that is refused, and then the one that its error names."""
+    refused = cli(*command)
+    assert refused.returncode == 1
+    line = re.search("; run: lookupstore (build .*)$", refused.stderr)
+    assert line, refused.stderr
+    told = {"STORE": str(tmp_path / "as told"), "COLUMN": "id"}
+    built = cli(*(told.get(word, word) for word in shlex.split(line[1])))
+    assert built.returncode == 0, built.stderr
+    with lookupstore.open(tmp_path / "as told") as store:
+        assert list(store) == ids
 
 
 @pytest.mark.few(1)
@@ -339,8 +354,7 @@ def test_a_part_of_a_delta_table_is_refused_with_its_rows(tmp_path: Path) -> Non
     table = eval(line, {"deltalake": deltalake})
     with lookupstore.build(table, tmp_path / "s", key="id") as store:
         assert store.scan().read_all().column("id").to_pylist() == [2, 3]
-    refused = cli("get", folder, 1, "--key", "id")
-    assert (refused.returncode, "DeltaTable(" in refused.stderr) == (1, True)
+    built_as_told(tmp_path, ("get", folder, 1, "--key", "id"), [2, 3])
 
 
 def test_the_folder_of_a_delta_table_is_its_newest_version(tmp_path: Path) -> None:
@@ -551,6 +565,12 @@ def test_an_iceberg_table_is_refused_with_its_rows(tmp_path: Path) -> None:
     line = str(raised.value).rpartition("metadata file: ")[2]
     with lookupstore.build(eval(line, {"pyiceberg": pyiceberg}), tmp_path / "s", key="id") as store:
         assert store.scan().read_all().column("id").to_pylist() == [4, 5]
+    refused = cli("head", folder)
+    assert "build in Python: pass the table of its catalog, or" in refused.stderr
+    # Of a table without a catalog, the newest file is the state.
+    newest = table.metadata_location.removeprefix("file://")
+    shutil.copy(newest, folder / "metadata" / "v9.metadata.json")
+    built_as_told(tmp_path, ("head", folder), [4, 5])
 
 
 @pytest.mark.parametrize(

@@ -56,16 +56,17 @@ def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert shown[-1]["text/plain"] == SAID[name]
     # What lookupstore shows in HTML: a table, with its own words.
     captions = [one["text/html"] for one in shown if "<caption>" in one.get("text/html", "")]
-    assert len(captions) == {"joins": 1, "hudi_table": 2}[name]
+    assert len(captions) == {"joins": 2, "hudi_table": 2}[name]
     assert any(folder.iterdir())
-    # Bars of builds, as they were at the end.
+    # Bars of builds, as they were at the end. A write shows a bar only if it takes a second.
     bars = [
         output["data"]["text/plain"]
         for cell in notebook.cells
         for output in cell.get("outputs", ())
         if output["output_type"] == "display_data"
     ]
-    assert [re.findall(r"[\d,]+ rows", one) for one in bars] == BARS[name]
+    rows = [re.findall(r"[\d,]+ rows", one) for one in bars]
+    assert [one for one in rows if one] == BARS[name]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

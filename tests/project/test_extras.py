@@ -416,3 +416,10 @@ def test_the_lists_of_commands_are_those_that_there_are() -> None:
     }
     listed = {name.replace("-", "_") for group in groups for name in group.lazy}  # type: ignore[union-attr]
     assert written == listed - {"hudi"}
+
+
+def test_the_page_about_installing_lists_every_extra() -> None:
+    page = Path(__file__).parents[2] / "docs" / "start" / "install.md"
+    table = re.findall(r"^\| (`.+?`) \| .*\| .*\|$", page.read_text(), re.MULTILINE)
+    listed = [name for row in table for name in re.findall(r"`(.+?)`", row)]
+    assert sorted(listed) == sorted({*BRINGS} - {"base"})

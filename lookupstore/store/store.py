@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lookupstore.errors import ClosedError, StaleStoreError
+from lookupstore.errors import ClosedError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
@@ -41,6 +41,7 @@ from lookupstore.store.version_files import (
     list_names,
     located,
     name_of,
+    names_of_store,
     standing,
 )
 from lookupstore.store.warming import Limits, warm_files
@@ -175,12 +176,17 @@ class LookupStore(PointLookups, LocalLookups):
         version, even if a listing of the object store lags behind.
 
         Raises:
+            FileNotFoundError: The store was deleted.
+            FormatError: The folder is not a store any more.
             StaleStoreError: Each newer version was removed before it could be opened.
             CorruptionError: The newer version is damaged.
         """
         self._check_open()
         own = name_of(self._manifest)
         names = standing(self._location, list_names(self._location))
+        # A listing may lag behind; the file of a version does not.
+        if not names and self._location.size(own.file) is None:
+            names = names_of_store(self._location)
         # A version that is not listed any more was expired, or withdrawn in favor of another one
         # with its number.
         if own in names[-1:] or not names or names[-1].number < own.number:
@@ -197,11 +203,11 @@ class LookupStore(PointLookups, LocalLookups):
         A call that finds a newer version starts a thread, which fetches the files that this host
         lacks, of the buckets that lookups have opened. This store answers meanwhile, and a later
         call returns the newer store once all those files are on this host. A store in a folder
-        needs no fetch. Failures are logged, also those of the look for a newer version, and a later
-        call tries again. The caller closes both stores; closing this one ends a fetch.
+        needs no fetch. Failures are logged, also those of the look for a newer version and a
+        deleted store, and a later call tries again. The caller closes both stores; closing this one
+        ends a fetch.
 
         Raises:
-            FileNotFoundError: The store was deleted.
             StaleStoreError: Each newer version was removed before it could be opened.
             CorruptionError: The newer version is damaged.
 
@@ -223,9 +229,7 @@ class LookupStore(PointLookups, LocalLookups):
         """
         try:
             newer = self.newest()
-        except FileNotFoundError:
-            raise
-        except OSError as error:  # no answer from the object store, but this host may answer
+        except (FormatError, OSError) as error:  # the store does not answer, but this host may
             _log.warning("%s: version %d goes on: %s", self.path, self.version, error)
             return self
         if newer is self or self._location.in_place:

@@ -230,7 +230,7 @@ def read_newest(location: Location) -> Manifest:
     """
     for _ in range(LOOKS):
         copy = _CopyOfNewest(location)
-        name = _names_of_store(location)[-1]
+        name = names_of_store(location)[-1]
         with suppress(FileNotFoundError):
             return copy.manifest(name) or read_version(location, name)
     raise replaced_meanwhile_error(location)
@@ -291,7 +291,7 @@ def read_versions(location: Location) -> list[Manifest]:
     """
     for _ in range(LOOKS):
         manifests = []
-        for name in _names_of_store(location):
+        for name in names_of_store(location):
             with suppress(FileNotFoundError):  # expired meanwhile
                 manifests.append(read_version(location, name))
         if manifests:
@@ -321,7 +321,7 @@ def find_version(location: Location, number: int) -> VersionName:
     """
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"version is {number!r}; give the number of a version, or None")
-    names = _names_of_store(location)
+    names = names_of_store(location)
     found = [name for name in names if name.number == number]
     if not found:
         shown = ", ".join(str(name.number) for name in names)
@@ -357,7 +357,7 @@ def version_at(
             f"{argument} is {time_text(time)}, after now ({time_text(now)}); leave "
             f"{argument} out for the current version"
         )
-    names = _names_of_store(location)
+    names = names_of_store(location)
     for name in reversed(names):
         with suppress(FileNotFoundError):  # expired meanwhile
             if read_version(location, name).created_at <= time:
@@ -470,7 +470,7 @@ def remove_void(location: Location, names: list[VersionName]) -> list[VersionNam
     return [name for name in names if name not in void]
 
 
-def _names_of_store(location: Location) -> list[VersionName]:
+def names_of_store(location: Location) -> list[VersionName]:
     """Return the names of the versions of a store, which has at least one.
 
     Raises:

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from pyarrow import fs
 from support.remote import Remote
 
 import lookupstore
-from lookupstore import ClosedError, Location, LookupStore
+from lookupstore import ClosedError, FormatError, Location, LookupStore
 from lookupstore.store.manifest import manifest_bytes
 from lookupstore.store.version_files import read_newest
 
@@ -248,3 +249,28 @@ def test_a_store_in_a_folder(tmp_path: Path) -> None:
         assert newer.version == 2
         assert 3 in newer
         assert 3 not in store
+
+
+@pytest.mark.parametrize("what", ["folder", "versions"])
+def test_a_store_that_was_deleted(
+    tmp_path: Path, seed: int, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "store"
+    with lookupstore.build(rows(range(9), random.Random(seed)), place, key="id") as store:
+        expected = store.get(7)
+        (place if what == "folder" else place / "versions").rename(tmp_path / "moved")
+        with pytest.raises((FileNotFoundError, FormatError)) as of_open:
+            lookupstore.open(place)
+        with pytest.raises(of_open.type, match=re.escape(str(of_open.value))):
+            store.newest()
+        for _ in range(2):
+            caplog.clear()
+            assert store.refresh() is store
+            (told,) = [one for one in caplog.records if one.name.startswith("lookupstore.store")]
+            assert (told.levelname, str(of_open.value) in told.message) == ("WARNING", True)
+        assert store.get(7) == expected
+        # It goes on when the store is there again.
+        (tmp_path / "moved").rename(place if what == "folder" else place / "versions")
+        lookupstore.upsert(place, {"id": [99], "text": ["new"]}).close()
+        with store.refresh() as newer:
+            assert newer.get(99) == {"text": "new"}

@@ -1,20 +1,23 @@
 """Answer web requests from a store: several processes, and new versions without a restart.
 
     $ python examples/web_service.py build users.store 1000
-    $ USERS=users.store gunicorn --preload --workers 4 --worker-class uvicorn_worker.UvicornWorker \
-          --chdir examples web_service:app
+    $ USERS=users.store gunicorn --preload --workers 2 --worker-class uvicorn_worker.UvicornWorker \
+          --pythonpath examples web_service:app
     $ curl localhost:8000/users/7
     {"name":"user 7"}
 
 With --preload, gunicorn imports this file once and then forks: the workers share the store that the
 parent has opened. Each follows new versions by itself, because threads do not survive a fork. It
-needs fastapi, gunicorn and uvicorn-worker; 1000 is the number of rows.
+needs fastapi, gunicorn and uvicorn-worker; 1000 is the number of rows. Values that JSON lacks are
+written as the commands of lookupstore write them, such as bytes as "0xff".
 """
 
 from __future__ import annotations
 
 import asyncio
+import decimal
 import logging
+import math
 import os
 import random
 import sys
@@ -23,12 +26,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
+from fastapi.encoders import jsonable_encoder
 
 import lookupstore
 from lookupstore.errors import LookupStoreError
 
 #: Seconds between two looks for a newer version, on average.
 EVERY = float(os.environ.get("USERS_EVERY", "60"))
+#: Forms of values that JSON does not have. FastAPI writes times and durations by itself.
+FORMS = {
+    bytes: lambda value: f"0x{value.hex()}",
+    decimal.Decimal: str,
+    float: lambda value: value if math.isfinite(value) else str(value),
+}
 
 
 class Users:
@@ -76,14 +86,15 @@ async def user(user_id: int) -> dict[str, Any]:
     row: dict[str, Any] | None = app.state.users.store.get(user_id)
     if row is None:
         raise HTTPException(404, f"no user {user_id}")
-    return row
+    answer: dict[str, Any] = jsonable_encoder(row, custom_encoder=FORMS)
+    return answer
 
 
 @app.post("/users")
 def many(user_ids: list[int]) -> list[dict[str, Any] | None]:
     """Return a row for each key, null for a missing one, with one lookup in a thread."""
     found = app.state.users.store.lookup(user_ids, found="found")
-    rows: list[dict[str, Any]] = found.to_pylist()
+    rows: list[dict[str, Any]] = jsonable_encoder(found.to_pylist(), custom_encoder=FORMS)
     return [row if row.pop("found") else None for row in rows]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import datetime
+import decimal
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,6 +23,21 @@ import pytest
 import lookupstore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SOURCE = (EXAMPLES / "web_service.py").read_text()
+# What the example says to type.
+BUILD, SERVE, ASK = re.findall(r"\$ (.*)", ast.get_docstring(ast.parse(SOURCE)) or "")
+# Values that JSON does not have, and what the service answers.
+ODD = {
+    "user_id": [7],
+    "raw": [b"\xff\x00"],
+    "price": [decimal.Decimal("1.50")],
+    "scores": [[1.5, float("nan"), float("-inf"), None]],
+    "at": [datetime.datetime(2026, 1, 2, 3, 4, 5)],
+}
+SHOWN = {
+    "raw": "0xff00", "price": "1.50", "scores": [1.5, "nan", "-inf", None],
+    "at": "2026-01-02T03:04:05",
+}  # fmt: skip
 # Time to wait for the service, which a loaded machine may need.
 PATIENCE = 120
 
@@ -37,19 +56,17 @@ def eventually(look: Callable[[], Any]) -> Any:
 
 
 class Service:
-    """The service of the example, with two workers."""
+    """The service of the example, with two workers, started in a folder as its docstring says."""
 
-    def __init__(self, store: Path, environment: dict[str, str]) -> None:
+    def __init__(self, here: Path, environment: dict[str, str]) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "gunicorn", "--preload", "--workers", "2",
-                "--worker-class", "uvicorn_worker.UvicornWorker", "--bind", self.address,
-                "--chdir", str(EXAMPLES), "web_service:app",
-            ],
-            env={**environment, "USERS": str(store), "USERS_EVERY": "0.2"},
+            ["sh", "-c", f"exec env {SERVE}"],
+            cwd=here,
+            env={**environment, "GUNICORN_CMD_ARGS": f"--bind {self.address}",
+                 "USERS_EVERY": "0.2"},
             stderr=subprocess.PIPE,
             text=True,
         )  # fmt: skip
@@ -83,20 +100,25 @@ class Service:
         return self.process.returncode, said
 
 
-def build(store: Path, rows: int, environment: dict[str, str]) -> None:
-    program = [sys.executable, str(EXAMPLES / "web_service.py"), "build", str(store), str(rows)]
-    subprocess.run(program, env=environment, check=True)
+def build(here: Path, rows: int, environment: dict[str, str]) -> None:
+    command = BUILD.replace(" 1000", f" {rows}")
+    subprocess.run(["sh", "-c", command], cwd=here, env=environment, check=True)
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parents[1])}
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
 
 
 @pytest.fixture
 def service(tmp_path: Path, environment: dict[str, str]) -> Iterator[Service]:
-    build(tmp_path / "users", 1000, environment)
-    made = Service(tmp_path / "users", environment)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    build(tmp_path, 1000, environment)
+    made = Service(tmp_path, environment)
     try:
         yield made
     finally:
@@ -111,13 +133,18 @@ def test_workers_answer_and_take_a_new_version(
     workers = eventually(lambda: len(found := service.versions()) == 2 and found)
     assert set(workers.values()) == {1}
     assert service.process.pid not in workers
+    assert ASK == "curl localhost:8000/users/7"
     assert service.ask("/users/7") == {"name": "user 7"}
     assert service.ask("/users", [999, 1000, 0]) == [{"name": "user 999"}, None, {"name": "user 0"}]
     assert service.refusal("/users/1000") == 404
     assert service.refusal("/users/seven") == 422
-    build(tmp_path / "users", 2000, environment)
+    build(tmp_path, 2000, environment)
     eventually(lambda: set(service.versions().values()) == {2})
     assert set(service.versions()) == set(workers)  # the same processes
     assert service.ask("/users/1000") == {"name": "user 1000"}
+    lookupstore.build(ODD, tmp_path / "users.store", key="user_id", overwrite=True).close()
+    eventually(lambda: set(service.versions().values()) == {3})
+    assert service.ask("/users/7") == SHOWN
+    assert service.ask("/users", [7, 1]) == [SHOWN, None]
     status, said = service.stop()
     assert (status, "Traceback" in said) == (0, False), said

@@ -65,6 +65,7 @@ def build(
     bloom_fpp: float = FileOptions.bloom_fpp,
     overwrite: bool = False,
     allow_empty: bool = False,
+    allow_new_key: bool = False,
     retain: Duration = HOUR,
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
@@ -122,6 +123,9 @@ def build(
             old one answers lookups. A reader stays on the version that it opened.
         allow_empty: Whether to let a version without rows replace one that has some. The first
             version of a store may be empty in any case.
+        allow_new_key: Whether the key may have other names or types than in the replaced version.
+            Other types of the same kind, such as int32 and int64, are always allowed: lookups work
+            with both.
         retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
             `"1h"`. A build that overwrites calls `lookupstore.expire` with it.
         progress: Whether to show a progress bar. Default: if standard error is a terminal, or in a
@@ -136,8 +140,8 @@ def build(
 
     Raises:
         KeyError: If the source does not have a column.
-        ValueError: If a key is null or repeated, if no rows would replace some, or if an argument
-            is out of range. The error names the remedy.
+        ValueError: If a key is null or repeated, if no rows would replace some, if the replaced
+            version has another key, or if an argument is out of range. The error names the remedy.
         TypeError: If the source, or the type of a column, cannot be stored.
         FileNotFoundError: If the source names no files.
         FormatError: If the source is files of a table (the error names the line to write instead),
@@ -189,11 +193,13 @@ def build(
             location,
             overwrite=overwrite,
             allow_empty=allow_empty,
+            allow_new_key=allow_new_key,
             retain=retain,
             temp_dir=temp_dir,
         ) as new:
             check_file_options(new.folder, new.id, options, threads)
             current = new.current()
+            new.check_key(plan.key_schema, current)
             if buckets is None and current is not None:
                 buckets = current.buckets
             kept = {} if buckets is None else files_to_keep(current, plan, options, buckets)

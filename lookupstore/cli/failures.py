@@ -84,6 +84,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"pass metadata='(\w+)' in options=WriteOptions\(metadata='\w+'\)": r"give --metadata \1",
     r"overwrite=True": "--overwrite",
     r"allow_empty=True": "--allow-empty",
+    r"allow_new_key=True": "--allow-new-key",
     r"on_duplicate='first', 'last' or \('max', column\)": (
         "--on-duplicate first, last or max:COLUMN"
     ),

@@ -81,6 +81,9 @@ overwrite_option: Option = click.option(
 allow_empty_option: Option = click.option(
     "--allow-empty", is_flag=True, help="Let a version without rows replace one that has some."
 )
+allow_new_key_option: Option = click.option(
+    "--allow-new-key", is_flag=True, help="Let the key have other names or types than before."
+)
 retain_option: Option = click.option(
     "--retain",
     default="1h",

@@ -13,6 +13,7 @@ from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
     allow_empty_option,
+    allow_new_key_option,
     names_of,
     output_option,
     overwrite_option,
@@ -64,6 +65,7 @@ from lookupstore.store.store import open as open_store
 @text_flags
 @overwrite_option
 @allow_empty_option
+@allow_new_key_option
 @retain_option
 @output_option("table", "json")
 def build(
@@ -81,6 +83,7 @@ def build(
     text: TextFlags,
     overwrite: bool,
     allow_empty: bool,
+    allow_new_key: bool,
     retain: str,
     output: str,
 ) -> None:
@@ -110,6 +113,7 @@ def build(
         threads=threads,
         overwrite=overwrite,
         allow_empty=allow_empty,
+        allow_new_key=allow_new_key,
         retain=kept_for,
         temp_dir=temp_dir,
     )
@@ -195,6 +199,7 @@ def warm(path: str, seconds: str | None, size: str | None, output: str) -> None:
 @version_option
 @overwrite_option
 @allow_empty_option
+@allow_new_key_option
 @retain_option
 @output_option("table", "json")
 def publish(
@@ -203,6 +208,7 @@ def publish(
     version: int | None,
     overwrite: bool,
     allow_empty: bool,
+    allow_new_key: bool,
     retain: str,
     output: str,
 ) -> None:
@@ -217,6 +223,7 @@ def publish(
             path,
             overwrite=overwrite,
             allow_empty=allow_empty,
+            allow_new_key=allow_new_key,
             retain=seconds_of(retain, "--retain"),
         ) as published,
     ):

@@ -112,6 +112,19 @@ class KeySchema:
         )
         return f"KeySchema({fields})"
 
+    def answers(self, other: KeySchema) -> bool:
+        """Return whether the keys of another schema can be looked up among those of this one.
+
+        >>> ids, texts = (
+        ...     KeySchema(pa.schema([("id", kind)])) for kind in (pa.int32(), pa.string())
+        ... )
+        >>> ids.answers(KeySchema(pa.schema([("id", pa.int64())]))), ids.answers(texts)
+        (True, False)
+        """
+        return self.names == other.names and all(
+            own.accepts(field.plain) for own, field in zip(self._fields, other._fields, strict=True)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return a dict for JSON: the Arrow schema in base64, and the fields for people."""
         return schema_to_json(self._schema, self.nullable)

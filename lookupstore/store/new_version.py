@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
+from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import expire, names_all_in_use
@@ -46,6 +47,7 @@ class NewVersion:
         location: Location of the store, which may not exist yet.
         overwrite: Whether there may be a version already.
         allow_empty: Whether a version without rows may replace one that has some.
+        allow_new_key: Whether the version may replace one whose keys cannot be looked up in it.
         retain: Time for which the replaced version is kept; see `lookupstore.expire`.
         temp_dir: Folder for the files of a remote store before they are uploaded. Default: the
             system's temporary folder.
@@ -59,6 +61,7 @@ class NewVersion:
         *,
         overwrite: bool,
         allow_empty: bool = False,
+        allow_new_key: bool = False,
         retain: Duration,
         temp_dir: str | os.PathLike[str] | None = None,
         version_id: str | None = None,
@@ -68,6 +71,7 @@ class NewVersion:
         self._retain = seconds_of(retain, "retain")
         self._overwrite = overwrite
         self._allow_empty = allow_empty
+        self._allow_new_key = allow_new_key
         self._temp_dir = temp_dir
         self._begun = False
         self._tried = False
@@ -185,6 +189,21 @@ class NewVersion:
             _log.warning("%s: the version being replaced is damaged: %s", self.location.uri, error)
             return None
 
+    def check_key(self, key: KeySchema, current: Manifest | None) -> None:
+        """Refuse another key than that of the current version, whose open readers would fail.
+
+        Raises:
+            ValueError: If keys of the current version cannot be looked up in the new one, and
+                `allow_new_key` is False.
+        """
+        if current is None or self._allow_new_key or key.answers(current.key_schema):
+            return
+        raise ValueError(
+            f"{self.location.uri}: the key of the new version is {_shown(key)}, but that of "
+            f"version {current.version} is {_shown(current.key_schema)}; convert the source, or "
+            "pass allow_new_key=True if every reader looks up the new key"
+        )
+
     def publish(self, manifest: Manifest, *, replaces: VersionName | None = None) -> Manifest:
         """Publish the version, and remove versions that are too old now.
 
@@ -291,6 +310,10 @@ def is_whole(location: Location, file: DataFile) -> bool:
         return not location.is_cheap_to_read or location.hash(file.name) == file.xxh64
     except OSError:  # the disk cannot read it
         return False
+
+
+def _shown(key: KeySchema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in key.schema)
 
 
 def _check_is_ours(location: Location) -> None:

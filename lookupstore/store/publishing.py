@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -45,6 +45,7 @@ def publish(
     *,
     overwrite: bool = False,
     allow_empty: bool = False,
+    allow_new_key: bool = False,
     retain: Duration = HOUR,
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -62,6 +63,8 @@ def publish(
             or a store.
         overwrite: Whether to publish even if another version is there.
         allow_empty: Whether a version without rows may replace one that has some.
+        allow_new_key: Whether the key may have other names or types than in the replaced version;
+            see `lookupstore.build`.
         retain: Time for which the replaced versions of the copy are kept; see `lookupstore.expire`.
         progress: Whether to show a progress bar. Default: after one second, on a terminal or in a
             notebook.
@@ -72,7 +75,7 @@ def publish(
     Raises:
         FileNotFoundError: There is no such store.
         ValueError: If the version has no rows, the one it would replace has some, and `allow_empty`
-            is False.
+            is False; or if that one has another key, and `allow_new_key` is False.
         FileExistsError: Another version is there and `overwrite` is False, or the folder has other
             files.
         StaleStoreError: The version of the open `store` was removed.
@@ -102,13 +105,16 @@ def publish(
             target,
             overwrite=overwrite,
             allow_empty=allow_empty,
+            allow_new_key=allow_new_key,
             retain=retain,
             version_id=manifest.id,
         ) as new,
     ):
         advance = _megabytes(bars, manifest) if bars else None
         # While the mark exists, files that versions name are kept; any other file may be deleted.
-        there = _named_by_content(target)
+        replaced = read_versions(target) if list_names(target) else []
+        new.check_key(manifest.key_schema, replaced[-1] if replaced else None)
+        there = _named_by_content(replaced)
         files = []
         for i, file in enumerate(manifest.named_files):
             # Runs are numbered after the buckets, and applied runs after these.
@@ -144,11 +150,8 @@ def _megabytes(bars: Bars, manifest: Manifest) -> Callable[[int], None]:
     return lambda nbytes: advance(nbytes / 1e6)
 
 
-def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile]:
+def _named_by_content(manifests: Sequence[Manifest]) -> dict[tuple[int, int, str], DataFile]:
     """Return the data files that versions name, the newest of each content."""
-    if not list_names(location):
-        return {}
-    manifests = read_versions(location)
     return {_content(file): file for manifest in manifests for file in manifest.named_files}
 
 

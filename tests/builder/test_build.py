@@ -384,6 +384,43 @@ def test_no_rows_do_not_replace_rows_without_a_word(tmp_path):
         assert store.num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("schema", "key", "is_other"),
+    [
+        ({"a": pa.int32(), "b": pa.string()}, ["a", "b"], False),
+        ({"a": pa.float64(), "b": pa.large_string()}, ["a", "b"], False),
+        ({"a": pa.string(), "b": pa.string()}, ["a", "b"], True),
+        ({"a": pa.int64(), "b": pa.binary()}, ["a", "b"], True),
+        ({"a": pa.int64(), "b": pa.string()}, ["b", "a"], True),
+        ({"a": pa.int64(), "b": pa.string()}, ["a"], True),
+        ({"a": pa.int64(), "c": pa.string()}, ["a", "c"], True),
+    ],
+)
+def test_another_key_does_not_replace_one_without_a_word(tmp_path, schema, key, is_other):
+    """Another key is one with which lookups of the former key fail."""
+    path = tmp_path / "s"
+    build(pa.table({"a": [1], "b": ["x"]}), path, key=["a", "b"]).close()
+    rows = pa.table({"a": [1], "b": ["x"], "c": ["x"]}).select([*schema]).cast(pa.schema(schema))
+    before = sorted(path.rglob("*"))
+    if not is_other:
+        with build(rows, path, key=key, overwrite=True) as store:
+            assert store.lookup(pa.table({"a": [1], "b": ["x"]}), found=True)["found"][0].as_py()
+            assert store.get((1, "x")) == {}
+        return
+    wanted = r"is a: int64, b: string; convert .* pass allow_new_key=True"
+    with pytest.raises(ValueError, match=wanted):
+        build(rows, path, key=key, overwrite=True)
+    build(rows, tmp_path / "other", key=key).close()
+    with pytest.raises(ValueError, match=wanted):
+        publish(tmp_path / "other", path, overwrite=True)
+    assert sorted(path.rglob("*")) == before
+    build(rows, path, key=key, overwrite=True, allow_new_key=True).close()
+    with LookupStore(path) as store:
+        assert store.version == 2
+    build(pa.table({"a": [1], "b": ["x"]}), tmp_path / "first", key=["a", "b"]).close()
+    publish(tmp_path / "first", path, overwrite=True, allow_new_key=True).close()
+
+
 def test_an_empty_source_gives_an_empty_store(tmp_path):
     for buckets in (1, 4):
         with build(TABLE[:0], tmp_path / str(buckets), key="id", buckets=buckets) as store:

@@ -29,6 +29,7 @@ from lookupstore.errors import ClosedError, FormatError
 from lookupstore.sst import Reader, Writer
 
 USERS = pa.table({"id": [1, 2, 3], "name": ["ada", "bob", None]})
+TEXTS = pa.table({"id": ["1", "2", "3"], "name": ["ada", "bob", None]})
 REPEATED = pa.table({"id": [1, 1], "at": [5, 7]})
 DAYS = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1], "n": [10, 20, 30]})
 MAPS = pa.table(
@@ -147,6 +148,11 @@ BUILD = [
         lambda _: [build(), build(USERS.slice(0, 0), overwrite=True)], ValueError,
         ("users: the new version has no rows", "version 1, which has 3", "allow_empty=True"),
         lambda _: build(USERS.slice(0, 0), overwrite=True, allow_empty=True)),
+    Way("build of another key over a store",
+        lambda _: [build(), build(TEXTS, overwrite=True)], ValueError,
+        ("users: the key of the new version is id: string", "version 1 is id: int64",
+         "convert the source, or pass allow_new_key=True"),
+        lambda _: build(TEXTS, overwrite=True, allow_new_key=True)),
     Way("build(compression='gzip')", lambda _: build(compression="gzip"), ValueError,
         ("compression must be 'none', 'zstd' or 'lz4'", "not 'gzip'"),
         lambda _: build(compression="zstd")),
@@ -307,7 +313,8 @@ VERSIONS = [
     Way("publish where another store is",
         lambda _: [build(), days(), lookupstore.publish("days", "users")], FileExistsError,
         ("users: there is already a store", "overwrite=True"),
-        lambda _: lookupstore.publish("days", "users", overwrite=True).close()),
+        lambda _: lookupstore.publish(
+            "days", "users", overwrite=True, allow_new_key=True).close()),
     Way("expire(keep=0)", lambda _: lookupstore.expire("users", keep=0), ValueError,
         ("keep is 0", "at least 1"), lambda _: [build(), lookupstore.expire("users", keep=1)]),
     Way("expire(retain=-1)", lambda _: lookupstore.expire("users", retain=-1), ValueError,
@@ -382,6 +389,12 @@ COMMANDS = [
     Way("lookupstore get of a text", lambda _: [build(), typed("get users one")], RefusedError,
         ("'one' is not int64, the type of the key field 'id'", "a whole number"),
         lambda _: typed("get users 1")),
+    Way("lookupstore build of another key",
+        lambda _: [build(), typed("build users.parquet users --key name --nullable-keys name "
+                                  "--overwrite")],
+        RefusedError, ("name: string", "is id: int64", "pass --allow-new-key"),
+        lambda _: typed("build users.parquet users --key name --nullable-keys name --overwrite "
+                        "--allow-new-key")),
     Way("lookupstore get of one field of two", lambda _: [days(), typed("get days Bath")],
         RefusedError, ("key 'Bath' has 1 of 2 fields", "city,day"),
         lambda _: typed("get days Bath,1")),

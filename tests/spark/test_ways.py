@@ -40,6 +40,7 @@ def rows_of_spark(spark: SparkSession) -> list[Way]:
         build_store(df, str(folder / "new"), key="city", buckets=2, **options).close()
 
     none = facts.limit(0)
+    other = facts.selectExpr("day AS city")
     return [
         Way("df.write without key", lambda here: write(facts, here), PySparkException,
             ("no key; give option('key', 'a,b')",), lambda here: write(facts, here, key="city")),
@@ -57,6 +58,14 @@ def rows_of_spark(spark: SparkSession) -> list[Way]:
             lambda here: [build(here), build(here, none, overwrite=True)], ValueError,
             ("no rows, and would replace version 1", "allow_empty=True"),
             lambda here: build(here, none, overwrite=True, allow_empty=True)),
+        Way("df.write of another key",
+            lambda here: [build(here), write(facts, here, "overwrite", key="day")],
+            PySparkException, ("version 1 is city: string", "allow_new_key=True"),
+            lambda here: write(facts, here, "overwrite", key="day", allow_new_key="true")),
+        Way("build_store of another key",
+            lambda here: [build(here), build(here, other, overwrite=True)], ValueError,
+            ("version 1 is city: string", "allow_new_key=True"),
+            lambda here: build(here, other, overwrite=True, allow_new_key=True)),
         Way("spark.read.option('starts_with', ...) of a number",
             lambda here: read(here, prefix='"Bath"', starts_with="1"), PySparkException,
             ("starts_with: the key field 'day' is int64", "give prefix= whole values"),

@@ -84,6 +84,7 @@ def build_store(
     bloom_fpp: float = FileOptions.bloom_fpp,
     overwrite: bool = False,
     allow_empty: bool = False,
+    allow_new_key: bool = False,
     retain: Duration = HOUR,
     spark: SparkSession | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -120,6 +121,8 @@ def build_store(
         overwrite: Whether to replace the store at `path`. The old version answers until the new one
             is complete. Files of buckets that have not changed are kept.
         allow_empty: Whether a version without rows may replace one that has rows.
+        allow_new_key: Whether the key may have other names or types than in the replaced version;
+            see `lookupstore.build`.
         retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
             `"1h"`; see `lookupstore.expire`.
         spark: Session that reads paths. Default: the active one, or a new one from `session()`.
@@ -129,9 +132,9 @@ def build_store(
 
     Raises:
         KeyError: If the source lacks a column.
-        ValueError: If a key is null or repeated, there are no rows where there were some, a file
-            changes while the build runs, or an argument is out of range. The error names the
-            remedy.
+        ValueError: If a key is null or repeated, there are no rows where there were some, the
+            replaced version has another key, a file changes while the build runs, or an argument is
+            out of range. The error names the remedy.
         TypeError: If the source or the type of a column cannot be stored.
         FileExistsError: If `path` holds a store and `overwrite` is false, or holds something else.
         FormatError: If the paths are files of a table. The error names the line to write instead.
@@ -186,7 +189,11 @@ def build_store(
         with (
             naming_files(),
             NewVersion(
-                location, overwrite=overwrite, allow_empty=allow_empty, retain=retain
+                location,
+                overwrite=overwrite,
+                allow_empty=allow_empty,
+                allow_new_key=allow_new_key,
+                retain=retain,
             ) as new,
             watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
         ):
@@ -226,7 +233,13 @@ def task_of(
     rows: Any = None,
     reads: bool = False,
 ) -> BuildTask:
-    """Return the information about a new version, which has begun, that executors need."""
+    """Return the information about a new version, which has begun, that executors need.
+
+    Raises:
+        ValueError: If the replaced version has another key; see `NewVersion.check_key`.
+    """
+    current = new.current()
+    new.check_key(plan.key_schema, current)
     return BuildTask(
         plan=plan,
         schema=pa.schema([schema.field(name) for name in plan.columns]),
@@ -235,7 +248,7 @@ def task_of(
         store_id=new.id,
         buckets=buckets,
         options=options,
-        kept=files_to_keep(new.current(), plan, options, buckets),
+        kept=files_to_keep(current, plan, options, buckets),
         rows=rows,
         reads=reads,
     )

@@ -27,6 +27,7 @@ WRITE_OPTIONS = (
     "bloom_fpp",
     "retain",
     "allow_empty",
+    "allow_new_key",
     "storage_options",
 )
 
@@ -44,6 +45,7 @@ class SinkOptions:
     files: FileOptions
     retain: float
     allow_empty: bool
+    allow_new_key: bool
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -84,6 +86,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         files,
         seconds_of(options.get("retain", HOUR), "retain"),
         _truth(options, "allow_empty"),
+        _truth(options, "allow_new_key"),
     )
 
 

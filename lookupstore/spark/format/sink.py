@@ -95,7 +95,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
 
         Raises:
             KeyError: If the DataFrame lacks a column.
-            ValueError: If an option is unknown or has a bad value.
+            ValueError: If an option is unknown or has a bad value, or the replaced version has
+                another key.
             TypeError: If a column cannot be stored.
             FileExistsError: If the path holds something else, or a store, and the mode is append.
         """
@@ -110,7 +111,11 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         )
         location = parsed.location
         new = NewVersion(
-            location, overwrite=overwrite, allow_empty=parsed.allow_empty, retain=parsed.retain
+            location,
+            overwrite=overwrite,
+            allow_empty=parsed.allow_empty,
+            allow_new_key=parsed.allow_new_key,
+            retain=parsed.retain,
         )
         with _modes_named(location):
             new.begin()

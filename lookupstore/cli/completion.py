@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+# Characters that a shell may take for its own, and the comma between names. Each shell has its own
+# way to quote them, so names that have one are left to the user.
+_NEEDS_QUOTES = re.compile(r"[^\w@%+=:./-]")
 
 
 class ColumnNames(click.types.StringParamType):
@@ -24,7 +29,7 @@ class ColumnNames(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names that complete the last one; none if they are not cheap to know."""
+        """Return the names without quotes that complete the last one, if they are cheap to know."""
         path = self._path(ctx)
         before, comma, last = incomplete.rpartition(",")
         taken = before.split(",")
@@ -33,7 +38,7 @@ class ColumnNames(click.types.StringParamType):
         return [
             CompletionItem(before + comma + name)
             for name in names
-            if name.startswith(last) and name not in taken
+            if name.startswith(last) and name not in taken and not _NEEDS_QUOTES.search(name)
         ]
 
     def _path(self, ctx: click.Context) -> str | None:

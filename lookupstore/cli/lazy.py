@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -45,11 +46,22 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return a command and its arguments; for a wrong name, suggest the closest one."""
         name = args[0]
-        if name not in self.lazy and name[:1] != "-" and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            try:
+                return super().resolve_command(ctx, args)
+            except ImportError:  # a shell shows no errors of completion
+                return None, None, args
+        if name not in self.lazy and name[:1] != "-":
             close = get_close_matches(name, self.lazy, n=1)
             suggested = f" Did you mean {close[0]!r}?" if close else ""
             raise click.UsageError(f"No such command {name!r}.{suggested}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command without importing any, or an option of the group."""
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        commands = [CompletionItem(name, help=self.lazy[name][1]) for name in names]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

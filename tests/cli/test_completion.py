@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 import lookupstore
-from lookupstore.cli import main
+from lookupstore.cli import lazy, main
 from lookupstore.hudi import HudiTable
 
 ROWS = pa.table({"id": [1], "name": ["a"], "number": [2]})
@@ -88,6 +88,24 @@ def test_characters_by_names_that_need_no_quotes() -> None:
                  "build rows.csv commas --key id --delimiter comma"):  # fmt: skip
         result = click.testing.CliRunner().invoke(main, line.split())
         assert result.exit_code == 0, result.output
+
+
+def test_no_name_is_offered_that_the_shell_would_split() -> None:
+    Path("hosts.csv").write_text('Host Name,Host$IP,Höhe,Host-1,"Host,2"\na,b,c,d,e\n')
+    assert completed("build hosts.csv --key", "H") == ["Höhe", "Host-1"]
+
+
+def test_commands_of_an_extra_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell prints what completion raises into the line that is being typed."""
+
+    def refuse(name: str) -> None:
+        raise ImportError(f"{name} needs fastavro")
+
+    monkeypatch.setattr(lazy.importlib, "import_module", refuse)
+    assert completed("hudi", "sc") == ["scan"]
+    assert "--help" in completed("hudi", "--")
+    assert "upsert" in completed("hudi get", "up")  # nothing better is known
+    assert "expire" in completed("")
 
 
 def test_columns_of_csv_in_its_notation() -> None:

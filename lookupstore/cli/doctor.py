@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,10 +19,12 @@ import click
 from rich.table import Table
 
 from lookupstore._version import __version__
+from lookupstore.cli.failures import message_of
 from lookupstore.cli.options import output_option
 from lookupstore.cli.output import OutputConsole, write_json
 from lookupstore.extras import PACKAGES, is_there
 from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.own_folder import NotOwnError, check_own_folder
 from lookupstore.processors import processors
 from lookupstore.quantities import size_text
 
@@ -28,6 +32,7 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 # Room for copies of remote files in bytes below which there is a warning.
 _LITTLE = 1 << 30
+_OTHER_FOLDER = "set LOOKUPSTORE_CACHE to a folder of yours"
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -165,27 +170,40 @@ def _cache_folder() -> Iterator[Diagnosis]:
         folder = there = residency.folder
         while not os.path.exists(there):  # it is made with the first copy
             there = os.path.dirname(there)
+        if there == folder:
+            check_own_folder(folder)
         free = shutil.disk_usage(there).free
-        room = f"{size_text(residency.used)} of {size_text(residency.quota)} used"
-    except ValueError as error:  # the error names the setting
-        yield Diagnosis(what, str(error), ERROR)
+        used, quota = residency.used, residency.quota
+    except (ValueError, NotOwnError) as error:  # the error names the setting
+        yield Diagnosis(what, message_of(error), ERROR)
         return
     except (OSError, RuntimeError) as error:
-        yield Diagnosis(what, str(error), ERROR, "set LOOKUPSTORE_CACHE to a folder of yours")
+        yield Diagnosis(what, message_of(error), ERROR, _OTHER_FOLDER)
         return
+    room = f"{size_text(used)} of {size_text(quota)} used"
     found = f"{folder}: {room}, {size_text(free)} free on the disk"
-    if residency.quota < _LITTLE and "LOOKUPSTORE_CACHE_BYTES" in os.environ:
+    if quota < _LITTLE and quota - used <= free and "LOOKUPSTORE_CACHE_BYTES" in os.environ:
         remedy = "raise LOOKUPSTORE_CACHE_BYTES: larger files have no copies here"
         yield Diagnosis(what, found, WARNING, remedy)
     elif free < _LITTLE:
-        remedy = "free some, or set LOOKUPSTORE_CACHE to a larger disk"
+        remedy = "free some space, or set LOOKUPSTORE_CACHE to a folder on a larger disk"
         yield Diagnosis(what, found, WARNING, remedy)
     else:
         yield Diagnosis(what, found)
     try:
         missing = _missing_features(there)
+    except PermissionError:
+        status = os.stat(there)
+        remedy = _OTHER_FOLDER
+        if status.st_uid == os.geteuid():
+            remedy = f"run chmod u+rwx {there}, or {remedy}"
+        mode = stat.S_IMODE(status.st_mode)
+        yield Diagnosis("its mode", f"{mode:o}: you may not write {there}", ERROR, remedy)
+        return
     except OSError as error:
-        yield Diagnosis("its file system", str(error), ERROR, "choose a local disk")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space, or choose a larger disk" if full else "choose a local disk"
+        yield Diagnosis("its file system", message_of(error), ERROR, remedy)
         return
     if missing:
         lacks = f"no {' and no '.join(missing)}"

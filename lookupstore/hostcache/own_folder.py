@@ -52,11 +52,20 @@ def make_own_folder(path: str) -> int:
         OSError: The folder cannot be made.
     """
     path = os.path.abspath(path)
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         os.makedirs(path, mode=stat.S_IRWXU, exist_ok=True)
-        status = os.lstat(path)
+    return check_own_folder(path)
+
+
+def check_own_folder(path: str) -> int:
+    """Check that a folder belongs to this user alone; return its mode.
+
+    Raises:
+        NotOwnError: The folder belongs to another user, or others may write it or change what its
+            path leads to.
+        OSError: The path is not a folder, or cannot be read.
+    """
+    status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         above = os.stat(os.path.dirname(path))
         if above.st_mode & _OTHERS_WRITE or above.st_uid not in (0, os.geteuid()):

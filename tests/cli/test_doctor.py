@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click.testing
 import pytest
@@ -15,6 +17,15 @@ import pytest
 import lookupstore
 from lookupstore.cli import doctor, main
 from lookupstore.extras import PACKAGES
+from lookupstore.hostcache.folder import HostFolder
+
+
+class Usage(NamedTuple):
+    """A disk, as `shutil.disk_usage` describes it."""
+
+    total: int
+    used: int
+    free: int
 
 
 def found(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -61,6 +72,50 @@ def test_a_quota_that_is_none_or_small(tmp_path: Path) -> None:
     status, said = found(tmp_path, LOOKUPSTORE_CACHE_BYTES="1MB")
     assert (status, said["cache folder"]["verdict"]) == (0, "warning")
     assert "raise LOOKUPSTORE_CACHE_BYTES" in said["cache folder"]["remedy"]
+
+
+def test_a_folder_that_others_may_write(tmp_path: Path) -> None:
+    """Commands refuse it: `doctor` finds it with the same check."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    status, said = found(folder)
+    assert (status, said["cache folder"]["verdict"]) == (1, "error")
+    with pytest.raises(PermissionError) as refused:
+        HostFolder(folder, None).make()
+    assert said["cache folder"]["found"] == f"{folder}: {refused.value.strerror}"
+    assert f"chmod 700 {folder}" in said["cache folder"]["found"]
+    assert said["cache folder"]["remedy"] == ""
+
+
+def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o555)
+
+    def refuse(path: str, *_: Any) -> None:  # root may write any folder
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    status, said = found(tmp_path)
+    assert (status, said["its mode"]["verdict"]) == (1, "error")
+    assert said["its mode"]["found"] == f"555: you may not write {tmp_path}"
+    assert f"run chmod u+rwx {tmp_path}, or set" in said["its mode"]["remedy"]
+    assert "its file system" not in said
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger quota cannot help where the disk has no room for this one."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 30, 1 << 30, 4096))
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    for quota in ("10MB", "100GB"):
+        status, said = found(tmp_path, LOOKUPSTORE_CACHE_BYTES=quota)
+        assert (status, said["cache folder"]["verdict"]) == (1, "warning")
+        assert said["cache folder"]["remedy"].startswith("free some space, or set LOOKUPSTORE_")
+        assert said["its file system"]["found"] == "No space left on device"
+        assert said["its file system"]["remedy"] == "free some space, or choose a larger disk"
 
 
 def test_java_that_is_not_there(tmp_path: Path) -> None:

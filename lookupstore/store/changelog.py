@@ -41,6 +41,7 @@ from lookupstore.sorting.rows import one_batch
 from lookupstore.sorting.runs import aligned, merge
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.column_differences import column_difference
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.open_version import OpenVersion, open_version
 from lookupstore.store.steps import BucketLayers, steps_between
@@ -355,16 +356,12 @@ def open_changelog(
 
 
 def _check_same_columns(location: Location, before: Manifest, after: Manifest) -> None:
-    for what, old, new in (
-        ("key", before.key_schema, after.key_schema),
-        ("value columns", before.row_schema, after.row_schema),
-    ):
-        if old != new:
-            raise ValueError(
-                f"{location.uri}: the {what} of version {before.version} is not that of version "
-                f"{after.version}: it was {old} and is {new}; ask for changes since a version with "
-                "the same columns"
-            )
+    difference = column_difference(before, after)
+    if difference is not None:
+        raise ValueError(
+            f"{location.uri}: versions {before.version} and {after.version} differ: {difference}; "
+            "ask for changes since a version with the same columns"
+        )
 
 
 def _keys_at_once(*files: Sequence[DataFile]) -> int:

@@ -40,6 +40,7 @@ from lookupstore.store.changed_bucket import (
     CompactionRule,
     changed_manifest,
 )
+from lookupstore.store.column_differences import column_difference
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
 from lookupstore.store.manifest import MAX_RUNS, Manifest
@@ -338,13 +339,10 @@ def check_same_store(location: Location, planned: Manifest, current: Manifest) -
     Raises:
         ValueError: If the key, the value columns or the number of buckets differ.
     """
-    for what, before, now in (
-        ("key", planned.key_schema, current.key_schema),
-        ("value columns", planned.row_schema, current.row_schema),
-        ("number of buckets", planned.buckets, current.buckets),
-    ):
-        if before != now:
-            raise ValueError(
-                f"{location.uri}: the {what} of the store changed while changes were read: it was "
-                f"{before} and is {now}; upsert again"
-            )
+    difference = column_difference(planned, current)
+    if difference is None and planned.buckets != current.buckets:
+        difference = f"the number of buckets was {planned.buckets} and is {current.buckets}"
+    if difference is not None:
+        raise ValueError(
+            f"{location.uri}: the store changed while changes were read: {difference}; upsert again"
+        )

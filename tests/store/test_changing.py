@@ -1396,7 +1396,7 @@ def test_a_store_that_became_another_one(tmp_path, overtaken):
     build(pa.table({"id": [1], "n": [1]}), tmp_path / "s", key="id").close()
     other = pa.table({"id": [1], "n": ["x"]})
     overtaken("before", lambda: build(other, tmp_path / "s", key="id", overwrite=True).close())
-    with pytest.raises(ValueError, match="value columns of the store changed"):
+    with pytest.raises(ValueError, match="the value column 'n' was int64 and is string"):
         upsert(tmp_path / "s", pa.table({"id": [1], "n": [2]}))
 
 

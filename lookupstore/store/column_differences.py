@@ -1,0 +1,35 @@
+"""Name the column that differs between two versions of a store."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lookupstore.store.manifest import Manifest
+
+
+def column_difference(before: Manifest, after: Manifest) -> str | None:
+    """Describe the first column that differs between two versions. None: all columns are equal."""
+    if before.key_schema != after.key_schema:
+        return _difference("key", before.key_schema.schema, after.key_schema.schema)
+    if before.row_schema != after.row_schema:
+        return _difference("value", before.row_schema.schema, after.row_schema.schema)
+    return None
+
+
+def _difference(kind: str, before: pa.Schema, after: pa.Schema) -> str:
+    for field in before:
+        if field.name not in after.names:
+            return f"the {kind} column {field.name!r} ({_type_text(field)}) is gone"
+    for field in after:
+        if field.name not in before.names:
+            return f"the {kind} column {field.name!r} ({_type_text(field)}) is new"
+    if before.names != after.names:
+        return f"the {kind} columns are in another order"
+    for old, new in zip(before, after, strict=True):
+        if _type_text(old) != _type_text(new):
+            return f"the {kind} column {old.name!r} was {_type_text(old)} and is {_type_text(new)}"
+    return f"the {kind} columns have other metadata"
+
+
+def _type_text(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"

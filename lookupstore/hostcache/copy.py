@@ -275,9 +275,10 @@ class LocalCopy:
                 folder = os.path.dirname(self.path)
                 raise OSError(
                     again.errno,
-                    f"{os.strerror(again.errno or 0)}: {folder} has no room for the "
-                    f"{self.remote.nbytes} bytes of {self.name}, and nothing is left there to "
-                    "evict; free some space, or set LOOKUPSTORE_CACHE to a folder on another disk",
+                    f"{os.strerror(again.errno or 0)}: no room for the {self.remote.nbytes} bytes "
+                    f"of {self.name}, and nothing is left to evict; free some space, or set "
+                    "LOOKUPSTORE_CACHE to a folder on another disk",
+                    folder,
                 ) from None
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:

@@ -528,8 +528,8 @@ class BucketFiles(LocalFiles):
                 opened = _Open(reader, None, False, number, weakref.ref(self), before)
             return opened
         recode = self._manifest.options.get("compression") != "none"
-        self._check_room(number)
         copy = self._pin(file, recode=recode)
+        self._check_room(number)
         recoded = copy.recoded
         try:
             return self._open_copy(number, file, copy)

@@ -99,7 +99,8 @@ class _WrongText:
         if self.is_fixed:
             return "correct it"
         number = self.text.replace(self.decimal or ".", ".")
-        if self.kind == "double" or not re.fullmatch(r"[+-]?\d+(\.\d+)?", number):
+        # A number with a zero before it is a code, which only text keeps.
+        if self.kind == "double" or not re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", number):
             return f"give {self._types('text')}"
         if "decimal" in self.kind:
             return f"give {self._types('decimal(P,S)')} with more digits"

@@ -688,7 +688,11 @@ def test_a_null_key_is_named_with_its_row(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"key": "idd"}, KeyError, r"key: .*no column 'idd'; did you mean 'id'\? It has \['id', 'name', 'price'\]"),
+        (
+            {"key": "idd"},
+            KeyError,
+            r"key: .*no column 'idd'; did you mean 'id'\? It has \['id', 'name', 'price'\]",
+        ),
         ({"key": []}, ValueError, "key is empty"),
         ({"key": [1]}, TypeError, "key contains 1; give column names"),
         ({"key": pl.col("id")}, TypeError, "key is polars Expr; give the name of a column, such"),

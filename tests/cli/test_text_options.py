@@ -74,6 +74,10 @@ def test_values_of_other_types_and_what_to_do() -> None:
     Path("a.csv").write_text("id,price\n" + "1,2\n" * 300_000 + "2,1.5\n")
     said = refused("build a.csv s --key id")
     assert "has '1.5' in row 300001; give --types price=double\n" in said
+    Path("agents.csv").write_text("id,p\n1,007\n")
+    for kind in ("int", "double"):
+        said = refused("build agents.csv s --key id --types", f"p={kind}")
+        assert "give --types p=text\n" in said
     Path("b.csv").write_text("id,price\n1,77272.61\n")
     said = refused("build b.csv s --key id --types", "price=decimal(5,2)")
     assert "give --types price=decimal(P,S) with more digits" in said

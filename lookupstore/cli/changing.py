@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 
 import click
@@ -19,7 +18,7 @@ from lookupstore.cli.options import (
     retain_option,
 )
 from lookupstore.cli.output import write_first_rows
-from lookupstore.cli.sources import TextFlags, text_flags
+from lookupstore.cli.sources import TextFlags, rows_of, text_flags
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.csv_dialect import USUAL
@@ -199,11 +198,11 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
             any, because files of keys have other columns.
         are_alone: Whether there are no sources.
     """
-    is_csv = "-" in files or all(
+    rows = rows_of(files)
+    is_csv = not isinstance(rows, list) or all(
         is_stream(one) and format_of(one, STREAM_FORMATS) == "CSV" for one in files
     )
     dialect = text.dialect if are_alone else replace(text.dialect, names=None)
-    rows = sys.stdin.buffer if "-" in files else list(files)
     opened = open_source(rows, max_text=text.max_text, dialect=dialect if is_csv else USUAL)
     source = in_types(opened, keys)
     names = keys.names

@@ -9,7 +9,7 @@ from lookupstore.cli.completion import COLUMNS
 from lookupstore.cli.opened import only_stores
 from lookupstore.cli.options import PLACE, names_of, output_option, version_option
 from lookupstore.cli.output import limited, write_rows
-from lookupstore.cli.sources import TextFlags, text_flags
+from lookupstore.cli.sources import TextFlags, is_pipe, text_flags
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.search import is_stream
 from lookupstore.sst import Reader
@@ -41,8 +41,8 @@ def head(
     Rows of a store are in key order, those of files in the order of the files; - is standard input.
     """
     wanted = None if columns is None else names_of(columns)
-    is_read_once = len(paths) > 1 or paths[0] == "-" or is_stream(paths[0])
-    kind = None if is_read_once else kind_of(paths[0])
+    is_read = len(paths) > 1 or paths[0] == "-" or is_stream(paths[0]) or is_pipe(paths[0])
+    kind = None if is_read else kind_of(paths[0])
     if kind is PathKind.STORE:
         text.check_unused(f"{shown_uri(paths[0])} is a store")
         with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:

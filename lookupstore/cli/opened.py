@@ -18,6 +18,7 @@ from lookupstore.cli.options import (
     version_option,
 )
 from lookupstore.cli.output import write_fields, write_json
+from lookupstore.cli.sources import is_pipe
 from lookupstore.cli.terminal import echoed_info
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
@@ -86,7 +87,7 @@ def open_lookups(
         no_cache: Whether no lookup files are made of columnar files.
     """
     kind = kind_of(path)
-    if kind is PathKind.SORTED_FILE and is_stream(path):
+    if is_pipe(path) or (kind is PathKind.SORTED_FILE and is_stream(path)):
         raise click.UsageError(
             f"{shown_uri(path)} is read from its beginning to its end, not looked up in; make a "
             f"store of it: lookupstore build {shown_uri(path)} STORE --key NAME"

@@ -6,10 +6,11 @@ import functools
 import glob
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 import pyarrow as pa
@@ -60,16 +61,13 @@ class TextFlags:
         """Open the given paths, or for `-` the standard input.
 
         Args:
-            given: Paths to open, or `-` alone.
+            given: Paths to open, or `-` or a pipe alone.
 
         Raises:
-            UsageError: If `-` is one of several paths, or the files do not have what the options
-                are about.
+            UsageError: If `-` or a pipe is one of several paths, or the files do not have what the
+                options are about.
         """
-        if "-" in given and len(given) > 1:
-            raise click.UsageError("- is standard input, and stands alone")
-        rows = sys.stdin.buffer if "-" in given else list(given)
-        source = open_source(rows, max_text=self.max_text, dialect=self.dialect)
+        source = open_source(rows_of(given), max_text=self.max_text, dialect=self.dialect)
         if source.in_types is None:
             self.check_unused(f"{source.description} has types of its own")
         return _typed(source, self.types) if self.types else source
@@ -107,6 +105,38 @@ class TextFlags:
                     f"--key: {source.description} has no column {name!r}; it has "
                     f"[{listed(source.schema.names)}]; if CSV has no line of names, give --names"
                 )
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device such as /dev/stdin, which is read only once.
+
+    The shell makes a pipe of `<(command)`.
+    """
+    try:
+        mode = os.stat(expanded(path)).st_mode
+    except (OSError, ValueError):  # a URI, a glob, or nothing
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def rows_of(given: Sequence[str]) -> BinaryIO | list[str]:
+    """Return the file from which `-` or a pipe is read, otherwise the given paths.
+
+    Args:
+        given: Paths, or `-` or a pipe alone. The command closes the pipe.
+
+    Raises:
+        UsageError: If `-` or a pipe is one of several paths.
+    """
+    streams = [path for path in given if path == "-" or is_pipe(path)]
+    if not streams:
+        return list(given)
+    if len(given) > 1:
+        what = "standard input" if streams[0] == "-" else "a pipe"
+        raise click.UsageError(f"{streams[0]} is {what}, and stands alone")
+    if streams[0] == "-":
+        return sys.stdin.buffer
+    return click.get_current_context().with_resource(open(expanded(streams[0]), "rb"))
 
 
 def text_flags(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,11 +15,11 @@ from lookupstore.cli.options import PLACE, order_option, output_option, version_
 from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.source.search import find_source
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_readers import table_reader
-from lookupstore.sst.dump import FileLayout, cut_layout, dump_text, hexdump, layout
+from lookupstore.sst.dump import FileLayout, cut_layout, dump_text, hexdump, layout, missing_layout
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
@@ -113,7 +113,11 @@ def _of_store(path: str, version: int | None, *, records: bool) -> Iterator[tupl
             try:
                 size = os.path.getsize(location.show(file.name))
             except FileNotFoundError:
-                raise missing_file_error(location, manifest, file) from None
+                error = missing_file_error(location, manifest, file)
+                if not isinstance(error, CorruptionError):  # the version is gone
+                    raise error from None
+                yield f"{kind} of bucket {bucket}", missing_layout(location.show(file.name))
+                continue
             if size == file.bytes:
                 found = layout(location.show(file.name), records=records)
             else:

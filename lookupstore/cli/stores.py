@@ -157,16 +157,23 @@ def versions(path: str, output: str) -> None:
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Always keep the N newest versions.")  # fmt: skip
 @output_option("table", "json")
-def expire(path: str, retain: str, keep: int, output: str) -> None:
-    """Remove old versions and leftovers of killed builds."""
+def expire(path: str, retain: str, keep: int, output: str) -> int:
+    """Remove old versions and leftovers of killed builds.
+
+    The exit status is 1 if a file that is no longer needed could not be removed.
+    """
     removed = expiry.expire(path, retain=seconds_of(retain, "--retain"), keep=keep)
     if output == "json":
         write_json(removed.to_json())
-        return
-    echo(
-        f"{shown_uri(path)}: removed {counted(len(removed.versions), 'version')} and "
-        f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
-    )
+    else:
+        echo(
+            f"{shown_uri(path)}: removed {counted(len(removed.versions), 'version')} and "
+            f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
+        )
+    if removed.failed:
+        what = counted(removed.failed, "file")
+        echo(f"Error: {shown_uri(path)}: could not remove {what}, no longer needed", err=True)
+    return int(removed.failed > 0)
 
 
 @click.command()

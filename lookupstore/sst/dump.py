@@ -119,6 +119,20 @@ def cut_layout(path: str, size: int, expected: int) -> FileLayout:
     return FileLayout(path, NATIVE.name, "bytes", size, regions, ())
 
 
+def missing_layout(path: str) -> FileLayout:
+    """Return the layout of a file that a store names and does not have.
+
+    Args:
+        path: Path of the file.
+
+    >>> [(one.name, one.errors) for one in missing_layout("users/data/a.sst").regions]
+    [('the file', ['expected a data file that the manifest names, found no file'])]
+    """
+    error = "expected a data file that the manifest names, found no file"
+    region = Region("the file", 0, 0, errors=[error])
+    return FileLayout(path, NATIVE.name, "bytes", 0, (region,), ())
+
+
 class _Survey:
     """A pass over one open file: footer, index, filter, properties, blocks."""
 

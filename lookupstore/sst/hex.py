@@ -31,6 +31,9 @@ def pieces(layout: FileLayout) -> Iterator[tuple[Region, list[AnnotatedBytes]]]:
     Raises:
         FileNotFoundError: The file was removed after the layout was made.
     """
+    if not layout.size:  # the file may also be missing
+        yield from ((region, []) for region in layout.regions)
+        return
     with open(layout.path, "rb") as file:
         for region in layout.regions:
             file.seek(region.offset)

@@ -50,11 +50,14 @@ class Expired:
         versions: Numbers of the removed versions.
         files: Number of removed data files and leftovers.
         bytes: Size of the removed data files and leftovers.
+        failed: Number of files that are no longer needed, including those of versions, and could
+            not be removed. The log has the reasons.
     """
 
     versions: tuple[int, ...]
     files: int
     bytes: int
+    failed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""
@@ -103,9 +106,11 @@ def expire(
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
     location = located(path, storage_options)
     names = list_names(location)
+    failed = 0
     try:
         remove_void(location, names)
     except OSError as error:
+        failed = 1
         _log.warning("%s: a version that is void was not removed: %s", location.uri, error)
     now = time.time()
     manifests, gone = replaced_versions(location, now, seconds, keep)
@@ -115,13 +120,11 @@ def expire(
             break  # newer versions are kept, too: the oldest is removed first
         removed.append(old)
     remaining = [manifest for manifest in manifests if manifest not in removed]
-    files = [
-        file
-        for file in unnamed_files(location, remaining, now, seconds)
-        if delete_unneeded(location, file.name)
-    ]
+    unnamed = unnamed_files(location, remaining, now, seconds)
+    files = [file for file in unnamed if delete_unneeded(location, file.name)]
+    failed += len(gone) - len(removed) + len(unnamed) - len(files)
     return Expired(
-        tuple(old.version for old in removed), len(files), sum(file.bytes for file in files)
+        tuple(old.version for old in removed), len(files), sum(file.bytes for file in files), failed
     )
 
 

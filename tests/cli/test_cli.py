@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 import random
@@ -30,6 +31,9 @@ from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hudi import HudiTable
 from lookupstore.sst import Reader, Writer
+from lookupstore.storage.local import LocalFolder
+from lookupstore.storage.location import Location
+from lookupstore.store.version_files import read_newest
 
 PEOPLE = pa.table(
     {
@@ -577,6 +581,26 @@ def test_dump(file: Path, store: Path, numbers: Path) -> None:
     assert "seen: timestamp[ns]\n" in shown
 
 
+def test_dump_of_a_store_without_one_of_its_files(tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    lookupstore.build(pa.table({"id": range(100)}), store, key="id", buckets=3).close()
+    first, *others = sorted(read_newest(Location(store)).files, key=lambda one: one.bucket)
+    (store / first.name).unlink()
+    dumped = run("dump", store, "--output", "json")
+    assert dumped.exit_code == 1
+    gone, *rest = json.loads(dumped.stdout)
+    said = "expected a data file that the manifest names, found no file"
+    assert gone["path"] == str(store / first.name)
+    assert [one["errors"] for one in gone["regions"]] == [[said]]
+    assert [one["path"] for one in rest] == [str(store / one.name) for one in others]
+    assert dumped.stderr.count("damaged, first at offset 0 (the file)") == 1
+    for how in ((), ("--hex",)):
+        shown = run("dump", store, *how)
+        assert shown.exit_code == 1
+        assert said in shown.stdout
+        assert all(str(store / one.name) in shown.stdout for one in others)
+
+
 def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
     rows = pa.table({"id": range(100), "name": ["n"] * 100})
     store = tmp_path / "store"
@@ -615,7 +639,8 @@ def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
     whole.unlink()
     gone = run("dump", store)
     assert gone.exit_code == 1
-    assert f"{whole} is damaged: offset 0: expected a data file that the manif" in gone.stderr
+    assert f"Error: {whole}: damaged, first at offset 0 (the file)" in gone.stderr
+    assert "! the file at offset 0: expected a data file that the manifest names" in gone.stdout
 
     files = tmp_path / "files"
     files.mkdir()
@@ -705,6 +730,27 @@ def test_expire(versioned: Path) -> None:
         refused = run("expire", versioned, f"--retain={wrong}")
         assert refused.exit_code == 2
         assert f"--retain is {wrong!r}; give seconds, or a time" in refused.stderr
+
+
+def test_expire_that_could_not_remove(
+    versioned: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Root removes files of any folder, so the read-only folder is simulated."""
+
+    def refuse(_: LocalFolder, name: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFolder, "delete", refuse)
+        failed = run("expire", versioned, "--retain", 0, "--output", "json")
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout) == {"versions": [], "files": 0, "bytes": 0, "failed": 2}
+    assert caplog.text.count("could not remove versions/") == 1
+    assert failed.stderr.endswith(
+        f"Error: {versioned}: could not remove 2 files, no longer needed\n"
+    )
+    done = run("expire", versioned, "--retain", 0, "--output", "json")
+    assert (done.exit_code, json.loads(done.stdout)["failed"], done.stderr) == (0, 0, "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ lookupstore build data/planes.parquet planes.store --key tailnum > built.txt
 # Lines of keys in, lines of JSON out, in the same order.
 printf '%s\n' N14228 N24211 N619AA | lookupstore get planes.store --keys - --columns model,seats --output json
 
-# All keys of a file, to a file; then the same as a join. Missing keys are counted on standard error.
+# All rows of a file, with columns of the store, to a file; then the rows whose key is missing.
 lookupstore join data/flights.parquet planes.store --on tailnum --columns model,seats -o joined.parquet
 lookupstore join data/flights.parquet planes.store --on tailnum --how anti -o unknown.parquet
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
@@ -75,7 +76,7 @@ class Freshness:
 
         Raises:
             StaleStoreError: If the version was published more than `max_staleness` seconds before
-                the query.
+                the query, or the store was deleted and built again since the join was planned.
         """
         if self.every is None:
             chosen = planned
@@ -110,19 +111,31 @@ class _Seen:
         """Return the newest version that existed at a moment, but none before `planned`."""
         with self._lock:
             chosen = self._choices.get(as_of)
-            if chosen is not None:
+            # A version that is not known may be of a store that was built again meanwhile.
+            known = VersionName(planned.number, planned.id) in self._names
+            if chosen is not None and known:
                 return max(chosen._replace(refreshed=False, failed=False), planned)
             failed = False
             try:
-                # A listing that lags behind does not remove versions that were seen before.
                 listed = list_names(self._location)
+                if self._are_of_another_store(listed):
+                    self._names.clear()
+                # A listing that lags behind does not remove versions that were seen before.
                 self._names.update(listed)
                 self._names -= void_names(self._location, listed)
+                replaced = self._is_replaced(planned, listed)
             except (OSError, LookupStoreError) as error:
                 failed = True
                 _log.warning(
                     "%s: could not check for a newer version: %s", self._location.uri, error
                 )
+            if not failed and replaced:
+                raise StaleStoreError(
+                    f"{self._location.uri}: deleted and built again since the join was planned on "
+                    f"its version {planned.number}; call lookup_join again"
+                )
+            if not failed:
+                self._names.add(VersionName(planned.number, planned.id))
             chosen = planned._replace(refreshed=not failed, failed=failed)
             for name in sorted(self._names, reverse=True):
                 if name[:2] <= planned[:2]:
@@ -133,6 +146,25 @@ class _Seen:
             if not failed:
                 self._choices = {as_of: chosen}  # moments increase: the last choice is enough
             return chosen
+
+    def _are_of_another_store(self, listed: Collection[VersionName]) -> bool:
+        """Return whether the store was deleted and built again: then its numbers begin again."""
+        last = max((name.number for name in self._names), default=0)
+        return any(name.number <= last and name not in self._names for name in listed)
+
+    def _is_replaced(self, planned: ChosenVersion, listed: Collection[VersionName]) -> bool:
+        """Return whether a version is of a store that was deleted and built again.
+
+        A version that expired has newer ones beside it.
+        """
+        name = VersionName(planned.number, planned.id)
+        if not listed or name in listed or max(one.number for one in listed) > name.number:
+            return False
+        try:
+            read_version(self._location, name)
+        except FileNotFoundError:
+            return True
+        return False
 
     def _is_settled(self, name: VersionName, as_of: float) -> bool:
         try:

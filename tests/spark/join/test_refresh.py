@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -358,6 +359,33 @@ def test_a_storage_that_does_not_answer_leaves_the_version_that_was_seen(
     for listed in ([], [freshness.VersionName(*first[:2])]):
         monkeypatch.setattr(freshness, "list_names", lambda location, listed=listed: listed)
         assert fresh.version_at(location, first, moment + 7 + len(listed))[:2] == second[:2]
+
+
+@pytest.mark.parametrize("every", [0, 1000])
+def test_a_store_that_is_deleted_and_built_again_does_not_answer_with_old_rows(
+    tmp_path: Path, every: int
+) -> None:
+    """Numbers of versions begin again, and workers have the files of the old ones open."""
+    old = [publish(tmp_path / "s", version) for version in (1, 2, 3)]
+    location, fresh = Location(tmp_path / "s"), Freshness(every=every)
+    planned = [ChosenVersion(store.version, store.id) for store in old]
+    moment = old[-1].created.timestamp() + 2000
+    for each in planned:
+        assert fresh.version_at(location, each, moment)[:2] == planned[-1][:2]
+    shutil.rmtree(tmp_path / "s")
+    store = publish(tmp_path / "s", 1)
+    new = ChosenVersion(store.version, store.id)
+    for later in (moment + 1, moment + 2, moment + 3000):
+        assert fresh.version_at(location, new, later)[:2] == new[:2]
+        for each in planned:
+            with pytest.raises(StaleStoreError, match=r"deleted and built again.*call lookup_join"):
+                fresh.version_at(location, each, later)
+    # An expired version has newer ones beside it.
+    publish(tmp_path / "s", 2)
+    newest = publish(tmp_path / "s", 3)
+    lookupstore.expire(tmp_path / "s", retain=0)
+    found = fresh.version_at(location, new, moment + 9000)
+    assert found[:2] == (3, newest.id)
 
 
 def test_an_interval_takes_the_version_at_its_last_multiple(tmp_path: Path) -> None:

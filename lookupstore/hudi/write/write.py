@@ -235,6 +235,12 @@ class Write:
         operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
         with self._found(operation, self._incoming(given, operation), self._new, ()) as rows:
             if whole_table:
+                failed = self._pipeline.given.errors.count
+                if failed and not rows.loads:
+                    raise ValueError(
+                        f"rows: none of {failed:,} rows can be written, and the table would lose "
+                        "its rows; correct them"
+                    )
                 return self._run(operation, rows, Replaced(self._current, None))
             slices = [one for one in self._current if one.group.partition in rows.loads]
             return self._run(operation, rows, Replaced(slices, set(rows.loads)))

@@ -255,3 +255,16 @@ def test_a_column_of_the_rows_is_no_column_of_reasons(tmp_path: Path) -> None:
     lookupstore.build(file, tmp_path / "s", key="id").close()
     with lookupstore.open(tmp_path / "s") as store:
         assert store["a"] == {"p": "a", "ts": 1, "n": 1, MISFITS: "x"}
+
+
+def test_a_table_is_not_replaced_by_no_rows(tmp_path: Path) -> None:
+    """All rows are wrong: an overwrite of the whole table would leave nothing."""
+    table = make(tmp_path / "t")
+    table.insert(pa.table({"id": ["1"], "p": ["a"], "ts": [1], "n": [1]}))
+    wrong = pa.table({"id": [None, ""], "p": ["a", "a"], "ts": [1, 1], "n": [1, 1]}, GIVEN)
+    with pytest.raises(ValueError, match=r"none of 2 rows can be written, and the table would"):
+        table.insert_overwrite_table(wrong, options=COLLECT)
+    assert table.scan().column("id").to_pylist() == ["1"]
+    assert len(table.timeline()) == 1
+    table.insert_overwrite_table(SCHEMA.empty_table())  # no rows are no error
+    assert table.scan().num_rows == 0

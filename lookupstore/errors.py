@@ -78,8 +78,15 @@ def meant(name: object, known: Iterable[object], others: str) -> str:
     "no column 'usr_id'; did you mean 'user_id'? It has 'user_id', 'name'"
     >>> meant("x", ["user_id"], "it has 'user_id'")
     "; it has 'user_id'"
+    >>> meant("id, day", ["id", "day"], "it has 'id', 'day'")
+    "; did you mean ['id', 'day']? It has 'id', 'day'"
     """
     by_text = {str(one).lower(): one for one in known}
+    parts = [part.strip() for part in str(name).split(",")]
+    if len(parts) > 1 and {part.lower() for part in parts} <= set(by_text):
+        # The command line takes several names in one text.
+        several = [by_text[part.lower()] for part in parts]
+        return f"; did you mean {several!r}? {others[:1].upper()}{others[1:]}"
     like = get_close_matches(str(name).lower(), by_text, n=1)
     if not like:
         return f"; {others}"

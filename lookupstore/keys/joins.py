@@ -144,7 +144,9 @@ def can_equal(given: pa.DataType, key: pa.Field) -> bool:
     return True
 
 
-def check_kind(given: pa.DataType, key: pa.Field, fact: str, shown: str) -> None:
+def check_kind(
+    given: pa.DataType, key: pa.Field, fact: str, shown: str, wanted: str | None = None
+) -> None:
     """Raise TypeError unless values of a fact column can equal those of a key field.
 
     Args:
@@ -152,11 +154,13 @@ def check_kind(given: pa.DataType, key: pa.Field, fact: str, shown: str) -> None
         key: Field of the key column.
         fact: Name of the fact column.
         shown: Type of the fact column as the error shows it.
+        wanted: Type to cast the column to, as its engine names it. Default: the error names none.
     """
     if not can_equal(given, key):
         raise TypeError(
             f"on: the fact column {fact!r} is {shown}, the key column "
             f"{key.name!r} of the store is {key.type}; cast the fact column"
+            + ("" if wanted is None else f" to {wanted}")
         )
 
 

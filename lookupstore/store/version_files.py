@@ -372,18 +372,21 @@ def version_at(
 
 def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
     if isinstance(moment, str):
+        # Python takes any character between date and time: the sign of a zone after a date, too.
+        text = re.sub(r"^(\d{4}-\d\d-\d\d)([zZ]|[+-]\d\d:\d\d)$", r"\1T00:00\2", moment.strip())
         try:
             # Python 3.10 does not read a Z.
-            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", moment.strip()))
+            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
         except ValueError:
-            raise ValueError(
-                f"{argument} is {moment!r}; give the number of a version, or a time such as "
-                "2026-11-22 or 2026-11-22T07:30:00Z"
-            ) from None
+            remedy = "give the number of a version, or a time such as 2026-11-22T07:30:00Z"
+            if text.isdigit():
+                remedy = f"give {text} as an integer, not as a text, in Spark as versionAsOf"
+            raise ValueError(f"{argument} is {moment!r}; {remedy}") from None
         if time.tzinfo is None and zone is None:
+            example = text if len(text) > len("2026-11-22") else f"{text}T00:00"
             raise ValueError(
-                f"{argument} is {moment!r}, without a zone; give one, such as "
-                f"{moment.strip()}+01:00, or Z for UTC"
+                f"{argument} is {moment!r}, without a zone; give one, such as {example}+01:00, or "
+                "Z for UTC"
             )
         return time if time.tzinfo is not None else time.replace(tzinfo=zone)
     if not isinstance(moment, datetime):

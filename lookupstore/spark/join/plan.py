@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -75,6 +76,14 @@ class JoinPlan:
         return f"{printable(place).rstrip('/').rpartition('/')[2]} on {', '.join(self.keys)}"
 
 
+def _type_of_key(field: pa.Field) -> str | None:
+    """Return the name that Spark has for the type of a key. None: it has none."""
+    try:
+        return spark_type(field.type, field.name)[0].simpleString()
+    except TypeError:
+        return None
+
+
 def plan_join(
     spark: SparkSession, facts: StructType, store: Dimension, asked: LookupJoin
 ) -> JoinPlan:
@@ -89,7 +98,8 @@ def plan_join(
     keys = key_columns(facts.names, store.key_schema, asked.on)
     for name, field in zip(keys, store.key_schema.schema, strict=True):
         (given,) = arrow_schema(StructType([facts[name]]))
-        check_kind(given.type, field, name, facts[name].dataType.simpleString())
+        shown = facts[name].dataType.simpleString()
+        check_kind(given.type, field, name, shown, _type_of_key(field))
     names = () if kind in ("semi", "anti") else tuple(value_columns(store, asked.columns))
     times = takes_times(spark)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]

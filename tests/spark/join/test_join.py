@@ -589,7 +589,7 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (KeyError, r"no key column 'text'; its key is \['id'\].*give a dict", {"on": "text"}),
         (KeyError, "no fact column for the key column 'id'", {"on": {}}),
         (ValueError, "key column 'id' is given twice", {"on": {"id": "id", "NAME": "id"}}),
-        (TypeError, "fact column 'text' is string, the key column 'id' of the store is int64; cast",
+        (TypeError, "column 'text' is string, .* 'id' of the store is int64; cast .* to bigint",
          {"on": {"text": "id"}}),
         (ValueError, r"facts and store both have the columns \['name'\]; give a prefix=",
          {"on": "id"}),

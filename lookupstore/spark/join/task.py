@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import pyarrow as pa
 from pyspark import TaskContext
 
+from lookupstore.arrow.fitting import is_kindred
+from lookupstore.arrow.types import plain_type
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.hostcache import stats
@@ -213,12 +215,27 @@ class Task:
         lookup = self._lookup
         names = store.value_schema.names
         lacking = [name for name in lookup.columns if name not in names]
-        if lacking or store.key_schema != lookup.key_schema:
-            what = f"lacks the columns {lacking}" if lacking else "has another key"
+        what = f"lacks the columns {lacking}" if lacking else None
+        if what is None and store.key_schema != lookup.key_schema:
+            what = "has another key"
+        if what is None:
+            what = self._other_type(store)
+        if what is not None:
             raise StaleStoreError(
                 f"{store.path}: version {store.version} {what}, unlike the version on which the "
                 "join was planned; call lookup_join again"
             )
+
+    def _other_type(self, store: LookupStore) -> str | None:
+        """Return what is said of a column with values of another kind. None: there is none."""
+        dimension = self._lookup.dimension
+        if isinstance(dimension, PlannedStore) and dimension.version.id == store.id:
+            return None  # it is what the types were chosen for
+        for name, planned in zip(self._lookup.columns, self._lookup.types, strict=True):
+            given = plain_type(store.value_schema.field(name).type)
+            if not is_kindred(given, planned):
+                return f"has {given} in the column {name!r}"
+        return None
 
     def _settle_counts(self) -> None:
         if self._dimension is not None:

@@ -206,6 +206,22 @@ def test_a_newer_version_of_other_columns_is_an_error(spark: SparkSession, tmp_p
         joined.collect()
 
 
+def test_a_newer_version_of_other_types_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """Texts that are numbers are not read as numbers either; a wider number is one."""
+    publish(tmp_path / "s", 1).close()
+    wider = lookup_join(spark.range(3), tmp_path / "s", "id", refresh="per_batch")
+    rows = pa.table({"id": range(3), "v": pa.array([1, 2, 3], pa.int32())})
+    lookupstore.build(rows, tmp_path / "s", key="id", overwrite=True).close()
+    settle()
+    assert versions_of(wider) == {1, 2, 3}
+    joined = lookup_join(spark.range(3), tmp_path / "s", "id", refresh="per_batch")
+    rows = pa.table({"id": range(3), "v": ["1", "2", "3"]})
+    lookupstore.build(rows, tmp_path / "s", key="id", overwrite=True).close()
+    settle()
+    with pytest.raises(PythonException, match=r"version 3 has string in the column 'v', .* again"):
+        joined.collect()
+
+
 @pytest.mark.few(1)
 def test_misses_are_dropped_marked_or_raise(
     spark: SparkSession, transport: str, tmp_path: Path

@@ -118,7 +118,8 @@ def _of_store(path: str, version: int | None, *, records: bool) -> Iterator[tupl
                     raise error from None
                 yield f"{kind} of bucket {bucket}", missing_layout(location.show(file.name))
                 continue
-            if size == file.bytes:
+            # A folder in the place of the file is an error of its own.
+            if size == file.bytes or os.path.isdir(location.show(file.name)):
                 found = layout(location.show(file.name), records=records)
             else:
                 found = cut_layout(location.show(file.name), size, file.bytes)

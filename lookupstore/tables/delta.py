@@ -10,7 +10,6 @@ value serialization.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,7 +22,8 @@ from lookupstore.arrow.types import is_bytes
 from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
-from lookupstore.storage.file_address import FileAddress, is_local
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.inside import joined
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
 from lookupstore.storage.uris import hide_urls, shown_uri
@@ -85,7 +85,7 @@ def _at(path: str | Location) -> Any:
 def _deltalakes(location: Location) -> tuple[str, dict[str, str] | None]:
     """Return a location as deltalake takes it: path or URI, and options of its object store."""
     filesystem, root = location.resolve("")
-    if is_local(filesystem):
+    if location.in_place:
         return root, None
     text, given = location.given
     address, _, query = text.partition("?")
@@ -187,6 +187,9 @@ class _Root:
 
         Args:
             path: Path in the log: relative to the table, or a URI, with percent-encoding.
+
+        Raises:
+            FormatError: If the path leads elsewhere.
         """
         if "://" in path or path.startswith("file:"):
             local = _local_path(path)
@@ -198,8 +201,8 @@ class _Root:
             return FileAddress.on(fs.LocalFileSystem(), local)
         relative = unquote(path)
         if self._folder:
-            return FileAddress.on(self._filesystem, os.path.join(self._folder, relative))
-        return FileAddress(self._filesystem, relative, shown_uri(self._uri + relative))
+            return FileAddress.on(self._filesystem, joined(self._folder, relative))
+        return FileAddress(self._filesystem, joined("", relative), shown_uri(self._uri + relative))
 
     def path_of(self, uri: str) -> str:
         """Return the path, on its file system, of the file of a URI."""

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.extras import require
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
 from lookupstore.source.table_folders import TableSearch
-from lookupstore.storage.file_address import FileAddress, is_local
+from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
@@ -68,7 +68,7 @@ def _at(path: str | Location) -> Any:
     found = TableSearch(filesystem).at(root)
     assert found is not None, "the folder was found to be that of a table"
     options: dict[str, str] = {}
-    if is_local(filesystem):
+    if location.in_place:
         uri = f"file://{root}"
     elif filesystem.type_name == "s3" and location.given[1] is None:
         uri = f"s3://{root}"
@@ -262,7 +262,7 @@ class _Planner:
             file: The delete file.
         """
         if _format_of(file) == "puffin":
-            return self._vectors(file.file_path)
+            return self._vectors(file)
         rows = self.rows(file, _POSITIONS).combine_chunks()
         paths = rows["file_path"].combine_chunks().dictionary_encode()
         numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
@@ -271,14 +271,17 @@ class _Planner:
             for number, name in enumerate(paths.dictionary.to_pylist())
         }
 
-    def _vectors(self, path: str) -> Mapping[str, npt.NDArray[np.int64]]:
+    def _vectors(self, file: Any) -> Mapping[str, npt.NDArray[np.int64]]:
         """Return the positions in each data file that a file of deletion vectors has."""
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 
-        address = _address(self._scan.io, path)
-        with address.reading("deletion vectors"), address.open() as file:
-            payload = file.read()
+        address, nbytes = _address(self._scan.io, file.file_path), file.file_size_in_bytes
+        with address.reading("deletion vectors"), address.open() as handle:
+            if handle.size() != nbytes:
+                found = f"{handle.size()} bytes"
+                raise CorruptionError(address.shown, 0, f"{nbytes} bytes", found)
+            payload = handle.read(nbytes)
         return {
             one.referenced_data_file: one.to_vector().to_numpy()
             for one in deletion_vectors_from_puffin_file(PuffinFile(payload))

@@ -116,7 +116,9 @@ def test_build_from_parquet(tmp_path: Path) -> None:
     refused = run(*again)
     assert refused.exit_code == 2
     assert "pass --overwrite to replace it" in refused.stderr
-    replaced = run(*again, "--overwrite")
+    refused = run(*again, "--overwrite")
+    assert "pass --allow-new-key" in refused.stderr
+    replaced = run(*again, "--overwrite", "--allow-new-key")
     assert replaced.exit_code == 0
     assert re.search(r"num_rows +│ 2 ", replaced.stdout)
     source = f"{sizes[0] / 1000:.1f} kB" if sizes[0] >= 1000 else f"{sizes[0]} bytes"

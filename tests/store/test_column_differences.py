@@ -36,7 +36,13 @@ def test_what_differs(
     other = pa.schema(columns).empty_table()
     with (
         lookupstore.build(
-            other, tmp_path / "s", key=key, overwrite=True, allow_empty=True, retain="1h"
+            other,
+            tmp_path / "s",
+            key=key,
+            overwrite=True,
+            allow_empty=True,
+            allow_new_key=True,
+            retain="1h",
         ) as store,
         pytest.raises(ValueError, match="versions 1 and 2 differ") as raised,
     ):

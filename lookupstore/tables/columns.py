@@ -48,7 +48,7 @@ def field_in_file(stored: pa.Field, there: Iterable[pa.Field], path: str) -> int
         found = [at for at, field in enumerate(there) if _id(field) == wanted]
     if len(found) > 1:
         what = f"the name {stored.name!r}" if wanted is None else f"the field id {wanted.decode()}"
-        raise FormatError(f"{path}: several columns have {what}")
+        raise FormatError(f"{path}: several columns have {what}; pass the rows that Spark reads")
     return found[0] if found else None
 
 

@@ -159,7 +159,7 @@ def _files(table: Any, description: str, schema: pa.Schema) -> Iterator[TableFil
     if deleted:
         raise FormatError(
             f"source: the {description} has deleted rows in {min(deleted)}, which deltalake does "
-            "not list as a file of the table"
+            "not list; pass the rows that Spark reads"
         )
 
 
@@ -195,8 +195,9 @@ class _Root:
             local = _local_path(path)
             if local is None:
                 raise FormatError(
-                    f"source: {shown_uri(self._uri)} has the file {shown_uri(path)} of another "
-                    "place, as shallow clones do, which is not supported; give its rows"
+                    f"source: {shown_uri(self._uri)} refers to {shown_uri(path)}, outside the "
+                    "table, as shallow clones do, which is not supported; pass the rows that Spark "
+                    "reads"
                 )
             return FileAddress.on(fs.LocalFileSystem(), local)
         relative = unquote(path)

@@ -135,7 +135,7 @@ class _Planner:
         number = "without rows" if snapshot is None else f"at snapshot {snapshot.snapshot_id}"
         self._description = f"Iceberg table {shown_uri(name)} {number}"
         if scan.limit is not None:
-            raise self._error("a scan with a limit")
+            raise self._error("a scan limit")
         # All columns, and those of the scan, which may have fewer fields of a struct.
         self._fields = scan.update(selected_fields=("*",)).projection().fields
         self._asked = scan.projection()
@@ -182,13 +182,13 @@ class _Planner:
             return None
         whole = self._scan.update(selected_fields=("*",)).projection()
         bound = bind(whole, self._scan.row_filter, self._scan.case_sensitive)
-        names = self._names(extract_field_ids(bound), "a filter on a field of a struct")
+        names = self._names(extract_field_ids(bound), "a filter on a struct field")
         return RowFilter(expression_to_pyarrow(bound, whole), names)
 
     def _key_of(self, entry: Any) -> tuple[str, ...]:
         """Return the names of the columns of equality deletes."""
         ids = entry.data_file.equality_ids or ()
-        return self._names(ids, "equality deletes by what is not a column of it")
+        return self._names(ids, "equality deletes on a nested or dropped column")
 
     def _names(self, ids: Iterable[int], what: str) -> tuple[str, ...]:
         """Return the names of columns.
@@ -289,8 +289,8 @@ class _Planner:
 
     def _error(self, what: str) -> FormatError:
         return FormatError(
-            f"source: the {self._description} has {what}, which is not supported; give its rows as "
-            "another program reads them"
+            f"source: the {self._description} uses {what}, which is not supported; pass the rows "
+            "that Spark or another reader returns"
         )
 
 

@@ -90,7 +90,7 @@ def rows_of(
             if rows.num_rows:
                 yield rows.select(list(columns))
     if deleted is not None and row < deleted.end:
-        expected = f"at least {deleted.end} rows, of which the table deleted one"
+        expected = f"at least {deleted.end} rows (row {deleted.end} is marked deleted)"
         raise CorruptionError(file.address.shown, 0, expected, row)
 
 

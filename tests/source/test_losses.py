@@ -82,7 +82,8 @@ Delta: an empty text in a column of partitions | tables/test_delta.py::test_an_e
 Delta: VARIANT, partitions by binary columns, files outside the table | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta, Iceberg: deleted rows; columns that were renamed, added or widened | tables/test_iceberg.py::test_every_snapshot_of_a_random_history_is_what_pyiceberg_reads
 Delta, Iceberg: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
-Iceberg: Avro files, encrypted files, scans with a limit | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: scans with a limit, filters on struct fields | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: Avro files, encrypted files | tables/test_iceberg.py::test_what_is_not_supported_is_named
 tables, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path into a table, or to one of a catalog | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused

@@ -480,10 +480,12 @@ def test_what_is_not_supported_is_named(catalog: InMemoryCatalog, tmp_path: Path
         before = table.current_snapshot()
         assert before is not None
         add_deletes(table, tmp_path / "file", DataFileContent.DATA, 1, **details)
-        with pytest.raises(FormatError, match=f"at snapshot .* has {what}, which is not supported"):
+        with pytest.raises(
+            FormatError, match=f"at snapshot .* uses {what}, which is not supported"
+        ):
             open_source(table)
         table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
-    with pytest.raises(FormatError, match="has a scan with a limit"):
+    with pytest.raises(FormatError, match="uses a scan limit"):
         open_source(table.scan(limit=1))
-    with pytest.raises(FormatError, match="has a filter on a field of a struct"):
+    with pytest.raises(FormatError, match="uses a filter on a struct field"):
         open_source(table.scan("pair.a > 0"))

@@ -131,8 +131,8 @@ class _Seen:
                 )
             if not failed and replaced:
                 raise StaleStoreError(
-                    f"{self._location.uri}: deleted and built again since the join was planned on "
-                    f"its version {planned.number}; call lookup_join again"
+                    f"{self._location.uri}: the store was deleted and built again after the join "
+                    f"was planned on version {planned.number}; call lookup_join again"
                 )
             if not failed:
                 self._names.add(VersionName(planned.number, planned.id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -36,6 +37,7 @@ from lookupstore.store.version_files import (
     read_newest,
     read_version,
     read_versions,
+    version_at,
 )
 
 changelog = importlib.import_module("lookupstore.store.changelog")
@@ -442,7 +444,6 @@ def test_versions_by_time(three, monkeypatch):
         ("soon", None, {}, ValueError, "since is 'soon'; give the number of a version, or a time"),
         (1, "soon", {}, ValueError, "until is 'soon'"),
         ("1", None, {}, ValueError, "since is '1'; give 1 as an integer, not as a text, in Spark"),
-        ("2026-01-01", None, {}, ValueError, r"give one, such as 2026-01-01T00:00\+01:00, or Z"),
         ("9999-01-01Z", None, {}, ValueError, "since is 9999-01-01T00:00:00.000.00:00, after now"),
         ("9999-01-01+05:00", None, {}, ValueError, "since is 9999-01-01T00:00:00.000.05:00, after"),
         ("9999-01-01", None, {}, ValueError, "since is 9999-01-01T.* after now .*leave since out"),
@@ -569,3 +570,17 @@ def test_the_manifests_between_are_those_of_the_chain(tmp_path):
     with lookupstore.open(tmp_path / "s") as store:
         assert store.changes(1).read_all()["id"].to_pylist() == [2, 2]
         assert store.changes(2).read_all()["id"].to_pylist() == [1, 1, 2, 2]
+
+
+def test_a_time_without_a_zone_is_refused_with_one_that_is_read(tmp_path: Path) -> None:
+    """In Spark a time is a text, and nobody says a zone."""
+    store = lookupstore.build({"id": [1]}, tmp_path / "s", key="id")
+    for given, example in (
+        ("2020-01-01", "2020-01-01T00:00+01:00"),
+        ("2020-01-01 07:30", "2020-01-01 07:30+01:00"),
+    ):
+        with pytest.raises(ValueError, match=f"such as {re.escape(example)}, or Z for UTC"):
+            version_at(store.location, given, "timestampAsOf", zone=None)
+        assert version_at(store.location, example, "timestampAsOf", zone=None) is None
+    for whole in ("2020-01-01+01:00", "2020-01-01Z"):
+        assert version_at(store.location, whole, "timestampAsOf", zone=None) is None

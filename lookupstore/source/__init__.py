@@ -1,7 +1,7 @@
 """Read the rows that a caller passes as Arrow batches in a fixed order.
 
 `source` defines what an open source is. `opening` decides of which kind the caller's rows are, and
-opens them (`open_source`): `files` opens files, `library_tables` the tables of deltalake and
+opens them (`open_source`): `files` opens files, `table_objects` the tables of deltalake and
 pyiceberg, `arrow_sources` Arrow tables, streams and frames, and `parts` several of these;
 `python_rows` converts dicts. `search` finds the files of paths, globs and folders. `table_folders`
 recognises the folders of tables in other formats, and `table_readers` names the modules that read

@@ -24,7 +24,6 @@ from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.folder_columns import Value
-from lookupstore.source.library_tables import opened_table
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -39,6 +38,7 @@ from lookupstore.source.search import (
 )
 from lookupstore.source.source import Source, type_name, with_checked_texts
 from lookupstore.source.table_folders import TableFormat
+from lookupstore.source.table_objects import opened_table
 from lookupstore.source.text_limits import TextLimits
 from lookupstore.source.text_values import MISFITS
 from lookupstore.storage.file_address import FileAddress

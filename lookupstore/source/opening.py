@@ -27,11 +27,11 @@ from lookupstore.source.arrow_sources import (
 )
 from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.files import TextForm, files_source, object_source
-from lookupstore.source.library_tables import library_table
 from lookupstore.source.parts import is_table, parts_source
 from lookupstore.source.python_rows import table_of
 from lookupstore.source.search import path_of
 from lookupstore.source.source import Source, type_name
+from lookupstore.source.table_objects import library_table
 from lookupstore.source.text_limits import LEAST_TEXT, MOST_TEXT, TextLimits
 from lookupstore.storage.location import Location
 

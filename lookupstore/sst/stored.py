@@ -250,7 +250,7 @@ class StoredFile(descriptors.Holder):
     def is_cached(self) -> bool | None:
         """Return whether all of the file is in memory. None: the system does not tell."""
         with suppress(OSError):  # its name leads to another file by now
-            descriptor = self._opened()  # it is closed once nobody refers to it
+            descriptor = self._opened()  # without this reference, it would be closed at once
             return FileMap.is_cached(descriptor.number, self.size)
         return None
 

@@ -573,7 +573,7 @@ def test_the_manifests_between_are_those_of_the_chain(tmp_path):
 
 
 def test_a_time_without_a_zone_is_refused_with_one_that_is_read(tmp_path: Path) -> None:
-    """In Spark a time is a text, and nobody says a zone."""
+    """Spark passes times as text, and no zone with them."""
     store = lookupstore.build({"id": [1]}, tmp_path / "s", key="id")
     for given, example in (
         ("2020-01-01", "2020-01-01T00:00+01:00"),

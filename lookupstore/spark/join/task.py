@@ -227,7 +227,7 @@ class Task:
             )
 
     def _other_type(self, store: LookupStore) -> str | None:
-        """Return what is said of a column with values of another kind. None: there is none."""
+        """Return the text of the error for a column of another kind. None: all kinds agree."""
         dimension = self._lookup.dimension
         if isinstance(dimension, PlannedStore) and dimension.version.id == store.id:
             return None  # it is what the types were chosen for

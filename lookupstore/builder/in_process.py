@@ -26,12 +26,14 @@ from lookupstore.builder.data_files import (
     new_manifest,
 )
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
+from lookupstore.filters import Filter
+from lookupstore.filters.row_filter import row_filter
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.opening import open_source, with_every_column
-from lookupstore.source.source import Source
+from lookupstore.source.source import Source, where_rows
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
@@ -54,6 +56,7 @@ def build(
     *,
     key: str | Sequence[str],
     columns: Sequence[str] | None = None,
+    where: Filter | None = None,
     buckets: int | None = None,
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
@@ -97,6 +100,10 @@ def build(
         key: Names of the key columns, in the order that sorts the store.
         columns: Names of the value columns. Default: all columns that are not in the key. Key
             columns named here are left out: a store holds them once.
+        where: Condition that rows must meet to be stored: SQL such as `"country = 'US'"`, a tuple
+            such as `("country", "=", "US")`, a list of tuples that must all be true, or an
+            expression of `pyarrow.compute`. Files of a table are skipped if their partition
+            excludes them. Default: all rows.
         buckets: Number of data files over which keys are spread by hash. Default: the number of the
             store that is overwritten. For a new store, the default is one for each 512 MiB of rows
             before compression. If the size is unknown, it is 1, or 8 once rows exceed 768 MiB.
@@ -174,6 +181,8 @@ def build(
     options = file_options(location, compression, level, block_size, bloom_fpp)
     every = columns is None
     opened = (with_every_column if every else open_source)(source, max_text=max_text)
+    if where is not None:
+        opened = where_rows(opened, row_filter(where, opened.schema))
     plan = plan_build(
         opened.schema,
         key=key,

@@ -16,9 +16,9 @@ from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
-from lookupstore.source.search import find_source
+from lookupstore.source.search import FoundTable, find_source
 from lookupstore.source.table_folders import TableFormat
-from lookupstore.source.table_readers import table_reader
+from lookupstore.source.table_readers import READABLE, table_reader
 from lookupstore.sst.dump import FileLayout, cut_layout, dump_text, hexdump, layout, missing_layout
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
@@ -149,7 +149,7 @@ def _current_files(folder: str) -> tuple[DataFile, ...]:
 
 
 def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
-    """Yield the addresses of the columnar files of a path, or of the base files of a Hudi table."""
+    """Yield the addresses of the columnar files of a path, or of the data files of a table."""
     if kind is PathKind.HUDI_TABLE:
         for file in table_reader(TableFormat.HUDI).table_files(path)[1]:
             yield file.address
@@ -157,8 +157,11 @@ def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
     if os.path.isfile(path):  # also a file of a table, which is not a source by itself
         yield FileAddress.on(fs.LocalFileSystem(), path)
         return
-    found = find_source([path])
-    assert isinstance(found, list)
+    found = find_source([path], tables=READABLE)
+    if isinstance(found, FoundTable):
+        for data in table_reader(found.format).table_snapshot(found.path).files:
+            yield data.address
+        return
     for one in found:
         for name in one.files:
             yield FileAddress.on(one.filesystem, name)

@@ -33,10 +33,10 @@ from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, wri
 from lookupstore.cli.sources import TextFlags, key_text_flags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.errors import listed
+from lookupstore.filters import Filter
 from lookupstore.hudi import HudiTable, WriteResult
 from lookupstore.hudi.index import INDEXES, index_of
 from lookupstore.hudi.keys import paths_of
-from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import operation_in
 from lookupstore.quantities import counted

@@ -16,6 +16,7 @@ from lookupstore.cli.options import (
     names_of,
     order_option,
     version_option,
+    where_option,
 )
 from lookupstore.cli.output import write_fields, write_json
 from lookupstore.cli.sources import is_pipe
@@ -52,6 +53,7 @@ def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that define the object to open to a command."""
     options = (
         key_option,
+        where_option,
         latest_partition_option,
         columnar_duplicates_option,
         version_option,
@@ -67,6 +69,7 @@ def open_lookups(
     columns: Sequence[str] | None = None,
     *,
     key: str | None,
+    where: str | None,
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
@@ -79,6 +82,7 @@ def open_lookups(
         path: Path or URI of the store, file, files or table.
         columns: Value columns of columnar files or of a table. Default: all.
         key: Text of `--key`. None: a store, a sorted file, or a Hudi table by its record key.
+        where: Condition in SQL that rows of columnar files must meet. None: all rows.
         latest_partition: Name in `name=value` folders of columnar files. Only the folders with the
             greatest value are read. None: all folders.
         on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
@@ -104,6 +108,7 @@ def open_lookups(
             path,
             key=names_of(key),
             columns=columns,
+            where=where,
             on_duplicate=on_duplicate,
             latest_partition=latest_partition,
             build="never" if no_cache else "auto",
@@ -115,6 +120,8 @@ def open_lookups(
         return files
     if no_cache:
         raise click.UsageError("--no-cache is an option of columnar files, with --key")
+    if where is not None:
+        raise click.UsageError("--where is an option of columnar files, with --key")
     if latest_partition is not None:
         raise click.UsageError("--latest-partition is an option of columnar files, with --key")
     if on_duplicate != "error":
@@ -143,6 +150,7 @@ def is_table(
     path: str,
     *,
     key: str | None,
+    where: str | None,
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
@@ -158,9 +166,10 @@ def is_table(
         raise click.UsageError(
             f"{shown_uri(path)} is a Hudi table; leave out --version and --order"
         )
-    if latest_partition is not None or on_duplicate != "error":
+    if (where, latest_partition, on_duplicate) != (None, None, "error"):
         raise click.UsageError(
-            f"{shown_uri(path)} is a Hudi table; --latest-partition and --on-duplicate need --key"
+            f"{shown_uri(path)} is a Hudi table; --where, --latest-partition and --on-duplicate "
+            "need --key"
         )
     return True
 
@@ -169,6 +178,7 @@ def keyless_files(
     path: str,
     *,
     key: str | None,
+    where: str | None,
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
@@ -181,10 +191,10 @@ def keyless_files(
     if key is not None or kind_of(path) is not PathKind.COLUMNAR_FILES:
         return None
     only_stores(version=version)
-    if latest_partition is not None or on_duplicate != "error" or order != "bytes":
+    if (where, latest_partition, on_duplicate, order) != (None, None, "error", "bytes"):
         raise click.UsageError(
-            f"{shown_uri(path)} names columnar files; --latest-partition and --on-duplicate need "
-            "--key, and --order is of sorted files"
+            f"{shown_uri(path)} names columnar files; --where, --latest-partition and "
+            "--on-duplicate need --key, and --order is of sorted files"
         )
     return open_source(path)
 

@@ -103,6 +103,11 @@ latest_partition_option: Option = click.option(
     metavar="NAME",
     help="Read only the folder NAME=value with the greatest value.",
 )
+where_option: Option = click.option(
+    "--where",
+    metavar="SQL",
+    help="Use only rows for which this is true, such as \"country = 'US'\".",
+)
 key_option: Option = click.option(
     "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."
 )

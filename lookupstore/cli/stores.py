@@ -19,6 +19,7 @@ from lookupstore.cli.options import (
     overwrite_option,
     retain_option,
     version_option,
+    where_option,
 )
 from lookupstore.cli.output import write_json, write_list
 from lookupstore.cli.sources import TextFlags, text_flags
@@ -37,6 +38,7 @@ from lookupstore.store.store import open as open_store
               help="Key columns; they sort the store.")  # fmt: skip
 @click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns (default: all that are not in the key).")  # fmt: skip
+@where_option
 @click.option(
     "--buckets",
     type=click.IntRange(1, 1 << 16),
@@ -73,6 +75,7 @@ def build(
     path: str,
     key: str,
     columns: str | None,
+    where: str | None,
     buckets: int | None,
     on_duplicate: str,
     nullable_keys: str,
@@ -105,6 +108,7 @@ def build(
         path,
         key=names_of(key),
         columns=None if columns is None else names_of(columns),
+        where=where,
         buckets=buckets,
         on_duplicate=rule,
         nullable_keys=names_of(nullable_keys),

@@ -11,6 +11,7 @@ error. A value that the wider type cannot hold exactly raises an error when it i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -46,6 +47,25 @@ def common_schema(
             if kind != field.type:
                 common[field.name] = (first, _common_type(field.name, common, path, field.type))
     return pa.schema({name: kind for name, (_, kind) in common.items()})
+
+
+def agreeing_schema(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
+    """Return the columns of all files together, without those of different kinds.
+
+    Args:
+        schemas: Path and columns of each file, in the order of the paths.
+
+    >>> agreeing_schema([("a", pa.schema({"x": pa.int8(), "y": pa.int8()})),
+    ...                  ("b", pa.schema({"x": pa.int16(), "y": pa.string()}))])
+    x: int16
+    """
+    given = list(schemas)
+    names = dict.fromkeys(name for _, schema in given for name in schema.names)
+    fields = []
+    for name in names:
+        with suppress(ValueError):
+            fields += list(common_schema(given, [name]))
+    return pa.schema(fields)
 
 
 def _common_type(

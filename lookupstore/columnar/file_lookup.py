@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.columnar.key_ranges import are_between, key_range
 from lookupstore.columnar.lookup_file import (
     LookupFilePlan,
     check_lookup_file,
@@ -29,7 +31,7 @@ from lookupstore.columnar.lookup_file import (
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.columnar.rent import Build, Rent
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
@@ -86,7 +88,12 @@ class FileLookup(descriptors.Holder):
         progress: bool | None = False,
     ) -> None:
         self.plan = plan
+        # Plan of the lookup file: another one if rows that do not count have keys of others.
+        self._made = plan
         self._name = plan.name
+        key, source = plan.build.key_schema, plan.source
+        kind = source.schema.field(key.names[0]).type
+        self._range = key_range(source.ranges, kind, key)
         self._published = published
         self._residency = residency
         self._rent = Rent(build)
@@ -120,18 +127,20 @@ class FileLookup(descriptors.Holder):
         """
         if encoded.null_count == len(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
+        if self._reader is None and not self._may_have(encoded):
+            return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
         descriptors.used(self)
         wanted = encoded if hashed is None else hashed
         reader = self._ready()
         if reader is not None:
             try:
-                return _present(reader.lookup(wanted))
+                return self._kept(encoded, reader.lookup(wanted))
             except _UNUSABLE as error:
                 self._give_up(reader, error)
         found = self._probed(encoded)
         if found is not None:
             return found
-        return _present(self._repaired(lambda reader: reader.lookup(wanted)))
+        return self._kept(encoded, self._repaired(lambda reader: reader.lookup(wanted)))
 
     def scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
@@ -155,7 +164,29 @@ class FileLookup(descriptors.Holder):
         while (batch := self._repaired(following)) is not None:
             descriptors.used(self)
             last = batch.column(0)[-1].as_py()
-            yield batch
+            rows = batch.column("value").cast(pa.large_binary())
+            kept = self.plan.kept(partial(batch.column, "key"), rows)
+            yield batch if kept is None else batch.filter(kept)
+
+    def _may_have(self, encoded: pa.Array) -> bool:
+        """Return whether one of some keys is in the range of the keys of the file."""
+        if self._range == (None, None):
+            return True
+        inside = are_between(encoded.cast(pa.large_binary()), *self._range)
+        return bool(pc.any(inside).as_py())
+
+    def _kept(self, encoded: pa.Array, rows: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+        """Return the positions of the keys whose rows count, and these rows.
+
+        Args:
+            encoded: Keys that the lookup file was asked for.
+            rows: Packed row of each key, null if the lookup file lacks it.
+        """
+        positions, found = _present(rows)
+        kept = self.plan.kept(lambda: encoded.take(pa.array(positions)), found)
+        if kept is None:
+            return positions, found
+        return positions[kept.to_numpy(zero_copy_only=False)], found.filter(kept)
 
     def verify(self) -> bool:
         """Read the columnar file, and compare it with a local or published lookup file.
@@ -171,7 +202,7 @@ class FileLookup(descriptors.Holder):
         reader = self._opened()
         if reader is not None:
             reader.verify()
-        check_lookup_file(self.plan, reader, self._memory)
+        check_lookup_file(self._made, reader, self._memory)
         return reader is not None
 
     def _repaired(self, use: Callable[[Reader], A]) -> A:
@@ -190,7 +221,9 @@ class FileLookup(descriptors.Holder):
 
     def is_on_host(self) -> bool:
         """Return whether the lookup file, or a part of the published one, is on this host."""
-        if self._residency.lookup_files.has(self._name):
+        others = self._made.without_others()
+        names = [self._name] if others is None else [self._name, others.name]
+        if any(map(self._residency.lookup_files.has, names)):
             return True
         file = self._published
         if file is None:
@@ -228,16 +261,31 @@ class FileLookup(descriptors.Holder):
                     "%s: making a lookup file, which is kept in %s",
                     self.plan.source.uri, self._residency.folder,
                 )  # fmt: skip
-                pinned = with_room(
-                    lambda: self._residency.lookup_files.make(
-                        self._name,
-                        needed_bytes(self.plan),
-                        lambda path, room: self._write(path, room, advance),
-                    )
-                )
+                try:
+                    pinned = self._make(advance)
+                except DuplicateKeyError:
+                    if not self._leave_out_others():
+                        raise
+                    pinned = self._make(advance)
                 self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))
             assert self._reader is not None
             return self._reader
+
+    def _make(self, advance: Advance | None) -> PinnedLookupFile:
+        return with_room(
+            lambda: self._residency.lookup_files.make(
+                self._name,
+                needed_bytes(self._made),
+                lambda path, room: self._write(path, room, advance),
+            )
+        )
+
+    def _leave_out_others(self) -> bool:
+        """Leave rows that do not count out of the lookup file; return whether there may be some."""
+        others = self._made.without_others()
+        if others is not None:
+            self._made, self._name = others, others.name
+        return others is not None
 
     def _write(self, path: str, room: Room, advance: Advance | None) -> None:
         """Write the lookup file, and show a bar if nobody else is told of the rows."""
@@ -245,7 +293,7 @@ class FileLookup(descriptors.Holder):
         with progress_bars(progress, late=True) as bars:
             if bars:
                 advance = bars("Making a lookup file", self.plan.source.num_rows)
-            write_lookup_file(self.plan, path, room, self._memory, advance or not_shown)
+            write_lookup_file(self._made, path, room, self._memory, advance or not_shown)
 
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""
@@ -326,7 +374,13 @@ class FileLookup(descriptors.Holder):
             return self._reader
 
     def _open_made(self) -> None:
-        pinned = self._residency.lookup_files.pin(self._name)
+        files = self._residency.lookup_files
+        pinned = files.pin(self._name)
+        if pinned is None:
+            others = self._made.without_others()
+            if others is not None and files.has(others.name):
+                self._leave_out_others()
+                pinned = files.pin(self._name)
         if pinned is not None:
             try:
                 self._use(pinned, Reader(pinned.path, tables=self._residency.shared_tables))

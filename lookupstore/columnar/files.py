@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import (
     MODES,
@@ -21,12 +20,12 @@ from lookupstore.columnar.lookup_file import (
     Mode,
     plan_lookup_file,
 )
+from lookupstore.columnar.named_files import Given, named_files
 from lookupstore.columnar.paimon_files import plan_paimon_file, write_paimon_file
 from lookupstore.columnar.planned_files import (
     Parts,
     Places,
     PlannedFiles,
-    given_paths,
     value_fields,
 )
 from lookupstore.columnar.published import (
@@ -37,9 +36,9 @@ from lookupstore.columnar.published import (
     published_files,
 )
 from lookupstore.columnar.rent import BUILDS, Build
-from lookupstore.columnar.source_file import source_files
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import DuplicateKeyError, FormatError, listed, meant
+from lookupstore.errors import DuplicateKeyError, FormatError, meant
+from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -48,15 +47,10 @@ from lookupstore.progress import Advance
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
-from lookupstore.source.search import FoundTable, find_source, shown_path
-from lookupstore.source.table_folders import TableFormat
-from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.typed import KIND, SEQUENCE
 from lookupstore.storage.location import Location, as_location
-from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.data_files import FileOptions
 
-Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location]
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 
@@ -76,11 +70,13 @@ class ColumnarFiles(PlannedFiles):
 
     Args:
         source: Path, URI, glob or folder of Parquet or ORC files, or a list of these; or the folder
-            or URI of a Hudi table, for its data columns in its current base files. Each path may be
-            a `Location`.
-        key: Key columns. Every file must have them, except that base files of a Hudi table without
-            them are skipped.
+            or URI of a Hudi, Delta or Iceberg table, for its current rows; or a table of
+            `deltalake`, or a table or scan of `pyiceberg`. Each path may be a `Location`.
+        key: Key columns. Every file must have them, except those of a table.
         columns: Value columns. Default: all columns that are not in the key.
+        where: Condition that rows must meet to be found: SQL such as `"country = 'US'"`, a tuple
+            such as `("country", "=", "US")`, a list of tuples that must all be true, or an
+            expression of `pyarrow.compute`. Default: all rows.
         mode: Content of the result. `value`: the value columns. `position`: the columns `_file` and
             `_pos`, which are the path of the file and the number of the row in it, from 0.
             `value_and_position`: both. `presence`: only whether the key was found.
@@ -89,7 +85,8 @@ class ColumnarFiles(PlannedFiles):
             files in ascending order of their paths.
         latest_partition: Name in `name=value` folders. Only the folders with the greatest value are
             read, such as the partition of the last day. Values compare as integers if all of them
-            are integers, otherwise as text. Default: all folders.
+            are integers, otherwise as text; those of Delta and Iceberg tables, by their type.
+            Default: all folders.
         build: Time to make a lookup file. `auto`: when reading row groups of the file instead would
             cost as much. `always`: at the first key. `never`: not at all.
         memory: Budget for sorting rows, at least 64 KiB: bytes, or a text such as `"1GB"`.
@@ -103,8 +100,9 @@ class ColumnarFiles(PlannedFiles):
         ValueError: If an argument is out of range, or columns of several files do not agree.
         CorruptionError: If a footer is damaged.
         FormatError: If the files belong to a table, and the error names the line to write instead;
-            or if a folder has other files, or its `name=value` folders do not agree.
-        ImportError: If the source is a Hudi table, and the extra `hudi` is not installed.
+            or if a table has something that is not supported, a folder has other files, or its
+            `name=value` folders do not agree.
+        ImportError: If the source is a table, and the extra of its format is not installed.
 
     Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;
     `max_pt()` of its lookup joins.
@@ -127,6 +125,7 @@ class ColumnarFiles(PlannedFiles):
         *,
         key: str | Sequence[str],
         columns: str | Sequence[str] | None = None,
+        where: Filter | None = None,
         mode: Mode = "value",
         on_duplicate: Rule = "error",
         latest_partition: str | None = None,
@@ -145,44 +144,59 @@ class ColumnarFiles(PlannedFiles):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = column_names("key", key)
         values = [columns] if isinstance(columns, str) else columns
-        (source,) = paths_with_options(storage_options, source=source)
-        paths = given_paths(source)
         wanted = [*names, *(values or ())]
-        found = find_source(paths)
         everything = values is None and mode in ("value", "value_and_position")
-        if is_table := isinstance(found, FoundTable):
-            read = table_reader(TableFormat.HUDI).table_files
-            schema, sources = read(found.path, latest_partition=latest_partition)
-            those = f"the table has [{listed(schema.names)}]"
-            # In files that are older than a key column, that column is null in all rows.
-            sources = [file for file in sources if set(names) <= set(file.schema.names)]
-        else:
-            sources = source_files(found, latest_partition=latest_partition)
-            schema = common_schema(
-                ((file.uri, file.schema) for file in sources), None if everything else wanted
-            )
-            those = f"the first one has [{listed(sources[0].schema.names)}]"
+        found = named_files(
+            source,
+            names,
+            None if everything else wanted,
+            where,
+            latest_partition=latest_partition,
+            storage_options=storage_options,
+        )
+        schema = found.schema
         counts = Counter(schema.names)
         for name in wanted:
             if name not in counts:
-                raise KeyError(f"the files have no column {name!r}{meant(name, counts, those)}")
+                others = meant(name, counts, found.known)
+                raise KeyError(f"the files have no column {name!r}{others}")
         for name in schema.names if everything else wanted:
             if counts[name] > 1:
                 raise ValueError(
                     f"the files have several columns named {name!r}; rename them, or choose the "
                     "others with columns=[...]"
                 )
-        plans = [plan_lookup_file(file, names, values, mode, on_duplicate) for file in sources]
+        if found.position is not None and on_duplicate != "error":
+            raise ValueError(
+                f"on_duplicate is {on_duplicate!r}, but the rows of the {found.table} have no "
+                "order; leave it out, or look keys up in a store that is built of a query"
+            )
+        # A file of a table may have columns that only decide which rows count.
+        chosen = schema.names if values is None and found.position is not None else values
+        plans = [
+            plan_lookup_file(
+                # A row that does not meet the filter must not be the first or last of a key.
+                file if on_duplicate == "error" else file.without_others() or file,
+                names,
+                chosen,
+                mode,
+                on_duplicate,
+                also=found.decided_by,
+                always_position=found.position,
+            )
+            for file in found.files
+        ]
         self._start(
-            uri=shown_path(paths[0]),
+            uri=found.uri,
             mode=mode,
             rule=on_duplicate,
             key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
             values=value_fields(schema, names, values, mode),
             columns=None if values is None else list(values),
             plans=plans,
-            published={} if is_table else _published(plans),
-            is_table=is_table,
+            published=_published(plans) if found.table is None else {},
+            table=found.table,
+            rows_left=found.fingerprint,
             build=build,
             memory=memory,
             residency=residency,
@@ -199,7 +213,8 @@ class ColumnarFiles(PlannedFiles):
         columns: list[str] | None,
         plans: Sequence[LookupFilePlan],
         published: dict[str, PublishedFile],
-        is_table: bool,
+        table: str | None,
+        rows_left: str,
         build: Build,
         memory: int,
         residency: Residency | None,
@@ -208,7 +223,8 @@ class ColumnarFiles(PlannedFiles):
         self._rule = rule
         self._columns = columns
         self._published = published
-        self._is_table = is_table
+        self._table = table
+        self._rows_left = rows_left
         self._set_up(
             mode=mode,
             key=key,
@@ -220,7 +236,8 @@ class ColumnarFiles(PlannedFiles):
             residency=residency,
         )
         names = "".join(plan.name for plan in plans)
-        self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
+        said = f"{names} {values} {mode} {rule} {build} {rows_left}"
+        self.id: str = xxhash.xxh3_128_hexdigest(said.encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {
@@ -232,7 +249,8 @@ class ColumnarFiles(PlannedFiles):
             "columns": self._columns,
             "plans": self._plans,
             "published": self._published,
-            "is_table": self._is_table,
+            "table": self._table,
+            "rows_left": self._rows_left,
             "build": self._build,
             "memory": self._memory,
             "residency": None,
@@ -320,13 +338,13 @@ class ColumnarFiles(PlannedFiles):
 
         Raises:
             OSError: If the folder of the source cannot be written.
-            FormatError: If the source is a Hudi table. Its folder accepts only its own files.
+            FormatError: If the source is a table. Its folder accepts only its own files.
             Exception: If making a lookup file fails, with an error of `lookup`.
         """
-        if self._is_table:
+        if self._table is not None:
             raise FormatError(
-                f"{self.path}: a Hudi table gets no lookup files beside its base files; publish a "
-                f"store of it: lookupstore.build({self.path!r}, 'a new folder or URI', key=...)"
+                f"{self.path}: a {self._table} gets no lookup files beside its own; publish a "
+                "store of it: lookupstore.build(TABLE, 'a new folder or URI', key=...)"
             )
         present = _published(self._plans)
 
@@ -408,6 +426,7 @@ class ColumnarFiles(PlannedFiles):
             FileExistsError: If a file exists, and `overwrite` is false.
             StaleStoreError: If a columnar file was written again, or is gone.
             CorruptionError: If a columnar file is damaged.
+            FormatError: If the source is a Delta or Iceberg table, or has a filter.
 
         Source: LookupLevels and RemoteLookupFileManager of Apache Paimon.
 
@@ -423,6 +442,13 @@ class ColumnarFiles(PlannedFiles):
         >>> Reader(f"{folder}/{name}", key_types=keys, value_types=values).get(2)
         {'id': 2, 'name': 'b', '_SEQUENCE_NUMBER': 5, '_VALUE_KIND': 0}
         """
+        if self._rows_left:
+            those = (
+                "with where=, which leaves out rows"
+                if self._table is None
+                else (f"of data files of a {self._table}")
+            )
+            raise FormatError(f"{self.path}: there are no lookup files of Paimon {those}")
         for argument, given, most in (("sequence", sequence, (1 << 63) - 1), ("kind", kind, 3)):
             if not isinstance(given, str) and not 0 <= given <= most:
                 raise ValueError(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.arrow.types import is_text
@@ -98,3 +99,22 @@ def key_range(ranges: Sequence[Range] | None, kind: pa.DataType, key: KeySchema)
     except (ValueError, OverflowError):  # text truncated inside a character, or a year after 9999
         return None, None
     return None if first is None else first[0], None if last is None else last[1]
+
+
+def are_between(keys: pa.Array, start: bytes | None, stop: bytes | None) -> pa.BooleanArray:
+    """Return which encoded keys are in a range.
+
+    Args:
+        keys: Encoded keys as large binary.
+        start: First key of the range. None: it has no bound.
+        stop: First key after the range. None: it has no bound.
+
+    >>> are_between(pa.array([b"a", b"b", b"c"], pa.large_binary()), b"b", b"c").to_pylist()
+    [False, True, False]
+    """
+    inside = pa.repeat(True, len(keys))
+    if start is not None:
+        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(start, keys.type)))
+    if stop is not None:
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
+    return inside

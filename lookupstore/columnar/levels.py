@@ -18,11 +18,11 @@ from lookupstore.columnar.asked_keys import AskedKeys
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.key_ranges import key_range
 from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode, plan_lookup_file
+from lookupstore.columnar.named_files import given_paths
 from lookupstore.columnar.planned_files import (
     Parts,
     Places,
     PlannedFiles,
-    given_paths,
     value_fields,
 )
 from lookupstore.columnar.rent import BUILDS, Build

@@ -10,11 +10,12 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -54,14 +55,14 @@ class LookupFilePlan:
         source: The columnar file.
         build: Plan that encodes its keys and rows as bytes.
         remedy: Advice about a repeated key, for errors.
-        has_positions: Whether the column `POSITION` holds the positions of rows in the file, and is
-            not a column of the source.
+        position: Name of the column of the positions of rows in the file, which is not a column of
+            the source. None: there is none.
     """
 
     source: SourceFile
     build: BuildPlan
     remedy: str = _REMEDY
-    has_positions: bool = False
+    position: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,21 +70,19 @@ class LookupFilePlan:
         build = self.build
         parts = [
             __version__,
-            self.source.identity,
+            self.source.identity(self.columns),
             schema_to_json(build.key_schema.schema, ()),
             schema_to_json(build.row_schema.schema, ()),
             build.keep,
         ]
-        if POSITION in build.columns and not self.has_positions:
+        if POSITION in build.columns and self.position is None:
             parts.append(f"{POSITION} of the source")
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
     def columns(self) -> list[str]:
         """Return the names of the columns that are read from the source."""
-        if not self.has_positions:
-            return list(self.build.columns)
-        return [name for name in self.build.columns if name != POSITION]
+        return [name for name in self.build.columns if name != self.position]
 
     def first_rows(self) -> pa.Table | None:
         """Return the first rows of the columnar file. None: It is not a local one."""
@@ -103,25 +102,49 @@ class LookupFilePlan:
         Args:
             advance: Function that is told of the rows that were read.
         """
-        row = 0
-        for batch in self.source.batches(self.columns):
-            yield self.encode(batch, np.arange(row, row + batch.num_rows))
-            row += batch.num_rows
+        for batch, positions in self.source.placed_batches(self.columns):
+            yield self.encode(batch, positions)
             advance(batch.num_rows)
 
-    def encode(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
+    def encode(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Encode rows of the source as `key` and `value`, leaving out null keys.
 
         Args:
             batch: Columns that the plan reads. Rows with a null in a key column are left out.
             positions: Positions of the rows in the source, int64.
         """
-        if self.has_positions:
-            batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
+        if self.position is not None:
+            batch = batch.append_column(self.position, pa.array(positions, pa.int64()))
         for name in self.build.key_schema.names:
             if batch.column(name).null_count:
                 batch = keep_rows(batch, batch.column(name).is_valid())
         return self.build.encode(batch, None)
+
+    def kept(self, keys: Callable[[], pa.Array], rows: pa.Array) -> pa.BooleanArray | None:
+        """Return which rows of a lookup file count in the source. None: all of them.
+
+        Args:
+            keys: Function that returns the encoded key of each row.
+            rows: The packed rows.
+        """
+
+        def columns(names: Sequence[str]) -> pa.RecordBatch:
+            key = self.build.key_schema
+            packed = [name for name in names if name not in key.names]
+            found = {}
+            if packed:
+                found = dict(zip(packed, self.build.row_schema.unpack(rows, packed), strict=True))
+            if len(packed) < len(names):
+                decoded = key.decode(keys())
+                found |= {name: decoded.column(name) for name in names if name in key.names}
+            return pa.RecordBatch.from_pydict({name: found[name] for name in names})
+
+        return self.source.kept(columns, len(rows))
+
+    def without_others(self) -> LookupFilePlan | None:
+        """Return a plan of only the rows that count in the source. None: all of them do."""
+        source = self.source.without_others()
+        return None if source is None else replace(self, source=source)
 
 
 def plan_lookup_file(
@@ -132,6 +155,7 @@ def plan_lookup_file(
     on_duplicate: OnDuplicate,
     *,
     also: Sequence[str] = (),
+    always_position: str | None = None,
 ) -> LookupFilePlan:
     """Plan the lookup file of a columnar file.
 
@@ -144,6 +168,8 @@ def plan_lookup_file(
             `value_and_position` or `presence`.
         on_duplicate: Handling of a key that the file has twice: `"error"`, `"first"` or `"last"`.
         also: Columns that the lookup file contains in every mode, if the source has them.
+        always_position: Name of the column of positions in modes that do not add one, which is not
+            the name of a column of the source. Default: none.
 
     Raises:
         KeyError: If the file lacks a key column.
@@ -161,16 +187,18 @@ def plan_lookup_file(
         wanted = source.schema.names if columns is None else columns
         values = [name for name in wanted if name in there and name not in key]
     schema = source.schema
-    values += [name for name in also if name in there and name not in values]
-    has_positions = mode in ("position", "value_and_position")
-    if has_positions:
+    values += [name for name in also if name in there and name not in (*key, *values)]
+    position = always_position
+    if mode in ("position", "value_and_position"):
         check_added((*key, *values), mode, (POSITION,))
+        position = POSITION
+    if position is not None:
         # An unwanted column of that name is not read.
-        own = [field for field in schema if field.name != POSITION]
-        schema = pa.schema([*own, pa.field(POSITION, pa.int64(), nullable=False)])
-        values.append(POSITION)
+        own = [field for field in schema if field.name != position]
+        schema = pa.schema([*own, pa.field(position, pa.int64(), nullable=False)])
+        values.append(position)
     plan = plan_build(schema, key=list(key), columns=values, on_duplicate=on_duplicate)
-    return LookupFilePlan(source, plan, has_positions=has_positions)
+    return LookupFilePlan(source, plan, position=position)
 
 
 def check_added(names: Iterable[str], mode: Mode, added: Iterable[str]) -> None:

@@ -6,7 +6,6 @@ newest first.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take
 from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.key_ranges import are_between
 from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode, check_added
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.published import PublishedFile
@@ -28,8 +27,6 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
-from lookupstore.source.search import Path, path_of
-from lookupstore.storage.location import Location
 
 #: Name of the column of the file of a row, as in the metadata columns of Iceberg.
 FILE = "_file"
@@ -162,7 +159,7 @@ class PlannedFiles(ManyLookups):
             if own != self._key:
                 keys = self._key.encode(own.decode(keys).cast(self._key.schema))
                 keys = keys.cast(pa.large_binary())
-                inside = _are_between(keys, start, stop)
+                inside = are_between(keys, start, stop)
                 keys, packed = keys.filter(inside), packed.filter(inside)
                 if not len(keys):
                     continue
@@ -230,23 +227,6 @@ class PlannedFiles(ManyLookups):
         return self._lookups
 
 
-def given_paths(source: object, argument: str = "source") -> list[Path]:
-    """Return the paths in an argument.
-
-    Raises:
-        TypeError: If the argument is neither a path nor a list of paths.
-    """
-    if isinstance(source, (str, os.PathLike, Location)):
-        return [path_of(source)]
-    paths = list(source) if isinstance(source, (list, tuple)) else []
-    if paths and all(isinstance(one, (str, os.PathLike, Location)) for one in paths):
-        return [path_of(one) for one in paths]
-    raise TypeError(
-        f"{argument} is {type(source).__name__}; give a path, URI, glob or folder of Parquet or "
-        "ORC files, or a list of these; for rows in memory, use lookupstore.build"
-    )
-
-
 def value_fields(
     schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
 ) -> pa.Schema:
@@ -272,13 +252,3 @@ def value_fields(
         check_added((*key, *(one.name for one in fields)), mode, (FILE, POSITION))
         fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
     return pa.schema([field.with_nullable(True) for field in fields])
-
-
-def _are_between(keys: pa.Array, start: bytes | None, stop: bytes | None) -> pa.BooleanArray:
-    """Return which encoded keys are in a range."""
-    inside = pa.repeat(True, len(keys))
-    if start is not None:
-        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(start, keys.type)))
-    if stop is not None:
-        inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
-    return inside

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take_rows
 from lookupstore.arrow.texts import check_texts
-from lookupstore.arrow.types import is_text
+from lookupstore.arrow.types import is_text, plain_type
 from lookupstore.columnar.key_ranges import Range, column_number, column_paths, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
@@ -46,15 +47,29 @@ class ParquetProbe:
     def __init__(self, plan: LookupFilePlan) -> None:
         self._plan = plan
         self._file = plan.source.open()
-        with self._plan.source.reading():
-            file, self._claims = look_at_claims(self._file, plan.columns, plan.source.uri)
-            self._parquet = ParquetRows(file, plan.source.uri)
+        source = plan.source
+        with source.reading():
+            there = source.schema_in(self._file)
+            self._rows = source.columns_in(there)
+            stored = self._rows.names_in_file(plan.columns)
+            file, self._claims = look_at_claims(self._file, stored, source.uri)
+            self._parquet = ParquetRows(file, source.uri)
         self._metadata = self._parquet.metadata
         paths = column_paths(self._metadata)
-        names = set(plan.columns)
+        names = set(stored)
         self._columns = [i for i, path in enumerate(paths) if path.partition(".")[0] in names]
+        key = plan.build.key_schema
+        keys = self._rows.names_in_file(key.names)
+        # A file without a column of the key has no keys.
+        self._has_keys = len(keys) == len(key.names)
         # Number of the first key column, if its statistics in row groups can be used.
-        self._column = column_number(paths, plan.build.key_schema.schema.field(0))
+        self._column: int | None = None
+        self._has_same_type = False
+        if self._has_keys:
+            first, stored_first = key.schema.field(0), there.field(keys[0])
+            self._has_same_type = _are_alike(first.type, stored_first.type)
+            if column_number(paths, first.with_name(keys[0])) is not None:
+                self._column = column_number(paths, stored_first)
         # Costs, ranges and filters of row groups that were examined.
         self._costs: dict[int, int] = {}
         self._ranges: dict[int, Range | None] = {}
@@ -81,7 +96,7 @@ class ParquetProbe:
             encoded: Keys as bytes, as the plan encodes them. A null is in no row group.
         """
         distinct = encoded.drop_null().unique()
-        if not len(distinct):
+        if not len(distinct) or not self._has_keys:
             return []
         if self._column is None:
             return list(self.groups)
@@ -93,7 +108,7 @@ class ParquetProbe:
         groups = [
             number for number in self.groups if self._in_statistics(number, values, least, greatest)
         ]
-        if len(key.names) == 1:
+        if len(key.names) == 1 and self._has_same_type:
             groups = [number for number in groups if not self._filtered_out(number, wanted)]
         return groups
 
@@ -203,22 +218,29 @@ class ParquetProbe:
             if len(hit):
                 rows = take_rows(batch, pa.array(hit))
                 check_texts(rows, plan.source.uri, None)
-                yield plan.encode(rows, row + hit)
+                found = plan.encode(rows, row + hit)
+                kept = plan.kept(partial(found.column, 0), found.column(1).cast(pa.large_binary()))
+                yield found if kept is None else found.filter(kept)
             row += batch.num_rows
 
     def _batches(self, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         source = self._plan.source
-        constants = dict(source.constants)
-        stored = [name for name in names if name not in constants]
+        stored = self._rows.names_in_file(names)
         rows = 0
         with source.reading(stored, [number]):
             most = self._claims.rows_at_once(_BATCH_ROWS)
             for batch in self._parquet.batches(stored, [[number]], most):
                 rows += batch.num_rows
-                yield source.with_constants(batch, names)
+                yield self._rows.in_table(batch, names, batch.num_rows)
         expected = self._metadata.row_group(number).num_rows
         if rows != expected:
             raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)
+
+
+def _are_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether values of two types are stored alike."""
+    plain = plain_type(one), plain_type(other)
+    return plain[0] == plain[1] or all(map(is_text, plain))
 
 
 def _comparable(wanted: pa.Array) -> pa.Array:

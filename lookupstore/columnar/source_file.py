@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 from pyarrow import fs
 
+from lookupstore.arrow.taking import keep_rows
+from lookupstore.columnar.file_filter import FileFilter
 from lookupstore.columnar.key_ranges import Range, group_ranges
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.arrow_file import orc_schema
@@ -56,7 +60,10 @@ class SourceFile:
         num_rows: Number of rows.
         schema: Columns of the file, including those of `name=value` folders.
         constants: Values of the columns of folders, by name.
-        ranges: Least and greatest value of one column in each row group. None: unknown.
+        ranges: Least and greatest value of one column in each row group, or in the file. None:
+            unknown.
+        filter: Condition that rows must meet to count. None: all rows do.
+        has_others: Whether rows that do not count are in the lookup file, too.
     """
 
     filesystem: fs.FileSystem
@@ -69,6 +76,8 @@ class SourceFile:
     schema: pa.Schema
     constants: tuple[tuple[str, Value], ...]
     ranges: tuple[Range, ...] | None = None
+    filter: FileFilter | None = None
+    has_others: bool = True
 
     @property
     def address(self) -> FileAddress:
@@ -90,14 +99,18 @@ class SourceFile:
         """Return the size of the file."""
         return self.stored.nbytes
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """Return an identity that changes whenever the rows of the file change."""
+    def identity(self, names: Sequence[str]) -> tuple[object, ...]:
+        """Return an identity that changes whenever the rows of the file change.
+
+        Args:
+            names: Names of the columns that count.
+        """
         constants = [
             (name, value if isinstance(value, (int, str, NoneType)) else str(value))
             for name, value in self.constants
         ]
-        return (*self.stored.parts, constants)
+        condition = () if self.filter is None or self.has_others else (self.filter.identity,)
+        return (*self.stored.parts, constants, *condition)
 
     def open(self) -> pa.NativeFile:
         """Open the file.
@@ -158,17 +171,74 @@ class SourceFile:
             StaleStoreError: If the file was written again, or is gone.
             OSError: If a remote file could not be read, or is damaged.
         """
-        constants = dict(self.constants)
-        stored = [name for name in names if name not in constants]
+        columns = self.columns_in(self.schema)
+        stored = columns.names_in_file(names)
         rows = 0
         with self.reading(stored), self.open() as file:
             page_bytes = self.address.page_bytes
             batches = read_to_store(file, self.file_format, stored, self.uri, page_bytes=page_bytes)
             for batch in batches:
                 rows += batch.num_rows
-                yield self.with_constants(batch, names)
+                yield columns.in_table(batch, names, batch.num_rows)
             if rows != self.num_rows:
                 raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
+
+    def placed_batches(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+        """Yield the named columns of rows for a lookup file, with their positions from 0.
+
+        Raises the errors of `batches`.
+        """
+        chosen = None if self.has_others else self.filter
+        there = self.schema.names
+        also = [] if chosen is None else [name for name in chosen.columns.names if name in there]
+        row = 0
+        for batch in self.batches(list(dict.fromkeys([*names, *also]))):
+            positions = np.arange(row, row + batch.num_rows)
+            row += batch.num_rows
+            if chosen is not None:
+                kept = chosen.kept(there, batch.select, batch.num_rows, self.uri)
+                batch, positions = keep_rows(batch, kept), positions[kept.to_numpy(False)]
+            yield batch.select(list(names)), positions
+
+    def schema_in(self, file: pa.NativeFile) -> pa.Schema:
+        """Return the columns that are stored in the file, in the types in which they are read.
+
+        Args:
+            file: The file, open.
+        """
+        return self.schema
+
+    def columns_in(self, there: pa.Schema) -> ColumnsInFile:
+        """Return the columns of rows that are read from the file.
+
+        Args:
+            there: Columns of the file, in the types in which they are read.
+        """
+        return _OwnColumns(self)
+
+    def kept(
+        self, columns: Callable[[Sequence[str]], pa.RecordBatch], count: int
+    ) -> pa.BooleanArray | None:
+        """Return which of some rows of the file count. None: all of them.
+
+        Args:
+            columns: Function that returns the named columns of the rows.
+            count: Number of the rows.
+        """
+        if self.filter is None:
+            return None
+        return self.filter.kept(self.schema.names, columns, count, self.uri)
+
+    def without_others(self) -> SourceFile | None:
+        """Return the file with only the rows that count in its lookup file.
+
+        Rows that do not count may have the key of another row. None: There are none of them.
+        """
+        if self.filter is None or not self.has_others:
+            return None
+        return replace(self, has_others=False)
 
     @contextmanager
     def reading(
@@ -194,24 +264,47 @@ class SourceFile:
                 self.check_unchanged()
             raise
 
-    def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return the named columns of rows of the file, including those of its folders."""
-        constants = dict(self.constants)
+
+class ColumnsInFile(Protocol):
+    """The columns of rows that are read from a file, in the types of the table or folder."""
+
+    def names_in_file(self, names: Sequence[str]) -> list[str]:
+        """Return the names in the file of the named columns, without those that it lacks."""
+
+    def in_table(self, batch: pa.RecordBatch, names: Sequence[str], count: int) -> pa.RecordBatch:
+        """Return the named columns of rows of the file.
+
+        Args:
+            batch: Rows of the file, with the columns of `names_in_file`.
+            names: Names of the columns to return.
+            count: Number of the rows, which a batch without columns may not know.
+        """
+
+
+class _OwnColumns:
+    """The columns of a file that belongs to no table, and those of its folders."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self._source, self._constants = source, dict(source.constants)
+
+    def names_in_file(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self._constants]
+
+    def in_table(self, batch: pa.RecordBatch, names: Sequence[str], count: int) -> pa.RecordBatch:
+        fields = [self._source.schema.field(name) for name in names]
         columns = []
-        for name in names:
-            field = self.schema.field(name)
-            if name in constants:
-                value = pa.scalar(constants[name], field.type)
-                columns.append(pa.repeat(value, batch.num_rows))
-            else:
-                at = batch.schema.get_field_index(name)
-                if at < 0:
-                    expected = f"a column {name!r} in its pages"
-                    raise CorruptionError(self.uri, 0, expected, "none, or several")
-                columns.append(fitted(batch.column(at), field, self.uri, "in its schema"))
-        return pa.RecordBatch.from_arrays(
-            columns, schema=pa.schema([self.schema.field(name) for name in names])
-        )
+        for field in fields:
+            if field.name in self._constants:
+                value = pa.scalar(self._constants[field.name], field.type)
+                columns.append(pa.repeat(value, count))
+                continue
+            at = batch.schema.get_field_index(field.name)
+            uri = self._source.uri
+            if at < 0:
+                expected = f"a column {field.name!r} in its pages"
+                raise CorruptionError(uri, 0, expected, "none, or several")
+            columns.append(fitted(batch.column(at), field, uri, "in its schema"))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 class _One(NamedTuple):

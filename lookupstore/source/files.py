@@ -37,8 +37,8 @@ from lookupstore.source.search import (
     shown_path,
 )
 from lookupstore.source.source import Source, type_name, with_checked_texts
-from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_objects import opened_table
+from lookupstore.source.table_readers import READABLE
 from lookupstore.source.text_limits import TextLimits
 from lookupstore.source.text_values import MISFITS
 from lookupstore.storage.file_address import FileAddress
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 # Number of footers that are read at a time.
 _THREADS = 16
 # Formats of tables that are read as the folder of the table.
-_TABLES = (TableFormat.HUDI, TableFormat.DELTA, TableFormat.ICEBERG)
 # Estimated number of bytes of text for each byte of compressed text.
 _TEXT_RATIO = 4
 
@@ -86,7 +85,7 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
     if are_streams:
         found = find_source(paths, STREAM_FORMATS)
     else:
-        found = find_source(paths, FORMATS, STREAM_FORMATS, _TABLES)
+        found = find_source(paths, FORMATS, STREAM_FORMATS, READABLE)
     if isinstance(found, FoundTable):
         return with_checked_texts(opened_table(found.format, found.path))
     if are_streams:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import xxhash
 
+from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import listed
+from lookupstore.filters.row_filter import RowFilter
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Source:
             for which a row has a value that is not of its type; that value is null. Do not read
             this source afterwards. None: A value cannot be of another type, or raises an error.
         has_misfits: Whether the last column is such a column, and not one of the rows.
+        filtered: Function that returns the source with only the rows that meet a condition, of
+            which some files need not be read. None: All rows are read.
     """
 
     schema: pa.Schema
@@ -59,6 +65,36 @@ class Source:
     every_column: Callable[[], Source] | None = None
     with_misfits: Callable[[], Source] | None = None
     has_misfits: bool = False
+    filtered: Callable[[RowFilter], Source] | None = None
+
+
+def where_rows(source: Source, condition: RowFilter) -> Source:
+    """Return a source with only the rows that meet a condition.
+
+    Args:
+        source: Source of the rows. Do not read it afterwards.
+        condition: Condition on columns of the source.
+    """
+    if source.filtered is not None:
+        return source.filtered(condition)
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in source.batches(list(dict.fromkeys([*columns, *condition.names]))):
+            rows = keep_rows(batch, condition.kept(batch.select(list(condition.names))))
+            if rows.num_rows:
+                yield rows.select(list(columns))
+
+    said = None if source.fingerprint is None else [source.fingerprint, condition.identity]
+    return replace(
+        source,
+        batches=select,
+        count_rows=lambda: None,
+        fingerprint=None if said is None else xxhash.xxh3_128_hexdigest(json.dumps(said).encode()),
+        table=None,
+        in_types=None,
+        every_column=None,
+        with_misfits=None,
+    )
 
 
 def with_checked_texts(source: Source) -> Source:
@@ -71,7 +107,14 @@ def with_checked_texts(source: Source) -> Source:
             row += batch.num_rows
             yield batch
 
-    return replace(source, batches=select)
+    filtered = source.filtered
+    if filtered is None:
+        return replace(source, batches=select)
+    return replace(
+        source,
+        batches=select,
+        filtered=lambda condition: with_checked_texts(filtered(condition)),
+    )
 
 
 def type_name(value: object) -> str:

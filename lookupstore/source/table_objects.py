@@ -18,12 +18,21 @@ def library_table(given: Any) -> Source | None:
     Raises:
         FormatError: If the table has something that is not supported; the error names it.
     """
+    table_format = library_format(given)
+    return None if table_format is None else opened_table(table_format, given)
+
+
+def library_format(given: Any) -> TableFormat | None:
+    """Return the format of a table of deltalake, or of a table or scan of pyiceberg.
+
+    None: The value is of another kind.
+    """
     deltalake = sys.modules.get("deltalake")
     if deltalake is not None and isinstance(given, deltalake.DeltaTable):
-        return opened_table(TableFormat.DELTA, given)
+        return TableFormat.DELTA
     iceberg = sys.modules.get("pyiceberg.table")
     if iceberg is not None and isinstance(given, (iceberg.Table, iceberg.DataScan)):
-        return opened_table(TableFormat.ICEBERG, given)
+        return TableFormat.ICEBERG
     return None
 
 

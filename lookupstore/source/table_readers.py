@@ -16,10 +16,14 @@ _READERS = {
     TableFormat.DELTA: "lookupstore.tables.delta",
     TableFormat.ICEBERG: "lookupstore.tables.iceberg",
 }
+#: Formats of the tables that are read by their paths.
+READABLE = tuple(_READERS)
 
 
 def table_reader(table_format: TableFormat) -> Any:
-    """Return the module with `table_source` for a table format; of Hudi also with `table_files`.
+    """Return the module with `table_source` for a table format.
+
+    That of Hudi has `table_files` as well; those of others have `table_snapshot`.
 
     Raises:
         ImportError: If a package that the module needs is not installed. The error names the extra.

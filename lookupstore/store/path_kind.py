@@ -6,6 +6,8 @@ import os
 from enum import Enum
 
 from lookupstore.source.search import FoundTable, find_source, format_at, names_files, path_of
+from lookupstore.source.table_folders import TableFormat
+from lookupstore.source.table_readers import READABLE
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.version_files import list_names
@@ -16,7 +18,7 @@ class PathKind(Enum):
 
     STORE = "store"
     HUDI_TABLE = "Hudi table"
-    COLUMNAR_FILES = "columnar files"
+    COLUMNAR_FILES = "columnar files"  # also those of a Delta or Iceberg table
     SORTED_FILE = "sorted file"
 
 
@@ -41,7 +43,8 @@ def kind_of(path: str | os.PathLike[str] | Location) -> PathKind:
         is_columnar = format_at(*location.resolve("")) is not None
         return PathKind.COLUMNAR_FILES if is_columnar else PathKind.SORTED_FILE
     try:
-        found = find_source([given if isinstance(given, Location) else text])
+        found = find_source([given if isinstance(given, Location) else text], tables=READABLE)
     except FileNotFoundError:
         return PathKind.STORE
-    return PathKind.HUDI_TABLE if isinstance(found, FoundTable) else PathKind.COLUMNAR_FILES
+    is_hudi = isinstance(found, FoundTable) and found.format is TableFormat.HUDI
+    return PathKind.HUDI_TABLE if is_hudi else PathKind.COLUMNAR_FILES

@@ -16,9 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
-from lookupstore.arrow.types import is_bytes
+from lookupstore.arrow.types import is_bytes, is_text
 from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
@@ -61,8 +62,20 @@ def table_source(given: Any) -> Source:
     >>> table_source(deltalake.DeltaTable(folder)).count_rows()
     2
     """
+    return snapshot_source(table_snapshot(given))
+
+
+def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
+    """Return the files of a Delta table.
+
+    Args:
+        given: Table as `table_source` takes it.
+        keys: Name of the column whose least and greatest values in each file to return.
+
+    Raises the errors of `table_source`.
+    """
     is_path = isinstance(given, (str, Location))
-    return snapshot_source(snapshot_of(_at(given) if is_path else given))
+    return snapshot_of(_at(given) if is_path else given, keys=keys)
 
 
 def _at(path: str | Location) -> Any:
@@ -101,8 +114,12 @@ def _deltalakes(location: Location) -> tuple[str, dict[str, str] | None]:
     )
 
 
-def snapshot_of(table: Any) -> Snapshot:
+def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
     """Return the files of a Delta table at the version that it was opened at.
+
+    Args:
+        table: The table.
+        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
@@ -134,33 +151,63 @@ def snapshot_of(table: Any) -> Snapshot:
         schema,
         schema,
         _stored(schema, fields["fields"], mode),
-        tuple(sorted(_files(table, description, schema), key=lambda one: one.address.path)),
+        tuple(sorted(_files(table, description, schema, keys), key=lambda one: one.address.path)),
     )
 
 
-def _files(table: Any, description: str, schema: pa.Schema) -> Iterator[TableFile]:
+def _files(
+    table: Any, description: str, schema: pa.Schema, keys: str | None
+) -> Iterator[TableFile]:
     actions = pa.table(table.get_add_actions())
+    ranges = _ranges(actions, keys)
     # The statistics of hundreds of columns would become Python objects, too.
     added = actions.select([name for name in _OF_FILES if name in actions.column_names])
     partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
     root = _Root(table)
     deleted = _deleted(table, description, root)
-    for one in added.to_pylist():
+    for one, ends in zip(added.to_pylist(), ranges, strict=True):
         address = root.address(one["path"])
         values = one.get("partition") or {}
+        partition = {name: pa.scalar(values[name], kind) for name, kind in partitions.items()}
         yield TableFile(
             address,
             one["size_bytes"],
             num_rows=one["num_records"],
             written=str(one["modification_time"]),
-            constants={name: pa.scalar(values[name], kind) for name, kind in partitions.items()},
+            constants=partition,
+            partition=partition,
             deleted=deleted.pop(address.path, None),
+            keys=ends,
         )
     if deleted:
         raise FormatError(
             f"source: the {description} has deleted rows in {min(deleted)}, which deltalake does "
             "not list; pass the rows that Spark reads"
         )
+
+
+def _ranges(
+    actions: pa.Table, name: str | None
+) -> list[tuple[int, int] | tuple[bytes, bytes] | None]:
+    """Return the least and greatest value of a column in each file, as the log has them.
+
+    Only integers, days and texts are returned: writers round other values.
+    """
+    ends = []
+    for side in ("min", "max"):
+        found = actions[side].combine_chunks() if side in actions.column_names else None
+        at = -1 if found is None or name is None else found.type.get_field_index(name)
+        if found is None or at < 0:
+            return [None] * actions.num_rows
+        ends.append(pc.struct_field(found, at))
+    if is_text(ends[0].type):
+        ends = [one.cast(pa.large_binary()) for one in ends]
+    elif pa.types.is_date32(ends[0].type):
+        ends = [one.cast(pa.int32()) for one in ends]
+    elif not pa.types.is_integer(ends[0].type):
+        return [None] * actions.num_rows
+    pairs = zip(*(one.to_pylist() for one in ends), strict=True)
+    return [None if None in pair else pair for pair in pairs]
 
 
 class _Root:

@@ -10,6 +10,7 @@ Source: "Scan Planning", "Delete Formats" and "Column Projection" in the specifi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
@@ -22,6 +23,7 @@ from pyarrow import fs
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.extras import require
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
 from lookupstore.source.table_folders import TableSearch
@@ -31,13 +33,15 @@ from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.rows import rows_of, snapshot_source
-from lookupstore.tables.snapshot import DeletedRows, RowFilter, Snapshot, TableFile
+from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
 # Columns of position delete files, with the field ids that the specification reserves for them.
 _POSITIONS = pa.schema([
     pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
     pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
 ])  # fmt: skip
+# Format of files of deletion vectors.
+_VECTORS = "puffin"
 # Number of delete files whose rows stay in memory.
 _LOADED = 8
 
@@ -54,8 +58,20 @@ def table_source(given: Any) -> Source:
             the error names.
         ImportError: If pyiceberg is not installed.
     """
+    return snapshot_source(table_snapshot(given))
+
+
+def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
+    """Return the files of an Iceberg table or scan.
+
+    Args:
+        given: Table as `table_source` takes it.
+        keys: Name of the column whose least and greatest values in each file to return.
+
+    Raises the errors of `table_source`.
+    """
     table = _at(given) if isinstance(given, (str, Location)) else given
-    return snapshot_source(snapshot_of(table.scan() if hasattr(table, "scan") else table))
+    return snapshot_of(table.scan() if hasattr(table, "scan") else table, keys=keys)
 
 
 def _at(path: str | Location) -> Any:
@@ -101,8 +117,12 @@ def _pyicebergs(options: Mapping[str, Any]) -> dict[str, str]:
     return given
 
 
-def snapshot_of(scan: Any) -> Snapshot:
+def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:
     """Return the files of a `DataScan`.
+
+    Args:
+        scan: The scan.
+        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
@@ -113,7 +133,7 @@ def snapshot_of(scan: Any) -> Snapshot:
             f"source: pyiceberg {pyiceberg.__version__} does not list the deletes of a table; "
             "install pyiceberg 0.12 or newer"
         )
-    return _Planner(scan).snapshot()
+    return _Planner(scan, keys).snapshot()
 
 
 class _Planner:
@@ -121,9 +141,13 @@ class _Planner:
 
     Args:
         scan: A `DataScan`.
+        keys: Name of the column whose least and greatest values in each file to return.
+
+    Attributes:
+        description: Description of the table and the snapshot.
     """
 
-    def __init__(self, scan: Any) -> None:
+    def __init__(self, scan: Any, keys: str | None) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.manifest import DataFileContent
         from pyiceberg.table import ManifestGroupPlanner
@@ -133,7 +157,7 @@ class _Planner:
         snapshot = scan.snapshot()
         name = ".".join(scan.table_identifier or ()) or self._metadata.location
         number = "without rows" if snapshot is None else f"at snapshot {snapshot.snapshot_id}"
-        self._description = f"Iceberg table {shown_uri(name)} {number}"
+        self.description: str = f"Iceberg table {shown_uri(name)} {number}"
         if scan.limit is not None:
             raise self._error("a scan limit")
         # All columns, and those of the scan, which may have fewer fields of a struct.
@@ -142,6 +166,7 @@ class _Planner:
         asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
         whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
         self._stored = pa.schema([asked.get(field.name, field) for field in whole])
+        self._keys = next((field for field in self._fields if field.name == keys), None)
         planner = ManifestGroupPlanner(
             self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
         )
@@ -153,7 +178,7 @@ class _Planner:
         ]
         self._position_deletes = _PositionDeletes(self, deletes)
         self._key_deletes = [
-            _KeyDeletes(self, one, self._key_of(one))
+            (one, self._keys_in(one))
             for one in entries
             if one.data_file.content == DataFileContent.EQUALITY_DELETES
         ]
@@ -164,7 +189,7 @@ class _Planner:
         mapping = self._metadata.name_mapping()
         files = map(self._data_file, self._data)
         return Snapshot(
-            self._description,
+            self.description,
             pa.schema([columns.field(field.name) for field in self._asked.fields]),
             columns,
             self._stored,
@@ -185,10 +210,14 @@ class _Planner:
         names = self._names(extract_field_ids(bound), "a filter on a struct field")
         return RowFilter(expression_to_pyarrow(bound, whole), names)
 
-    def _key_of(self, entry: Any) -> tuple[str, ...]:
-        """Return the names of the columns of equality deletes."""
-        ids = entry.data_file.equality_ids or ()
-        return self._names(ids, "equality deletes on a nested or dropped column")
+    def _keys_in(self, entry: Any) -> _KeyDeletes:
+        """Return the keys in an equality delete file."""
+        file = entry.data_file
+        names = self._names(
+            file.equality_ids or (), "equality deletes on a nested or dropped column"
+        )
+        stored = pa.schema([self._stored.field(name) for name in names])
+        return _KeyDeletes(self.description, self.file(file), stored)
 
     def _names(self, ids: Iterable[int], what: str) -> tuple[str, ...]:
         """Return the names of columns.
@@ -207,23 +236,53 @@ class _Planner:
             entry.data_file,
             num_rows=entry.data_file.record_count,
             defaults=dict(self._defaults(entry.data_file)),
+            partition=dict(self._partition(entry.data_file)),
             deleted=self._position_deletes.of(entry),
-            deleted_keys=tuple(one for one in self._key_deletes if one.applies_to(entry)),
+            deleted_keys=tuple(
+                keys for deletes, keys in self._key_deletes if _applies(deletes, entry)
+            ),
+            keys=self._range(entry.data_file),
         )
+
+    def _range(self, file: Any) -> tuple[int, int] | tuple[bytes, bytes] | None:
+        """Return the least and greatest value of the wanted column in a data file."""
+        from pyiceberg.types import DateType, IntegerType, LongType, StringType
+
+        if self._keys is None:
+            return None
+        kind, number = self._keys.field_type, self._keys.field_id
+        lower, upper = ((ends or {}).get(number) for ends in (file.lower_bounds, file.upper_bounds))
+        if lower is None or upper is None:
+            return None
+        if isinstance(kind, StringType):
+            return bytes(lower), bytes(upper)
+        if not isinstance(kind, (IntegerType, LongType, DateType)):
+            return None
+        # A file that was written before the column became wider has shorter values.
+        least = int.from_bytes(lower, "little", signed=True)
+        greatest = int.from_bytes(upper, "little", signed=True)
+        return least, greatest
 
     def _defaults(self, file: Any) -> Iterator[tuple[str, pa.Scalar]]:
         """Yield the names of columns that a file may lack, and the value of each in all rows."""
+        for field in self._fields:
+            if field.initial_default is not None:
+                kind = self._stored.field(field.name).type
+                yield field.name, _scalar(field.initial_default, kind)
+        for name, value in self._partition(file):
+            if value.is_valid:
+                yield name, value
+
+    def _partition(self, file: Any) -> Iterator[tuple[str, pa.Scalar]]:
+        """Yield the names of columns by which a file is partitioned, and the value of each."""
         from pyiceberg.transforms import IdentityTransform
 
-        given = [(one.field_id, one.initial_default) for one in self._fields]
-        for at, part in enumerate(self._metadata.specs()[file.spec_id].fields):
-            if isinstance(part.transform, IdentityTransform):
-                given.append((part.source_id, file.partition[at]))
         names = {field.field_id: field.name for field in self._fields}
-        for number, value in given:
-            if number in names and value is not None:
-                kind = self._stored.field(names[number]).type
-                yield names[number], _scalar(value, kind)
+        for at, part in enumerate(self._metadata.specs()[file.spec_id].fields):
+            if isinstance(part.transform, IdentityTransform) and part.source_id in names:
+                name = names[part.source_id]
+                kind = self._stored.field(name).type
+                yield name, _scalar(file.partition[at], kind)
 
     def file(self, file: Any, **details: Any) -> TableFile:
         """Return a data file or delete file of a manifest.
@@ -232,7 +291,7 @@ class _Planner:
             FormatError: If files of its kind are not supported.
         """
         kind = _format_of(file)
-        if kind not in ("parquet", "orc"):
+        if kind not in ("parquet", "orc", _VECTORS):
             raise self._error(f"{kind} files")
         if file.key_metadata:
             raise self._error("encrypted files")
@@ -240,56 +299,9 @@ class _Planner:
             _address(self._scan.io, file.file_path), file.file_size_in_bytes, kind, **details
         )
 
-    def rows(self, file: Any, wanted: pa.Schema) -> pa.Table:
-        """Return the rows of a delete file.
-
-        Args:
-            file: The delete file.
-            wanted: Columns with their field ids.
-        """
-        plain = _without_ids(wanted)
-        files = Snapshot(self._description, plain, plain, wanted, ())
-        return pa.Table.from_batches(rows_of(files, self.file(file), plain.names), plain)
-
-    def columns(self, names: Sequence[str]) -> pa.Schema:
-        """Return columns of the table with their field ids."""
-        return pa.schema([self._stored.field(name) for name in names])
-
-    def positions(self, file: Any) -> Mapping[str, npt.NDArray[np.int64]]:
-        """Return the positions in each data file that a delete file has, by the path of the former.
-
-        Args:
-            file: The delete file.
-        """
-        if _format_of(file) == "puffin":
-            return self._vectors(file)
-        rows = self.rows(file, _POSITIONS).combine_chunks()
-        paths = rows["file_path"].combine_chunks().dictionary_encode()
-        numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
-        return {
-            name: positions[numbers == number]
-            for number, name in enumerate(paths.dictionary.to_pylist())
-        }
-
-    def _vectors(self, file: Any) -> Mapping[str, npt.NDArray[np.int64]]:
-        """Return the positions in each data file that a file of deletion vectors has."""
-        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-        from pyiceberg.table.puffin import PuffinFile
-
-        address, nbytes = _address(self._scan.io, file.file_path), file.file_size_in_bytes
-        with address.reading("deletion vectors"), address.open() as handle:
-            if handle.size() != nbytes:
-                found = f"{handle.size()} bytes"
-                raise CorruptionError(address.shown, 0, f"{nbytes} bytes", found)
-            payload = handle.read(nbytes)
-        return {
-            one.referenced_data_file: one.to_vector().to_numpy()
-            for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
-        }
-
     def _error(self, what: str) -> FormatError:
         return FormatError(
-            f"source: the {self._description} uses {what}, which is not supported; pass the rows "
+            f"source: the {self.description} uses {what}, which is not supported; pass the rows "
             "that Spark or another reader returns"
         )
 
@@ -303,92 +315,167 @@ class _PositionDeletes:
     """
 
     def __init__(self, planner: _Planner, entries: Sequence[Any]) -> None:
-        self._files = {one.data_file.file_path: one.data_file for one in entries}
+        files = {one.data_file.file_path: planner.file(one.data_file) for one in entries}
+        self._files = _DeleteFiles(planner.description, files)
         self._entries: dict[tuple[object, ...], list[Any]] = {}
         for one in entries:
             self._entries.setdefault(_partition_of(one), []).append(one)
-        self._positions = lru_cache(_LOADED)(lambda path: planner.positions(self._files[path]))
 
     def of(self, entry: Any) -> _Positions | None:
         """Return the deletes that apply to a data file. None: none."""
-        paths = sorted(
-            one.data_file.file_path
+        found = [
+            one.data_file
             for one in self._entries.get(_partition_of(entry), ())
             if _sequence(one) >= _sequence(entry) and _may_name(one.data_file, entry.data_file)
-        )
+        ]
+        if not found:
+            return None
         # A deletion vector has all deleted rows of a data file, those of older delete files too.
-        vectors = [path for path in paths if _format_of(self._files[path]) == "puffin"]
-        return _Positions(self, entry.data_file.file_path, vectors, paths) if paths else None
+        vectors = sorted(one.file_path for one in found if _format_of(one) == _VECTORS)
+        paths = sorted(one.file_path for one in found)
+        return _Positions(self._files, entry.data_file.file_path, tuple(vectors), tuple(paths))
+
+
+class _DeleteFiles:
+    """The files with positions of a snapshot; those that were read last stay in memory.
+
+    Args:
+        description: Description of the table.
+        files: The files, by their paths in the manifests.
+    """
+
+    def __init__(self, description: str, files: Mapping[str, TableFile]) -> None:
+        self._state = description, files
+        self._read = lru_cache(_LOADED)(lambda path: _positions(description, files[path]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state
 
     def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
         """Return the positions in a data file that a delete file has. None: none."""
-        return self._positions(path).get(data_file)
+        return self._read(path).get(data_file)
 
 
+@dataclass(frozen=True)
 class _Positions:
     """The rows of a data file that are deleted by position, in files that are read when needed.
 
-    Args:
-        deletes: Deletes of the snapshot.
+    Attributes:
+        files: Delete files of the snapshot.
         path: Path of the data file, as the delete files have it.
         vectors: Paths of the files that may have its deletion vector.
         paths: Paths of all files that may have its deletes.
     """
 
-    count = None
+    files: _DeleteFiles
+    path: str
+    vectors: tuple[str, ...]
+    paths: tuple[str, ...]
 
-    def __init__(
-        self, deletes: _PositionDeletes, path: str, vectors: Sequence[str], paths: Sequence[str]
-    ) -> None:
-        self._deletes, self._path, self._vectors, self._paths = deletes, path, vectors, paths
-        self.identity = " ".join(paths)
+    @property
+    def count(self) -> int | None:
+        """Return None: the number is unknown before the files are read."""
+        return None
+
+    @property
+    def identity(self) -> str:
+        """Return a text that differs between sets of deleted rows."""
+        return " ".join(self.paths)
 
     def load(self) -> DeletedRows:
         """Return the deleted rows."""
-        found = self._in(self._vectors)
+        found = self._in(self.vectors)
         if not found:
-            found = self._in(self._paths)
+            found = self._in(self.paths)
         return DeletedRows(np.unique(np.concatenate([np.zeros(0, np.int64), *found])))
 
     def _in(self, paths: Sequence[str]) -> list[npt.NDArray[np.int64]]:
         """Return the positions in each of some delete files that has any."""
-        found = (self._deletes.positions(path, self._path) for path in paths)
+        found = (self.files.positions(path, self.path) for path in paths)
         return [one for one in found if one is not None]
+
+
+def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return the positions in each data file that a delete file has, by the path of the former."""
+    if file.file_format == _VECTORS:
+        return _vectors(file)
+    rows = _rows(description, file, _POSITIONS).combine_chunks()
+    paths = rows["file_path"].combine_chunks().dictionary_encode()
+    numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+    return {
+        name: positions[numbers == number]
+        for number, name in enumerate(paths.dictionary.to_pylist())
+    }
+
+
+def _vectors(file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return the positions in each data file that a file of deletion vectors has."""
+    require("iceberg", "reading deletion vectors of an Iceberg table")
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    with file.address.reading("deletion vectors"), file.address.open() as handle:
+        if handle.size() != file.nbytes:
+            found = f"{handle.size()} bytes"
+            raise CorruptionError(file.address.shown, 0, f"{file.nbytes} bytes", found)
+        payload = handle.read(file.nbytes)
+    return {
+        one.referenced_data_file: one.to_vector().to_numpy()
+        for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
+    }
+
+
+def _rows(description: str, file: TableFile, stored: pa.Schema) -> pa.Table:
+    """Return the rows of a delete file.
+
+    Args:
+        description: Description of the table.
+        file: The delete file.
+        stored: Columns to read, with their field ids.
+    """
+    plain = _without_ids(stored)
+    files = Snapshot(description, plain, plain, stored, ())
+    return pa.Table.from_batches(rows_of(files, file, plain.names), plain)
 
 
 class _KeyDeletes:
     """The keys of one equality delete file, which is read when needed.
 
     Args:
-        planner: Planner of the snapshot.
-        entry: Entry of the file in a manifest.
-        names: Names of the key columns.
+        description: Description of the table.
+        file: The file.
+        stored: Columns of the keys, with their field ids.
     """
 
-    def __init__(self, planner: _Planner, entry: Any, names: Sequence[str]) -> None:
-        self._planner, self._entry = planner, entry
-        self.names = names
-        self.identity = entry.data_file.file_path
-        self._partition = _partition_of(entry)
+    def __init__(self, description: str, file: TableFile, stored: pa.Schema) -> None:
+        self._state = description, file, stored
+        self.names: Sequence[str] = stored.names
+        self.identity: str = file.address.shown
 
-    def applies_to(self, entry: Any) -> bool:
-        """Return whether the deletes apply to a data file."""
-        is_later = _sequence(self._entry) > _sequence(entry)
-        everywhere = len(self._partition) == 1  # its spec has no fields
-        return is_later and (everywhere or self._partition == _partition_of(entry))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state
 
     def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows are not deleted: Arrow booleans, never null."""
-        return pc.invert(pc.is_in(self._encoded(rows), value_set=self._deleted))
+        """Return which rows have none of the keys: Arrow booleans, never null."""
+        return pc.invert(pc.is_in(_encoded(rows), value_set=self._deleted))
 
     @cached_property
     def _deleted(self) -> pa.Array:
-        columns = self._planner.columns(self.names)
-        return self._encoded(self._planner.rows(self._entry.data_file, columns))
+        return _encoded(_rows(*self._state))
 
-    def _encoded(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        columns = pa.schema([field.with_nullable(True) for field in rows.schema])
-        return KeySchema(columns, self.names).encode(rows.columns).cast(pa.large_binary())
+
+def _encoded(rows: pa.Table | pa.RecordBatch) -> pa.Array:
+    """Return the keys of rows as bytes, with nulls."""
+    columns = pa.schema([field.with_nullable(True) for field in rows.schema])
+    return KeySchema(columns, columns.names).encode(rows.columns).cast(pa.large_binary())
+
+
+def _applies(deletes: Any, entry: Any) -> bool:
+    """Return whether the keys of an equality delete file are deleted in a data file."""
+    partition = _partition_of(deletes)
+    everywhere = len(partition) == 1  # its spec has no fields
+    is_later = _sequence(deletes) > _sequence(entry)
+    return is_later and (everywhere or partition == _partition_of(entry))
 
 
 def _partition_of(entry: Any) -> tuple[object, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.taking import keep_rows
@@ -16,7 +18,7 @@ from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
-_GONE = "gone; a vacuum or expiry of the table deleted it: open the table again"
+GONE = "gone; a vacuum or expiry of the table deleted it: open the table again"
 
 
 def snapshot_source(snapshot: Snapshot) -> Source:
@@ -45,6 +47,7 @@ def snapshot_source(snapshot: Snapshot) -> Source:
         fingerprint=snapshot.fingerprint,
         nbytes=sum(file.nbytes for file in snapshot.files),
         in_order=False,
+        filtered=lambda condition: snapshot_source(snapshot.where(condition)),
     )
 
 
@@ -60,35 +63,52 @@ def rows_of(
 
     Raises the errors of `snapshot_source`.
     """
-    needed = [*columns]
-    for keys in file.deleted_keys:
-        needed += keys.names
-    if snapshot.filter is not None:
-        needed += snapshot.filter.names
-    wanted = pa.schema([snapshot.columns.field(name) for name in dict.fromkeys(needed)])
-    deleted = None if file.deleted is None else file.deleted.load()
+    for rows, _ in placed_rows(snapshot, file, columns):
+        yield rows
+
+
+def placed_rows(
+    snapshot: Snapshot, file: TableFile, columns: Sequence[str], *, every: bool = False
+) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+    """Yield rows of a data file as the table has them, with their positions in the file.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        columns: Names of the columns to yield.
+        every: Whether to yield deleted rows, too, and those that the filter of the snapshot leaves
+            out.
+
+    Raises the errors of `snapshot_source`.
+    """
+    conditions = () if every else snapshot.conditions(file)
+    wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
+    deleted = None if every or file.deleted is None else file.deleted.load()
     row = 0
     with ExitStack() as stack:
-        with _reading(file):
+        with reading(file):
             handle = stack.enter_context(file.address.open())
             read = _Reader(snapshot, file, handle, wanted)
         while True:
             # Only reads are in the context: errors of the use of a batch are not of the file.
-            with _reading(file, read.names):
+            with reading(file, read.names):
                 batch = next(read.batches, None)
             if batch is None:
                 break
-            count = batch.num_rows
-            kept = None if deleted is None else deleted.kept(row, count)
-            rows = read.in_table(batch, kept, row)
-            row += count
-            for keys in file.deleted_keys:
+            positions = np.arange(row, row + batch.num_rows)
+            kept = None if deleted is None else deleted.kept(row, batch.num_rows)
+            # Errors count rows of the file, which is not possible once some are left out.
+            before = row if kept is None else None
+            row += batch.num_rows
+            if kept is not None:
+                batch, positions = keep_rows(batch, kept), positions[kept.to_numpy(False)]
+            rows = read.columns.in_table(batch, wanted, len(positions), before)
+            for one in conditions:
                 if rows.num_rows:
-                    rows = keep_rows(rows, keys.kept(rows.select(list(keys.names))))
-            if snapshot.filter is not None and rows.num_rows:
-                rows = rows.filter(snapshot.filter.expression)
+                    kept = one.kept(rows.select(list(one.names)))
+                    rows, positions = keep_rows(rows, kept), positions[kept.to_numpy(False)]
             if rows.num_rows:
-                yield rows.select(list(columns))
+                yield rows.select(list(columns)), positions
     if deleted is not None and row < deleted.end:
         expected = f"at least {deleted.end} rows (row {deleted.end} is marked deleted)"
         raise CorruptionError(file.address.shown, 0, expected, row)
@@ -101,58 +121,85 @@ class _Reader:
         snapshot: Table that has the file.
         file: The file.
         handle: The file, open.
-        wanted: Columns of the table to read.
+        wanted: Names of the columns of the table to read.
 
     Attributes:
+        columns: Columns of the file as the table has them.
         names: Names of the columns in the file that are read.
         batches: Rows of the file, in its own columns.
     """
 
     def __init__(
-        self, snapshot: Snapshot, file: TableFile, handle: pa.NativeFile, wanted: pa.Schema
+        self, snapshot: Snapshot, file: TableFile, handle: pa.NativeFile, wanted: Sequence[str]
     ) -> None:
         shown = file.address.shown
         if handle.size() != file.nbytes:
             raise CorruptionError(shown, 0, f"{file.nbytes} bytes", f"{handle.size()} bytes")
-        self._file, self._wanted, self._snapshot = file, wanted, snapshot
-        there = schema_of(handle, file.file_format, shown)
-        fields = with_ids(there, snapshot.stored, snapshot.ids_of_names, shown)
-        self._there: dict[str, pa.Field] = {}
-        for name in wanted.names:
-            if name not in file.constants:
-                at = field_in_file(snapshot.stored_field(name), fields, shown)
-                if at is not None:
-                    self._there[name] = fields.field(at)
-        self.names = [field.name for field in self._there.values()]
+        self.columns = FileColumns(snapshot, file, schema_of(handle, file.file_format, shown))
+        self.names = self.columns.names_in_file(wanted)
         self.batches = read_to_store(
             handle, file.file_format, self.names, shown, page_bytes=file.address.page_bytes
         )
 
+
+class FileColumns:
+    """The columns of a data file, as its table has them.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        there: Columns of the file, in the types in which they are read.
+
+    Raises:
+        FormatError: If the table finds columns by field ids, and the file has none.
+    """
+
+    def __init__(self, snapshot: Snapshot, file: TableFile, there: pa.Schema) -> None:
+        self._snapshot, self._file = snapshot, file
+        self._fields = with_ids(there, snapshot.stored, snapshot.ids_of_names, file.address.shown)
+        self._known: dict[str, pa.Field | None] = {}
+
+    def field_in_file(self, name: str) -> pa.Field | None:
+        """Return a column of the table as the file has it. None: no rows of the file are read.
+
+        Raises:
+            FormatError: If several columns of the file are the column.
+        """
+        if name not in self._known:
+            at = None
+            if name not in self._file.constants:
+                stored = self._snapshot.stored_field(name)
+                at = field_in_file(stored, self._fields, self._file.address.shown)
+            self._known[name] = None if at is None else self._fields.field(at)
+        return self._known[name]
+
+    def names_in_file(self, names: Iterable[str]) -> list[str]:
+        """Return the names in the file of columns of the table, without those that it lacks."""
+        found = (self.field_in_file(name) for name in names)
+        return [field.name for field in found if field is not None]
+
     def in_table(
-        self, batch: pa.RecordBatch, kept: pa.BooleanArray | None, row: int
+        self, batch: pa.RecordBatch, names: Sequence[str], count: int, before: int | None = None
     ) -> pa.RecordBatch:
-        """Return rows of the file with the wanted columns of the table.
+        """Return rows of the file with columns of the table.
 
         Args:
-            batch: Rows of the file.
-            kept: Which of the rows to return. None: all of them.
-            row: Position of the first of them in the file.
+            batch: Rows of the file, with the columns of `names_in_file`.
+            names: Names of the columns of the table.
+            count: Number of the rows, which a batch without columns may not know.
+            before: Number of rows before these in the file, by which errors count rows. None:
+                Errors name no row.
         """
-        count = batch.num_rows
-        if kept is not None:
-            count = kept.true_count
-            batch = keep_rows(batch, kept)
-        # Errors count rows of the file, which is not possible once some are left out.
-        before = row if kept is None else None
-        columns = [self._column(field, batch, count, before) for field in self._wanted]
+        fields = [self._snapshot.columns.field(name) for name in names]
+        columns = [self._column(field, batch, count, before) for field in fields]
         if not columns:  # a batch that is made of no columns has no rows
             return pa.record_batch([pa.nulls(count)], [""]).select([])
-        return pa.RecordBatch.from_arrays(columns, schema=self._wanted)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _column(
         self, field: pa.Field, batch: pa.RecordBatch, count: int, before: int | None
     ) -> pa.Array:
-        there = self._there.get(field.name)
+        there = self.field_in_file(field.name)
         if there is None:
             values = self._file.constants, self._file.defaults
             value = next((one[field.name] for one in values if field.name in one), None)
@@ -163,9 +210,9 @@ class _Reader:
         return fitted(column, field, shown, "in the table", rows_before=before)
 
 
-def _reading(file: TableFile, names: Sequence[str] = ()) -> AbstractContextManager[None]:
+def reading(file: TableFile, names: Sequence[str] = ()) -> AbstractContextManager[None]:
     """Let errors of reading some columns of a file name the file, and the damaged part."""
     place = None
     if file.file_format == "parquet":
         place = partial(damaged_offset, file.address, names)
-    return file.address.reading(f"{file.file_format} pages", gone=_GONE, place=place)
+    return file.address.reading(f"{file.file_format} pages", gone=GONE, place=place)

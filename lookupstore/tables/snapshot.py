@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from lookupstore.filters.constants import which_may_match
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.storage.file_address import FileAddress
 
 
@@ -82,13 +83,25 @@ class DeletedRows:
         kept[self.positions[first:last] - start] = False
         return pa.array(kept)
 
+    def kept_among(self, positions: npt.NDArray[np.int64]) -> pa.BooleanArray | None:
+        """Return which rows at some positions, in any order, are not deleted. None: all of them.
 
-class DeletedKeys(Protocol):
-    """Keys of which all rows in a data file are deleted.
+        >>> DeletedRows(np.array([1, 5])).kept_among(np.array([5, 4])).to_pylist()
+        [False, True]
+        """
+        if not len(self.positions):
+            return None
+        at = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        kept = self.positions[at] != positions
+        return None if kept.all() else pa.array(kept)
+
+
+class RowCondition(Protocol):
+    """A condition that decides by some columns of a row whether it is a row of the table.
 
     Attributes:
-        identity: Text that differs between sets of keys.
-        names: Names of the columns of the table that make the key.
+        identity: Text that differs between conditions.
+        names: Names of the columns of the table that decide.
     """
 
     @property
@@ -96,12 +109,12 @@ class DeletedKeys(Protocol):
     @property
     def names(self) -> Sequence[str]: ...
     def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows are not deleted: Arrow booleans, never null.
+        """Return which rows meet the condition: Arrow booleans, never null.
 
         Args:
-            rows: The columns of the key, in the types of the table.
+            rows: The columns that decide, in the types of the table.
 
-        Raises: The errors of reading the files that list the keys.
+        Raises: The errors of reading the files that the condition is in.
         """
 
 
@@ -122,8 +135,11 @@ class TableFile:
             columns.
         defaults: Values of columns if the file lacks these, by the names of the columns. Default of
             other columns: null.
+        partition: Values of the columns by which the file is partitioned, by their names.
         deleted: Rows that are deleted by position. None: none.
-        deleted_keys: Keys whose rows are deleted.
+        deleted_keys: Conditions that leave out rows with deleted keys.
+        keys: Least and greatest value of the column that the planner was asked for: integers, or
+            bytes of texts, which may be longer or shorter. None: unknown.
     """
 
     address: FileAddress
@@ -133,8 +149,10 @@ class TableFile:
     written: str = ""
     constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    partition: Mapping[str, pa.Scalar] = field(default_factory=dict)
     deleted: Deletes | None = None
-    deleted_keys: tuple[DeletedKeys, ...] = ()
+    deleted_keys: tuple[RowCondition, ...] = ()
+    keys: tuple[int, int] | tuple[bytes, bytes] | None = None
 
     @property
     def rows_left(self) -> int | None:
@@ -155,19 +173,6 @@ class TableFile:
         deleted = "" if self.deleted is None else self.deleted.identity
         keys = [one.identity for one in self.deleted_keys]
         return self.address.shown, str(self.nbytes), self.written, deleted, *values, *keys
-
-
-@dataclass(frozen=True)
-class RowFilter:
-    """A condition that rows of a snapshot must meet.
-
-    Attributes:
-        expression: The condition, on columns of the table.
-        names: Names of the columns that it needs.
-    """
-
-    expression: pc.Expression
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,25 @@ class Snapshot:
     ids_of_names: Mapping[tuple[str, ...], int] | None = None
     filter: RowFilter | None = None
 
+    def where(self, condition: RowFilter) -> Snapshot:
+        """Return the snapshot with only the rows that meet one more condition.
+
+        Files that their partition excludes are left out.
+        """
+        whole = condition.and_also(self.filter)
+        partitions = [file.partition for file in self.files]
+        may_match = which_may_match(condition, self.columns, partitions)
+        files = (file for file, kept in zip(self.files, may_match, strict=True) if kept)
+        return replace(self, filter=whole, files=tuple(files))
+
+    def conditions(self, file: TableFile) -> tuple[RowCondition, ...]:
+        """Return the conditions that rows of a file must meet, besides not being deleted by place.
+
+        Args:
+            file: A data file of the table.
+        """
+        return (*file.deleted_keys, *(() if self.filter is None else (self.filter,)))
+
     def stored_field(self, name: str) -> pa.Field:
         """Return a column of the table as its files name it."""
         return self.stored.field(self.columns.get_field_index(name))
@@ -211,6 +235,6 @@ class Snapshot:
         """Return a text that changes whenever rows or columns do."""
         columns = [one.to_string() for one in (self.schema, self.columns, self.stored)]
         files = [file.identity for file in self.files]
-        condition = "" if self.filter is None else str(self.filter.expression)
+        condition = "" if self.filter is None else self.filter.identity
         said = [*columns, files, str(self.ids_of_names), condition]
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

@@ -31,7 +31,7 @@ import lookupstore
 from lookupstore import Location
 from lookupstore.cli import main
 from lookupstore.errors import LookupStoreError
-from lookupstore.hudi.layout import filter_expression, predicate_of, shown, told_to_arrow
+from lookupstore.filters import filter_expression, predicate_of, shown, told_to_arrow
 
 Run = Callable[[random.Random], int]
 

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "lookupstore"
 # Wings | wings that they may import from, and from those that these may | packages.
 WINGS = """
 arrow             |                                                | numpy pandas polars pyarrow
-storage           |                                                | obstore pyarrow xxhash
+storage filters   |                                        | numpy obstore pyarrow sqlglot xxhash
 sorting           | arrow storage                                  | numpy pyarrow
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
@@ -32,11 +32,11 @@ sst               | arrow compacted storage        | crc32c isal lzallright pyar
 rows hostcache    | sst                                            | numpy pyarrow xxhash
 parquet           | arrow                                          | isal numpy pyarrow
 orc               | parquet                                        | numpy pyarrow zstandard
-source            | orc storage                                    | pyarrow xxhash
-tables            | keys source                    | deltalake numpy pyarrow pyiceberg xxhash
+source            | filters orc storage                            | pyarrow xxhash
+tables            | filters keys source            | deltalake numpy pyarrow pyiceberg xxhash
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
 builder           | store                                          | pyarrow
-columnar          | builder                                        | numpy pyarrow xxhash
+columnar          | builder tables                                 | numpy pyarrow xxhash
 .                 | builder columnar                               |
 polars            | store                                          | polars pyarrow
 duckdb            | keys                                           | duckdb pyarrow
@@ -48,7 +48,7 @@ hudi.keys         | hudi.options source keys sorting               | numpy pyarr
 hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c numpy pyarrow pybase64
 hudi.view         | hudi.file_group                                | pyarrow
 hudi.index        | hudi.view                                      | numpy pyarrow
-hudi.layout       | hudi.view                                      | numpy pyarrow sqlglot
+hudi.layout       | filters hudi.view                              | numpy pyarrow
 hudi.locking      | hudi.timeline                                  |
 hudi.metadata     | hudi.view hudi.locking                         | crc32c fastavro xxhash
 hudi.services     | hudi.metadata hudi.layout                      | numpy pyarrow

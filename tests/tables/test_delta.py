@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import decimal
 import json
 import random
-import struct
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyroaring import BitMap
+from support.delta_tables import with_deleted
 
 import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
@@ -147,52 +145,6 @@ def test_an_empty_text_of_a_partition_is_null(tmp_path: Path) -> None:
     table = deltalake.DeltaTable(tmp_path / "t")
     with lookupstore.build(table, tmp_path / "s", key="id") as store:
         assert [store.get(1), store.get(2)] == [{"text": None}, {"text": "a"}]
-
-
-def with_deleted(folder: Path, positions: Sequence[int], *, claimed: int = 0) -> None:
-    """Delete rows of the only file of a table by a deletion vector in its log.
-
-    Args:
-        folder: Folder of the table.
-        positions: Positions of the rows in the file.
-        claimed: Number of rows that the log says the file has. Default: the right one.
-
-    Source: "Deletion Vectors" and "Deletion Vector Format" of the Delta protocol.
-    """
-    log = folder / "_delta_log"
-    (only,) = log.glob("*.json")
-    said = [json.loads(line) for line in only.read_text().splitlines()]
-    (add,) = (one["add"] for one in said if "add" in one)
-    if claimed:
-        add["stats"] = json.dumps({"numRecords": claimed})
-    bitmap = BitMap(positions).serialize()
-    vector = struct.pack("<iqI", 1681511377, 1, 0) + bitmap
-    descriptor = {
-        "storageType": "i",
-        "pathOrInlineDv": z85(vector + bytes(-len(vector) % 4)),
-        "sizeInBytes": len(vector),
-        "cardinality": len(positions),
-    }
-    protocol = {
-        "minReaderVersion": 3, "minWriterVersion": 7,
-        "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"],
-    }  # fmt: skip
-    lines = [
-        {"protocol": protocol},
-        {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}},
-        {"add": add | {"deletionVector": descriptor}},
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (log / f"{1:020}.json").write_text(text)
-
-
-def z85(data: bytes) -> str:
-    """Return bytes in Z85, whose alphabet is another one than that of Python's base85."""
-    letters = (
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    )
-    python = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    return base64.b85encode(data).decode().translate(str.maketrans(python, letters))
 
 
 @pytest.mark.parametrize("value", ["plain", "x y", "ü%", "a/b", "100%2F"])

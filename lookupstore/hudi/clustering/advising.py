@@ -12,6 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.filters import Filter, predicate_of, shown
+from lookupstore.filters.predicates import (
+    And,
+    ColumnRef,
+    Compare,
+    Predicate,
+    columns_of,
+)
 from lookupstore.hudi.clustering.advice import GAIN, OPEN_BYTES, ClusterAdvice, SimulatedOrder
 from lookupstore.hudi.clustering.simulation import (
     NumberedColumn,
@@ -20,15 +28,8 @@ from lookupstore.hudi.clustering.simulation import (
 )
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
-from lookupstore.hudi.layout import Filter, fitting_filter, known_bounds, predicate_of, shown
+from lookupstore.hudi.layout import fitting_filter, known_bounds
 from lookupstore.hudi.layout.choice import Curve
-from lookupstore.hudi.layout.filters.predicates import (
-    And,
-    ColumnRef,
-    Compare,
-    Predicate,
-    columns_of,
-)
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds

@@ -1,7 +1,7 @@
 """Order the rows of a table in its files, and skip files by their statistics.
 
 - `curves` orders rows.
-- `filters` parses the filters of queries.
+- `fitting` checks filters of queries against the columns.
 - `statistics` keeps bounds and counts of the columns of each file.
 - `health` estimates the share of the current files that queries read.
 - `kept` keeps the layouts that an incremental clustering continues.
@@ -13,11 +13,7 @@
 from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
 from lookupstore.hudi.layout.curves.cells import cell_ends
 from lookupstore.hudi.layout.curves.layout import Layout
-from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
-from lookupstore.hudi.layout.filters.fitting import fitting_filter
-from lookupstore.hudi.layout.filters.predicates import predicate_of, shown
-from lookupstore.hudi.layout.filters.row_groups import names_of, told_to_arrow
-from lookupstore.hudi.layout.filters.sides import Aliases, merge_clause, sql_condition, sql_value
+from lookupstore.hudi.layout.fitting import fitting_filter
 from lookupstore.hudi.layout.health.known_bounds import known_bounds
 from lookupstore.hudi.layout.health.layout_health import LayoutHealth, layout_health
 from lookupstore.hudi.layout.health.picture import LayoutPicture, layout_picture
@@ -69,12 +65,10 @@ __all__ = [
     "MOST_ROWS",
     "STATISTICS_FOLDER",
     "TARGET_FILE_SIZE",
-    "Aliases",
     "ColumnStatistics",
     "Curve",
     "CurveMapping",
     "FileStatistics",
-    "Filter",
     "KeptLayout",
     "Layout",
     "LayoutChoice",
@@ -87,7 +81,6 @@ __all__ = [
     "choose",
     "collect",
     "delete_version",
-    "filter_expression",
     "fitting_filter",
     "guarantees",
     "keep_layout",
@@ -95,8 +88,6 @@ __all__ = [
     "known_bounds",
     "layout_health",
     "layout_picture",
-    "merge_clause",
-    "names_of",
     "names_with",
     "new_statistics",
     "optional",
@@ -104,17 +95,12 @@ __all__ = [
     "optional_statistics",
     "pending_writes",
     "place_files",
-    "predicate_of",
     "quarantine",
     "quarantined",
     "read_layout",
     "read_statistics",
     "said",
-    "shown",
-    "sql_condition",
-    "sql_value",
     "start",
-    "told_to_arrow",
     "unreadable_statistics",
     "usable_skipping",
     "usable_statistics",

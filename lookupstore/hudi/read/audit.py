@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import StaleStoreError
+from lookupstore.filters import predicate_of, shown
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.hudi.layout import predicate_of, quarantine, shown
+from lookupstore.hudi.layout import quarantine
 from lookupstore.hudi.read.scan_plan import ScanPlan
 from lookupstore.storage.read_errors import READ_ERRORS
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
+from lookupstore.filters import Filter, names_of, told_to_arrow
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.hudi.layout import Filter, names_of, told_to_arrow
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.changed_rows import without_dictionaries
 from lookupstore.hudi.read.scan_plan import ScanPlan, plan_scan

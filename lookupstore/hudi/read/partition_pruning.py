@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from lookupstore.errors import listed
+from lookupstore.filters import Filter, filter_expression
 from lookupstore.hudi.keys.key_generator import DEFAULT_PARTITION, folder_texts
-from lookupstore.hudi.layout import Filter, filter_expression
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView

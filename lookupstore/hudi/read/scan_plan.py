@@ -15,16 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from lookupstore.filters import Filter, names_of, told_to_arrow
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles, written_at
 from lookupstore.hudi.layout import (
-    Filter,
     TableStatistics,
     fitting_filter,
     guarantees,
-    names_of,
     pending_writes,
-    told_to_arrow,
     usable_skipping,
     usable_statistics,
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
+from lookupstore.filters import Filter
 from lookupstore.hudi.clustering import (
     ClusterAdvice,
     ClusterResult,
@@ -14,7 +15,6 @@ from lookupstore.hudi.clustering import (
     last_columns,
 )
 from lookupstore.hudi.layout import (
-    Filter,
     LayoutHealth,
     LayoutPicture,
     collect,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
-from lookupstore.hudi.layout import Filter, merge_clause
+from lookupstore.filters import Filter, merge_clause
 from lookupstore.hudi.write.assignments import Assigned
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions
 from lookupstore.hudi.write.merge_plan import GivenClause, GivenMerge

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from lookupstore.filters import Filter
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.row_tags import tag_rows
 from lookupstore.hudi.keys.asked_key import asked_key, key_columns
-from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.read.audit import audit as audit_scan
 from lookupstore.hudi.read.audit import check_rate
 from lookupstore.hudi.read.changes import plan_row_changes

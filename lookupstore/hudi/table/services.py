@@ -14,11 +14,7 @@ from lookupstore.hudi.clustering import (
     is_due,
 )
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout import (
-    optional,
-    said,
-    warn,
-)
+from lookupstore.hudi.layout import optional, said, warn
 from lookupstore.hudi.locking.lock import WAIT
 from lookupstore.hudi.options import (
     REFUSE,

@@ -9,10 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout import (
-    Aliases,
-    Filter,
-)
+from lookupstore.filters import Aliases, Filter
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.matching import plan_matching
 from lookupstore.hudi.table.merging import TableMerge

@@ -21,7 +21,7 @@ from lookupstore.arrow.exact_casts import cast_exactly, is_castable
 from lookupstore.arrow.fitting import first_unfit
 from lookupstore.arrow.types import concat, unwrap
 from lookupstore.errors import listed
-from lookupstore.hudi.layout import (
+from lookupstore.filters import (
     Aliases,
     Filter,
     filter_expression,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import listed
+from lookupstore.filters import Aliases, Filter
 from lookupstore.hudi.keys.missing_columns import MissingColumns
-from lookupstore.hudi.layout import Aliases, Filter
 from lookupstore.hudi.write.assignments import (
     Assigned,
     Assignments,

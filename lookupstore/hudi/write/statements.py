@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
+from lookupstore.filters import names_of
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import rows_at
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.keys.missing_columns import MissingColumns
-from lookupstore.hudi.layout import names_of
 from lookupstore.hudi.write.assignments import Assignments, holds
 from lookupstore.hudi.write.rows.in_memory import RowPlaces
 from lookupstore.hudi.write.rows.stored import Found, StoredRows

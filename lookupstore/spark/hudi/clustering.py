@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from lookupstore.errors import CorruptionError
+from lookupstore.filters import Filter
 from lookupstore.hudi import FileSlice, WriteOptions
 from lookupstore.hudi.clustering import (
     ClusterFiles,
@@ -36,13 +37,7 @@ from lookupstore.hudi.clustering import (
     rows_to_sample,
 )
 from lookupstore.hudi.file_group import NewFile
-from lookupstore.hudi.layout import (
-    Curve,
-    CurveMapping,
-    Filter,
-    KeptLayout,
-    LayoutChoice,
-)
+from lookupstore.hudi.layout import Curve, CurveMapping, KeptLayout, LayoutChoice
 from lookupstore.hudi.read import partitions_of
 from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to_record
 from lookupstore.hudi.view import TableView

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.changelog import CHANGE
+from lookupstore.filters import Filter
 from lookupstore.hudi import FileSlice
-from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.read import (
     ChangePlan,
     ScanPlan,

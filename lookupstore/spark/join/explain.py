@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from lookupstore.filters import Filter
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import plain_size
@@ -236,11 +237,12 @@ def explain_join(
     *,
     found: str | None = None,
     strategy: str = "auto",
-    refresh: str | float | timedelta = "never",
+    refresh: str | float | timedelta | None = None,
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     warm: bool = False,
     residents: bool = True,
+    where: Filter | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> JoinExplanation:
     """Explain what `lookup_join` would do, without reading facts.
@@ -286,6 +288,7 @@ def explain_join(
         max_staleness=max_staleness,
         on_miss=on_miss,
         warm=warm,
+        where=where,
         storage_options=storage_options,
     )
     check_facts(df)

@@ -97,6 +97,7 @@ def register_lookup(
             key_schema=opened.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
+            where=None,
             freshness=Freshness(),
             on_miss=None,
             counts=None,

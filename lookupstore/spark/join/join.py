@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.lookup_file import Mode
+from lookupstore.errors import FormatError
+from lookupstore.filters import Filter
 from lookupstore.keys.joins import how_of, name_pairs
 from lookupstore.quantities import Duration
+from lookupstore.source.table_objects import library_format
 from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.plan import JoinPlan, check_facts, plan_join
 from lookupstore.spark.join.request import JoinedWith, LookupJoin
@@ -27,6 +33,9 @@ from lookupstore.store.store import LookupStore
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
 
+# Number of calls between a warning and the caller of `lookup_join`.
+_CALLER = 6
+
 
 def lookup_join(
     df: DataFrame,
@@ -38,11 +47,12 @@ def lookup_join(
     *,
     found: str | None = None,
     strategy: str = "auto",
-    refresh: str | float | timedelta = "never",
+    refresh: str | float | timedelta | None = None,
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     warm: bool = False,
     metrics: LookupMetrics | None = None,
+    where: Filter | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Join facts with a store by its key, lazily.
@@ -52,12 +62,13 @@ def lookup_join(
 
     Args:
         df: Facts: a DataFrame of Spark.
-        store: Store, columnar files or Hudi table to look keys up in, which executors must be able
-            to read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
+        store: Store, columnar files or table to look keys up in, which executors must be able to
+            read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
             `ColumnarFiles`, or a path, URI, folder or glob, such as `s3://bucket/users/*.parquet`;
-            `on` then names their key. A Hudi table is a `HudiTable`, its path or URI, or a
-            `TableLookup`; `on` then names the record key, and also the partition columns to look
-            keys up in their own partition only.
+            `on` then names their key. A Delta or Iceberg table is its path or URI, or a table of
+            `deltalake` or `pyiceberg`; `on` then names the key, by which it has one row. A Hudi
+            table is a `HudiTable`, its path or URI, or a `TableLookup`; `on` then names the record
+            key, and also the partition columns to look keys up in their own partition only.
         on: Fact columns that hold the key: a name or names, in any order, that the key columns have
             as well, or a dict from fact column to key column. Every key column is needed.
         how: Kind of join. `left` keeps every fact, with nulls where the key is missing. `inner`
@@ -77,7 +88,8 @@ def lookup_join(
             micro-batch. A number of seconds, a timedelta or a text such as `"1m"`: the newest
             version at the last multiple of that time since 1970. All tasks of a query use the same
             version, even when Spark repeats them. The versions of a Hudi table (of version 8 or 9)
-            are its commits. Columnar files have no versions.
+            are its commits. Columnar files have no versions. Default: `per_batch` for a streaming
+            DataFrame, if the dimension has versions; otherwise `never`.
         max_staleness: Greatest age of the version of a store when a query or micro-batch starts: a
             number of seconds, a timedelta or a text such as `"1h"`. Default: any age.
         on_miss: Handling of facts with a missing key that has no nulls. `null` keeps them in a left
@@ -88,6 +100,9 @@ def lookup_join(
             before its first fact, once for all its Python workers, as `LookupStore.warm` does. Use
             it when a host looks up millions of keys.
         metrics: Object that adds up the counts of the tasks. Default: none.
+        where: Condition that rows of `store` must meet to be found: SQL such as
+            `"country = 'US'"`, a tuple such as `("country", "=", "US")`, a list of tuples that must
+            all be true, or an expression of `pyarrow.compute`. Default: all rows.
         storage_options: Options of the URI of `store`, such as credentials; see
             `lookupstore.Location`.
 
@@ -123,6 +138,7 @@ def lookup_join(
         on_miss=on_miss,
         warm=warm,
         metrics=metrics,
+        where=where,
         storage_options=storage_options,
     )
     return lookup_joins(df, [join])
@@ -168,12 +184,48 @@ def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan
     """Plan a join with the result of a trip, and keep its dimension open during the block."""
     _ = asked.freshness  # raises errors in it before anything is opened
     (store,) = paths_with_options(asked.storage_options, store=asked.store)
-    opened = dimension_of(store, asked.on, asked.how, asked.columns)
+    opened = dimension_of(store, asked.on, asked.how, asked.columns, asked.where)
+    # Files that were opened here apply the filter themselves: rows may repeat a key without it.
+    has_filter = isinstance(opened, ColumnarFiles) and opened is not asked.store
+    where = None if has_filter else asked.where
+    asked = _following(asked, opened, trip.facts)
     try:
-        yield opened, plan_join(trip.facts.sparkSession, trip.schema, opened, asked)
+        yield opened, plan_join(trip.facts.sparkSession, trip.schema, opened, asked, where)
     finally:
         if opened is not asked.store:
             opened.close()
+
+
+def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> LookupJoin:
+    """Return a join with the `refresh` of its facts, and say if a stream sees no newer rows."""
+    refresh = asked.refresh
+    if refresh is None:
+        refresh = "per_batch" if facts.isStreaming and _has_versions(dimension) else "never"
+    if refresh == "never" and facts.isStreaming:
+        remedy = "leave refresh out, or give refresh='per_batch'"
+        state = "the commit of now"
+        if isinstance(dimension, LookupStore):
+            state = f"version {dimension.version}"
+        elif isinstance(dimension, ColumnarFiles):
+            remedy = "call lookup_join in foreachBatch"
+            state = "the files as they are now"
+        warnings.warn(
+            f"the stream joins {dimension.path} at {state}, as long as it runs; to join newer "
+            f"rows, {remedy}",
+            stacklevel=_CALLER,
+        )
+    return replace(asked, refresh=refresh)
+
+
+def _has_versions(dimension: Dimension) -> bool:
+    """Return whether newer versions of a dimension can be found."""
+    if isinstance(dimension, (LookupStore, ColumnarFiles)):
+        return isinstance(dimension, LookupStore)
+    try:
+        dimension.position_at(datetime.now(timezone.utc))
+    except (FormatError, ValueError):  # such as a table of version 6
+        return False
+    return True
 
 
 def dimension_of(
@@ -181,27 +233,31 @@ def dimension_of(
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
+    where: Filter | None = None,
 ) -> Dimension:
     """Return the dimension of a join: `store` itself, or the opened store, files or table.
 
-    Without a key in `on`, the key of a Hudi table is its record key, in all partitions.
+    Without a key in `on`, the key of a Hudi table is its record key, in all partitions. Files that
+    are opened here have only the rows that meet `where`; other dimensions have its columns.
     """
     if isinstance(store, (LookupStore, ColumnarFiles)):
         return store
     key = [name for _, name in name_pairs(on)]
     presence = how_of(how) in ("semi", "anti")
     values = () if presence else columns
+    mode: Mode = "presence" if presence else "value"
     if not isinstance(store, (str, os.PathLike, Location)):
-        return _dimension_of_hudi(store, key, values)
+        if library_format(store) is not None:
+            return ColumnarFiles(store, key=key, columns=values, mode=mode, where=where)
+        return _dimension_of_hudi(store, key, values if where is None else None)
     kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
         from lookupstore.hudi import HudiTable
 
-        return _dimension_of_hudi(HudiTable.open(store), key, values)
+        table = HudiTable.open(store)
+        return _dimension_of_hudi(table, key, values if where is None else None)
     if kind is PathKind.COLUMNAR_FILES:
-        if presence:
-            return ColumnarFiles(store, key=key, mode="presence")
-        return ColumnarFiles(store, key=key, columns=columns)
+        return ColumnarFiles(store, key=key, columns=values, mode=mode, where=where)
     return LookupStore(store)  # raises an error if it is not a store
 
 
@@ -218,7 +274,8 @@ def _dimension_of_hudi(
             key = key or store.options.record_key
             return TableLookup(store.location, key=key, columns=columns)
     remedy = (
-        "give a LookupStore, ColumnarFiles, a HudiTable or a TableLookup, or a path or location"
+        "give a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake or "
+        "pyiceberg, or a path or location"
     )
     if isinstance(store, DataFrame):
         remedy = "build a store of it first: build_store(df, PATH, key=...)"

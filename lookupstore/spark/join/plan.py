@@ -12,6 +12,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import printable
+from lookupstore.filters import Filter
+from lookupstore.filters.row_filter import row_filter
 from lookupstore.keys.joins import (
     How,
     check_adds_nothing,
@@ -85,9 +87,21 @@ def _type_of_key(field: pa.Field) -> str | None:
 
 
 def plan_join(
-    spark: SparkSession, facts: StructType, store: Dimension, asked: LookupJoin
+    spark: SparkSession,
+    facts: StructType,
+    store: Dimension,
+    asked: LookupJoin,
+    where: Filter | None = None,
 ) -> JoinPlan:
-    """Check a request against facts and store; raise the errors of `lookup_join`."""
+    """Check a request against facts and store; raise the errors of `lookup_join`.
+
+    Args:
+        spark: Session of the facts.
+        facts: Columns of the facts.
+        store: Dimension, opened.
+        asked: The request.
+        where: Condition on rows that `store` has. None: it has only rows that meet it.
+    """
     run_driver_python(spark)
     kind = how_of(asked.how)
     prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
@@ -123,6 +137,7 @@ def plan_join(
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
+            where=None if where is None else row_filter(where, _columns(store)),
             freshness=asked.freshness,
             on_miss=miss,
             counts=None if asked.metrics is None else asked.metrics.accumulator,
@@ -137,6 +152,11 @@ def plan_join(
         reason=reason,
         buckets=_buckets(store),
     )
+
+
+def _columns(store: Dimension) -> pa.Schema:
+    """Return all columns of a dimension."""
+    return pa.schema([*store.key_schema.schema, *store.value_schema])
 
 
 def planned_on(store: Dimension) -> PlannedStore | AsPlanned:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.filters import Filter
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.metrics import LookupMetrics
@@ -32,7 +33,7 @@ class LookupJoin:
     """A join for `lookup_joins`: the arguments of `lookup_join` without the facts.
 
     Attributes:
-        store: Store, columnar files or Hudi table, or the path or location of one.
+        store: Store, columnar files or table, or the path or location of one.
         on: Columns that hold the key, of the facts or of earlier joins.
         how: Kind of join: `left`, `inner`, `semi` or `anti`.
         columns: Value columns of the store to append. Default: all.
@@ -41,13 +42,15 @@ class LookupJoin:
             no such column.
         strategy: Strategy of the join: `auto`, `replicated` or `bucketed`.
         refresh: Version that answers: `never`, `per_batch`, or a time in seconds, as a timedelta or
-            as a text.
+            as a text. Default: `per_batch` for a streaming DataFrame, if the dimension has
+            versions; otherwise `never`.
         max_staleness: Greatest age of the version when a query starts. Default: any age.
         on_miss: Handling of facts with a missing key: `("retry", attempts, delay)`, `null`, `drop`
             or `raise`.
         warm: Whether hosts prepare the lookups of a replicated store before the first one.
         metrics: Object that adds up the counts of the tasks, which several joins may share.
             Default: none.
+        where: Condition that rows of `store` must meet to be found. Default: all rows.
         storage_options: Options of the URI of `store`; see `lookupstore.Location`.
     """
 
@@ -59,11 +62,12 @@ class LookupJoin:
     _: KW_ONLY
     found: str | None = None
     strategy: str = "auto"
-    refresh: str | float | timedelta = "never"
+    refresh: str | float | timedelta | None = None
     max_staleness: Duration | None = None
     on_miss: str | tuple[str, int, float | timedelta] = "null"
     warm: bool = False
     metrics: LookupMetrics | None = None
+    where: Filter | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
@@ -77,7 +81,9 @@ class LookupJoin:
         Freshness(every=0.0, max_staleness=3600.0)
         """
         every: float | None
-        if isinstance(self.refresh, str) and self.refresh in _REFRESHES:
+        if self.refresh is None:
+            every = None
+        elif isinstance(self.refresh, str) and self.refresh in _REFRESHES:
             every = _REFRESHES[self.refresh]
         else:
             every = time_in_seconds(self.refresh)

@@ -18,6 +18,7 @@ from lookupstore.arrow.fitting import is_kindred
 from lookupstore.arrow.types import plain_type
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
@@ -85,6 +86,7 @@ class LookupTask:
         key_schema: Key fields of the planned version.
         columns: Value columns to read, in the order of the result.
         types: Arrow types of these columns, as Spark reads them.
+        where: Condition that rows must meet to be found. None: all rows.
         freshness: Required freshness of the version that answers.
         on_miss: Handling of missing keys without nulls: None for nothing, `raise`, or the retries.
         counts: Sum that the counts of tasks are added to. None: they are not counted.
@@ -95,10 +97,18 @@ class LookupTask:
     key_schema: KeySchema
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    where: RowFilter | None
     freshness: Freshness
     on_miss: Retry | str | None
     counts: Sum | None
     warm: bool = False
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """Return the value columns to read: those of the result, then others of the condition."""
+        known = {*self.columns, *self.key_schema.names}
+        others = () if self.where is None else self.where.names
+        return (*self.columns, *(name for name in others if name not in known))
 
 
 class Task:
@@ -214,7 +224,7 @@ class Task:
     def _check_columns(self, store: LookupStore) -> None:
         lookup = self._lookup
         names = store.value_schema.names
-        lacking = [name for name in lookup.columns if name not in names]
+        lacking = [name for name in lookup.columns_read if name not in names]
         what = f"lacks the columns {lacking}" if lacking else None
         if what is None and store.key_schema != lookup.key_schema:
             what = "has another key"

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import take
 from lookupstore.errors import MissingKeyError
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.joins import look_up as look_up_keys
@@ -238,12 +240,40 @@ def answers_to(
 
 
 def _look_up(store: Dimension, keys: Keys, lookup: LookupTask) -> tuple[pa.BooleanArray, Columns]:
-    found, columns = look_up_keys(store, keys, lookup.columns)
+    names = lookup.columns_read
+    found, columns = look_up_keys(store, keys, names)
+    if lookup.where is not None:
+        rows = dict(zip(names, map(one_array, columns), strict=True))
+        found = _where(found, keys, rows, lookup.key_schema, lookup.where)
+        places = pa.array(np.arange(len(found)), mask=pc.invert(found).to_numpy(False))
+        columns = [take(rows[name], places) for name in lookup.columns]
     values = [
         to_spark(one_array(column), kind, name)
         for column, name, kind in zip(columns, lookup.columns, lookup.types, strict=True)
     ]
     return found, values
+
+
+def _where(
+    found: pa.BooleanArray,
+    keys: Keys,
+    rows: dict[str, pa.Array],
+    key_schema: KeySchema,
+    where: RowFilter,
+) -> pa.BooleanArray:
+    """Return which keys have a row that meets a condition."""
+    encoded = encode_keys(keys, key_schema) if set(where.names) & set(key_schema.names) else None
+    if encoded is not None:
+        # A key that the type of the store cannot hold is null, and was not found.
+        places = pa.array(np.flatnonzero(encoded.is_valid()))
+        decoded = key_schema.decode(encoded.drop_null())
+        at = pc.index_in(pa.array(np.arange(len(found))), value_set=places)
+        rows = rows | {name: decoded.column(name).take(at) for name in key_schema.names}
+    if not where.names:  # such as "false"
+        rows = {"": found}
+    chosen = {name: rows[name] for name in where.names or ("",)}
+    kept: pa.BooleanArray = pc.and_(found, where.kept(pa.RecordBatch.from_pydict(chosen)))
+    return kept
 
 
 def _after_misses(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lookupstore.hudi.layout.filters.predicates import predicate_of
+from lookupstore.filters.predicates import predicate_of
 from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds, may_be
 
 NAN = float("nan")

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 from support.hudi.small_tables import SmallTable, row
 
+from lookupstore.filters.filter import filter_expression
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.layout.filters.filter import filter_expression
 
 NAN = float("nan")
 X, S = pc.field("x"), pc.field("s")

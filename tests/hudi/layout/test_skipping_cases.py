@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from support.hudi.filter_cases import Case, Cases, random_table
 
+from lookupstore.filters import predicate_of, shown, told_to_arrow
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.layout import predicate_of, shown, told_to_arrow
 
 FILTERS = 20_000
 # Of each table.

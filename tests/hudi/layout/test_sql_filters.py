@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lookupstore.filters.filter import filter_expression
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.layout.filters.filter import filter_expression
 
 pytest.importorskip("sqlglot")
 

@@ -141,7 +141,7 @@ def values(path: Path) -> Values:
 
 def is_of_write(call: Call) -> bool:
     """Return whether a call is of a filter, which a write is given, or of what lets it go on."""
-    own = ("hudi/layout/filters/", "hudi/layout/unfailing.py", "hudi/layout/statistics/usable.py")
+    own = ("filters/", "hudi/layout/unfailing.py", "hudi/layout/statistics/usable.py")
     return call.function.startswith(own)
 
 

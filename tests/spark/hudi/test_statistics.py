@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from support.hudi.spark_rows import SCHEMA, Row, check, local_rows, make, spark_rows
 
+from lookupstore.filters import filter_expression
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.layout import filter_expression
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.spark import read_table, upsert
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -116,6 +117,10 @@ def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
     for options in ({"refresh": "per_batch"}, {"max_staleness": 5}):
         with pytest.raises(ValueError, match="call it in foreachBatch, or build a store of them"):
             lookup_join(facts, f"{dim}/*.parquet", "user", **options)
+    (tmp_path / "arriving").mkdir()
+    stream = spark.readStream.schema(facts.schema).parquet(str(tmp_path / "arriving"))
+    with pytest.warns(UserWarning, match="at the files as they are now.*call lookup_join in forea"):
+        lookup_join(stream, f"{dim}/*.parquet", "user")
     with pytest.raises(ValueError, match="on_miss is 'retry', which looks in newer versions"):
         lookup_join(facts, f"{dim}/*.parquet", "user", on_miss=("retry", 1, 0))
     with pytest.raises(ValueError, match="bucketed', but columnar files have none; build a store"):
@@ -174,3 +179,40 @@ def test_text_of_a_collation_is_no_key(spark: SparkSession, tmp_path: Path) -> N
     got = lookup_join(plain, str(tmp_path), "k")
     assert rows_of(got) == [("ABC", "x", None)]
     assert got.schema["other"].dataType == facts.schema["other"].dataType
+
+
+@pytest.mark.parametrize("is_path", [True, False])
+def test_a_delta_table_is_a_dimension(
+    spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path, is_path: bool
+) -> None:
+    rows = pq.read_table(dim)
+    path = str(tmp_path / "table")
+    for start in range(0, rows.num_rows, 400):
+        deltalake.write_deltalake(path, rows.slice(start, 400), mode="append")
+    deltalake.DeltaTable(path).delete("user < 300")
+    table = path if is_path else deltalake.DeltaTable(path)
+    left = spark.read.parquet(str(dim)).where("user >= 300")
+    for how in ("left", "semi"):
+        got = lookup_join(facts, table, "user", how)
+        assert rows_of(got) == rows_of(facts.join(left, "user", how).select(*got.columns))
+    deltalake.DeltaTable(path).delete("user < 600")
+    again = lookup_join(facts, path, "user", "semi")
+    assert rows_of(again) == rows_of(
+        facts.join(left.where("user >= 600"), "user", "semi").select("n", "user")
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_only_rows_that_meet_the_condition_are_joined(
+    spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path, how: str
+) -> None:
+    condition = "grade < 3 and score > 20 and user <> 600"
+    left = spark.read.parquet(str(dim)).where(condition)
+    store = build_store(spark.read.parquet(str(dim)), tmp_path / "s", key="user", buckets=3)
+    names = [] if how in ("semi", "anti") else ["name"]
+    wanted = rows_of(facts.join(left, "user", how).select("n", "user", *names))
+    for dimension in (store, str(dim), ColumnarFiles(dim, key="user")):
+        got = lookup_join(facts, dimension, "user", how, names or None, where=condition)
+        assert rows_of(got) == wanted
+    with pytest.raises(ValueError, match=r"where: there is no column 'grad'; did you mean 'grade'"):
+        lookup_join(facts, store, "user", where="grad < 3")

@@ -149,12 +149,14 @@ def test_a_stream_takes_new_versions_batch_by_batch(
     def collect(rows: DataFrame, batch: int, side: str) -> None:
         sides[side][batch] = rows.collect()
 
+    newest = lookup_join(stream, tmp_path / "s", "id")
+    with pytest.warns(UserWarning, match=r"the stream joins .*/s at version 1, as long as it runs"):
+        planned = lookup_join(stream, tmp_path / "s", "id", refresh="never")
     queries = [
-        lookup_join(stream, tmp_path / "s", "id", refresh=refresh)
-        .writeStream.foreachBatch(lambda rows, batch, side=refresh: collect(rows, batch, side))
-        .option("checkpointLocation", f"file://{tmp_path}/checkpoint-{refresh}")
+        joined.writeStream.foreachBatch(lambda rows, batch, side=side: collect(rows, batch, side))
+        .option("checkpointLocation", f"file://{tmp_path}/checkpoint-{side}")
         .start()
-        for refresh in ("per_batch", "never")
+        for side, joined in zip(sides, (newest, planned), strict=True)
     ]
     try:
         given: list[list[int]] = []

@@ -209,7 +209,7 @@ def main_process(folders: list[str]) -> None:
     # Else each child would import them again: commands are, and SQL, when they are used.
     for module in pkgutil.iter_modules(lookupstore.cli.__path__, "lookupstore.cli."):
         importlib.import_module(module.name)
-    importlib.import_module("lookupstore.hudi.layout.filters.sql")
+    importlib.import_module("lookupstore.filters.sql")
     mock.patch("os.fsync", os.fstat).start()  # as in tests/conftest.py
     running: dict[int, Path] = {}
     for folder in map(Path, folders):

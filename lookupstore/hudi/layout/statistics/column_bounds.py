@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.filters.predicates import (
+from lookupstore.filters.predicates import (
     And,
     ColumnRef,
     Compare,

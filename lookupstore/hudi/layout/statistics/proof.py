@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError
+from lookupstore.filters.predicates import columns_of, predicate_of
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.filters.predicates import columns_of, predicate_of
 from lookupstore.hudi.layout.statistics.file_statistics import footer_statistics
 from lookupstore.hudi.layout.statistics.keeping import statistics_of
 from lookupstore.hudi.layout.statistics.skipping import Skipping, skip

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from support.hudi.filter_texts import ROWS, FilterTexts, ids, oracle, rows_of, type_names
 
-from lookupstore.hudi.layout.filters.filter import filter_expression
-from lookupstore.hudi.layout.filters.parsed_expression import Call, Node, parse_expression
-from lookupstore.hudi.layout.filters.predicates import predicate_of, shown
+from lookupstore.filters.filter import filter_expression
+from lookupstore.filters.parsed_expression import Call, Node, parse_expression
+from lookupstore.filters.predicates import predicate_of, shown
 
 sqlglot = pytest.importorskip("sqlglot")
 
@@ -158,7 +158,7 @@ def test_lists_have_limits() -> None:
 
 
 def test_parts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lookupstore.hudi.layout.filters.limits.MOST_PARTS", 100)
+    monkeypatch.setattr("lookupstore.filters.limits.MOST_PARTS", 100)
     doubled: list[Any] = [pc.field("ok")]
     for _ in range(12):
         doubled = [doubled, doubled]

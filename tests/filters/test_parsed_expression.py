@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.filters.parsed_expression import (
+from lookupstore.filters.parsed_expression import (
     Call,
     Field,
     Literal,
     Unread,
     parse_expression,
 )
-from lookupstore.hudi.layout.filters.predicates import Unknown, predicate_of
+from lookupstore.filters.predicates import Unknown, predicate_of
 
 
 def test_a_call_has_its_arguments_in_order() -> None:

@@ -20,14 +20,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.filters.parsed_expression import (
+from lookupstore.filters.parsed_expression import (
     Call,
     Field,
     Literal,
     Node,
     parse_expression,
 )
-from lookupstore.hudi.layout.filters.predicates import (
+from lookupstore.filters.predicates import (
     And,
     Compare,
     Constant,

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from lookupstore.errors import listed
-from lookupstore.hudi.layout.filters.limits import MOST_NESTED, balanced
-from lookupstore.hudi.layout.filters.sql_text import (
+from lookupstore.filters.limits import MOST_NESTED, balanced
+from lookupstore.filters.sql_text import (
     PARTS,
     REMEDY,
     is_value,
@@ -32,7 +32,7 @@ from lookupstore.hudi.layout.filters.sql_text import (
     shown_node,
     text_error,
 )
-from lookupstore.hudi.layout.filters.sql_values import (
+from lookupstore.filters.sql_values import (
     OPERATORS,
     Flag,
     Moment,

@@ -12,7 +12,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from lookupstore.errors import printable
-from lookupstore.hudi.layout.filters.limits import MOST_NESTED
+from lookupstore.filters.limits import MOST_NESTED
 
 # Maximum number of characters of a filter, and number of characters of a part shown in errors.
 _MOST_CHARACTERS, _SHOWN = 1 << 20, 80

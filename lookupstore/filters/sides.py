@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from lookupstore.hudi.layout.filters.merge_sql import SqlClause
+    from lookupstore.filters.merge_sql import SqlClause
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def sql_value(text: str, aliases: Aliases) -> pc.Expression:
         ImportError: If sqlglot is not installed.
     """
     _check_parser()
-    from lookupstore.hudi.layout.filters.sql_computed import computed_value
+    from lookupstore.filters.sql_computed import computed_value
 
     return computed_value(text, aliases)
 
@@ -48,15 +48,15 @@ def sql_value(text: str, aliases: Aliases) -> pc.Expression:
 def sql_condition(text: str, aliases: Aliases) -> pc.Expression:
     """Parse a condition in SQL; see `sql_value`."""
     _check_parser()
-    from lookupstore.hudi.layout.filters.sql_computed import computed_condition
+    from lookupstore.filters.sql_computed import computed_condition
 
     return computed_condition(text, aliases)
 
 
 def merge_clause(text: str) -> SqlClause:
-    """Parse a clause of a merge; see `lookupstore.hudi.layout.filters.merge_sql`."""
+    """Parse a clause of a merge; see `lookupstore.filters.merge_sql`."""
     _check_parser()
-    from lookupstore.hudi.layout.filters.merge_sql import sql_clause
+    from lookupstore.filters.merge_sql import sql_clause
 
     return sql_clause(text)
 

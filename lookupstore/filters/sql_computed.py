@@ -16,15 +16,15 @@ import pyarrow.dataset as ds
 from sqlglot import exp
 
 from lookupstore.errors import listed
-from lookupstore.hudi.layout.filters.sides import Aliases
-from lookupstore.hudi.layout.filters.sql import ConditionReader, Operand, is_text
-from lookupstore.hudi.layout.filters.sql_text import (
+from lookupstore.filters.sides import Aliases
+from lookupstore.filters.sql import ConditionReader, Operand, is_text
+from lookupstore.filters.sql_text import (
     is_value,
     parsed_sql,
     plain_node,
     refused_error,
 )
-from lookupstore.hudi.layout.filters.sql_values import Number, scalar_of
+from lookupstore.filters.sql_values import Number, scalar_of
 
 _ARITHMETIC: Mapping[type[exp.Expression], Callable[..., pc.Expression]] = {
     exp.Add: pc.add_checked,

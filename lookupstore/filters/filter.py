@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.filters.limits import (
+from lookupstore.filters.limits import (
     MOST_NESTED,
     balanced,
     check_parts,
@@ -115,7 +115,7 @@ class _Builder:
 def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
     try:
         # Only filters in SQL need a parser.
-        from lookupstore.hudi.layout.filters.sql import sql_expression
+        from lookupstore.filters.sql import sql_expression
     except ModuleNotFoundError as error:
         if error.name != "sqlglot":
             raise

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import listed
+from lookupstore.filters.filter import Filter, filter_expression
+from lookupstore.filters.row_groups import columns_in
 from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
-from lookupstore.hudi.layout.filters.row_groups import columns_in
 from lookupstore.storage.location import Location
 
 

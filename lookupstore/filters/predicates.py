@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import printable
-from lookupstore.hudi.layout.filters.parsed_expression import (
+from lookupstore.filters.parsed_expression import (
     Call,
     Field,
     Literal,

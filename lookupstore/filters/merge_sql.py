@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lookupstore.hudi.layout.filters.sql_text import parsed_sql
+from lookupstore.filters.sql_text import parsed_sql
 
 _FORMS = (
     "write matched then update set ..., matched then delete, not matched then insert, or not "

@@ -14,9 +14,9 @@ import sqlglot
 from sqlglot import exp
 from support.samples import amount
 
-from lookupstore.hudi.layout import Aliases
-from lookupstore.hudi.layout.filters.merge_sql import SqlClause, sql_clause
-from lookupstore.hudi.layout.filters.sql_computed import computed_condition, computed_value
+from lookupstore.filters import Aliases
+from lookupstore.filters.merge_sql import SqlClause, sql_clause
+from lookupstore.filters.sql_computed import computed_condition, computed_value
 
 duckdb = pytest.importorskip("duckdb")
 

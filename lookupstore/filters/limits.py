@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.filters.parsed_expression import tokens_of
+from lookupstore.filters.parsed_expression import tokens_of
 
 #: Maximum depth of nested calls. Arrow needs some hundred bytes of stack for each, also in its
 #: threads.

@@ -1,0 +1,175 @@
+"""The columnar files that a source names: files at paths, or the data files of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.columnar.evolution import agreeing_schema, common_schema
+from lookupstore.columnar.file_filter import FileFilter
+from lookupstore.columnar.source_file import SourceFile, source_files
+from lookupstore.columnar.table_files import (
+    latest_files,
+    needed_names,
+    position_name,
+    table_data_files,
+)
+from lookupstore.errors import listed
+from lookupstore.filters import Filter
+from lookupstore.filters.constants import which_may_match
+from lookupstore.filters.row_filter import row_filter
+from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path
+from lookupstore.source.table_folders import TableFormat
+from lookupstore.source.table_objects import library_format
+from lookupstore.source.table_readers import READABLE, table_reader
+from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
+
+Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location] | Any
+
+
+@dataclass(frozen=True)
+class NamedFiles:
+    """The columnar files that a source names.
+
+    Attributes:
+        uri: Path or URI of the source for people.
+        schema: Columns that can be asked for.
+        files: The files.
+        known: Columns that there are, for errors about others.
+        table: Format of the table of the files. None: they belong to no table.
+        decided_by: Columns that decide which rows count.
+        position: Name of the column of positions in lookup files, by which rows of a Delta or
+            Iceberg table are deleted. None: they need no such column.
+        fingerprint: Text that changes whenever other rows of the files count.
+    """
+
+    uri: str
+    schema: pa.Schema
+    files: Sequence[SourceFile]
+    known: str
+    table: str | None = None
+    decided_by: Sequence[str] = ()
+    position: str | None = None
+    fingerprint: str = ""
+
+
+def named_files(
+    source: Given,
+    key: Sequence[str],
+    wanted: Sequence[str] | None,
+    where: Filter | None,
+    *,
+    latest_partition: str | None,
+    storage_options: Mapping[str, Any] | None,
+) -> NamedFiles:
+    """Return the columnar files that a source names.
+
+    Args:
+        source: Source, as `ColumnarFiles` takes it.
+        key: Names of the key columns.
+        wanted: Names of the columns that count. None: all.
+        where: Condition that rows must meet. None: all rows count.
+        latest_partition: Partition column, of whose values only the greatest is read. None: all.
+        storage_options: Options of the URIs.
+
+    Raises the errors of `ColumnarFiles`.
+    """
+    table_format = library_format(source)
+    if table_format is not None:
+        if storage_options is not None:
+            raise ValueError(
+                f"storage_options is given with a {table_format.value} that is open; open the "
+                "table with its options"
+            )
+        return _files_of_table(table_format, source, key, where, latest_partition)
+    (source,) = paths_with_options(storage_options, source=source)
+    paths = given_paths(source)
+    found = find_source(paths, tables=READABLE)
+    uri = shown_path(paths[0])
+    if not isinstance(found, FoundTable):
+        files: Sequence[SourceFile] = source_files(found, latest_partition=latest_partition)
+        those = [(file.uri, file.schema) for file in files]
+        known = f"the first one has [{listed(files[0].schema.names)}]"
+        named = NamedFiles(uri, common_schema(those, wanted), files, known)
+        return named if where is None else _filtered(named, where, agreeing_schema(those))
+    if found.format is not TableFormat.HUDI:
+        return _files_of_table(found.format, found.path, key, where, latest_partition)
+    read = table_reader(TableFormat.HUDI).table_files
+    schema, files = read(found.path, latest_partition=latest_partition)
+    # In files that are older than a key column, that column is null in all rows.
+    files = [file for file in files if set(key) <= set(file.schema.names)]
+    known = f"the table has [{listed(schema.names)}]"
+    named = NamedFiles(uri, schema, files, known, found.format.value)
+    return named if where is None else _filtered(named, where, schema)
+
+
+def _filtered(named: NamedFiles, where: Filter, columns: pa.Schema) -> NamedFiles:
+    """Return files with only the rows that meet a condition.
+
+    Args:
+        named: The files.
+        where: The condition.
+        columns: Columns that it may name.
+    """
+    condition = row_filter(where, columns)
+    constants = [
+        {name: pa.scalar(value, file.schema.field(name).type) for name, value in file.constants}
+        for file in named.files
+    ]
+    may_match = which_may_match(condition, columns, constants)
+    chosen = FileFilter(condition, pa.schema([columns.field(name) for name in condition.names]))
+    files = zip(named.files, may_match, strict=True)
+    return replace(
+        named,
+        files=[replace(file, filter=chosen) for file, kept in files if kept],
+        decided_by=condition.names,
+        fingerprint=chosen.identity,
+    )
+
+
+def _files_of_table(
+    table_format: TableFormat,
+    given: Any,
+    key: Sequence[str],
+    where: Filter | None,
+    latest_partition: str | None,
+) -> NamedFiles:
+    snapshot = table_reader(table_format).table_snapshot(given, keys=key[0])
+    if latest_partition is not None:
+        snapshot = latest_files(snapshot, latest_partition)
+    if where is not None:
+        snapshot = snapshot.where(row_filter(where, snapshot.schema))
+    files = table_data_files(snapshot)
+    is_path = isinstance(given, (str, Location))
+    return NamedFiles(
+        shown_path(given) if is_path else snapshot.description,
+        snapshot.schema,
+        files,
+        f"the table has [{listed(snapshot.schema.names)}]",
+        table_format.value,
+        needed_names(files),
+        position_name(snapshot),
+        snapshot.fingerprint,
+    )
+
+
+def given_paths(source: object, argument: str = "source") -> list[Path]:
+    """Return the paths in an argument.
+
+    Raises:
+        TypeError: If the argument is neither a path nor a list of paths.
+    """
+    if isinstance(source, (str, os.PathLike, Location)):
+        return [path_of(source)]
+    paths = list(source) if isinstance(source, (list, tuple)) else []
+    if paths and all(isinstance(one, (str, os.PathLike, Location)) for one in paths):
+        return [path_of(one) for one in paths]
+    raise TypeError(
+        f"{argument} is {type(source).__name__}; give a path, URI, glob or folder of Parquet or "
+        "ORC files, or a list of these; for rows in memory, use lookupstore.build"
+    )

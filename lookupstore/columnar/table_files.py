@@ -1,0 +1,239 @@
+"""Data files of a table, as columnar files that get a lookup file each.
+
+A lookup file has all rows of its data file, with their positions, and does not depend on deletes:
+those are applied to the rows that a lookup finds. So a commit that deletes rows in a file, or adds
+files, leaves the lookup files of all other files as they are.
+
+A file may have a key twice if one of the rows is deleted. Such a file gets a lookup file of the
+rows that are left, which is made again when more of them are deleted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.columnar.source_file import ColumnsInFile, SourceFile
+from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.orc.footer import read_footer
+from lookupstore.parquet.arrow_file import ParquetRows
+from lookupstore.source.reading import schema_of
+from lookupstore.storage.file_identity import FileIdentity
+from lookupstore.tables.rows import GONE, FileColumns, placed_rows, reading
+from lookupstore.tables.snapshot import Snapshot, TableFile
+
+# Number of footers that are read at a time.
+_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDataFile(SourceFile):
+    """A data file of a table, whose rows have the columns of the table.
+
+    Attributes:
+        file: The file, with its deletes.
+        snapshot: The table, without its files.
+        position: Name of the column of positions in its lookup file.
+    """
+
+    file: TableFile
+    snapshot: Snapshot
+    position: str
+
+    @property
+    def uri(self) -> str:
+        """Return the path or URI of the file."""
+        return self.file.address.shown
+
+    def identity(self, names: Sequence[str]) -> tuple[object, ...]:
+        """Return an identity that changes whenever the rows of the file change.
+
+        Args:
+            names: Names of the columns that count.
+        """
+        file, snapshot = self.file, self.snapshot
+        stored = [snapshot.stored_field(name) for name in names]
+        given = [
+            f"{name}={values[name]!r}"
+            for values in (file.constants, file.defaults)
+            for name in names
+            if name in values
+        ]
+        mapped = sorted(map(str, (snapshot.ids_of_names or {}).items()))
+        parts = [self.uri, file.nbytes, file.written, pa.schema(stored).to_string(), given, mapped]
+        if not self.has_others:
+            conditions = [one.identity for one in snapshot.conditions(file)]
+            parts += ["" if file.deleted is None else file.deleted.identity, conditions]
+        return tuple(parts)
+
+    def open(self) -> pa.NativeFile:
+        """Open the file.
+
+        Raises:
+            StaleStoreError: If the file is gone.
+            CorruptionError: If the file has another size than the table says.
+        """
+        try:
+            file = self.file.address.open()
+        except FileNotFoundError:
+            raise StaleStoreError(f"{self.uri}: {GONE}") from None
+        found = file.size()
+        if found != self.nbytes:
+            file.close()
+            raise CorruptionError(self.uri, 0, f"{self.nbytes} bytes", f"{found} bytes")
+        return file
+
+    def check_unchanged(self) -> None:
+        """Raise an error if the file is gone: tables never write a file again.
+
+        Raises the errors of `open`.
+        """
+        self.open().close()
+
+    def check_ending(self) -> None:
+        """Return: tables never write a file again."""
+
+    def placed_batches(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+        """Yield the named columns with the positions of the rows in the file.
+
+        Raises the errors of `lookupstore.tables.rows.snapshot_source`.
+        """
+        return placed_rows(self.snapshot, self.file, names, every=self.has_others)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns of the rows that count.
+
+        Raises the errors of `placed_batches`.
+        """
+        for batch, _ in placed_rows(self.snapshot, self.file, names):
+            yield batch
+
+    def schema_in(self, file: pa.NativeFile) -> pa.Schema:
+        """Return the columns that are stored in the file, in the types in which they are read."""
+        return schema_of(file, self.file_format, self.uri)
+
+    def columns_in(self, there: pa.Schema) -> ColumnsInFile:
+        """Return the columns of rows that are read from the file, as the table has them."""
+        return FileColumns(self.snapshot, self.file, there)
+
+    def kept(
+        self, columns: Callable[[Sequence[str]], pa.RecordBatch], count: int
+    ) -> pa.BooleanArray | None:
+        """Return which of some rows of the file count. None: all of them.
+
+        Args:
+            columns: Function that returns the named columns of the rows.
+            count: Number of the rows.
+        """
+        found: pa.BooleanArray | None = None
+        if self.file.deleted is not None:
+            positions = columns([self.position]).column(0).to_numpy()
+            found = self.file.deleted.load().kept_among(positions)
+        for one in self.snapshot.conditions(self.file):
+            kept = one.kept(columns(one.names))
+            found = kept if found is None else pc.and_(found, kept)
+        return found
+
+    def without_others(self) -> TableDataFile | None:
+        """Return the file with only the rows that count in its lookup file.
+
+        None: There are no others.
+        """
+        no_others = self.file.deleted is None and not self.snapshot.conditions(self.file)
+        return None if no_others or not self.has_others else replace(self, has_others=False)
+
+
+def table_data_files(snapshot: Snapshot) -> list[TableDataFile]:
+    """Return the data files of a snapshot, with the number of their rows.
+
+    Raises:
+        CorruptionError: If a footer that had to be read is damaged.
+        StaleStoreError: If such a file is gone.
+    """
+    alone = replace(snapshot, files=())
+    position = position_name(snapshot)
+
+    def one(file: TableFile) -> TableDataFile:
+        address = file.address
+        return TableDataFile(
+            filesystem=address.filesystem,
+            path=address.path,
+            file_format=file.file_format,
+            base=posixpath.dirname(address.path),
+            stored=FileIdentity(address.path, file.nbytes),
+            ending="",
+            num_rows=_counted(file) if file.num_rows is None else file.num_rows,
+            schema=snapshot.columns,
+            # Keys that the file itself may lack cannot be looked for in it.
+            constants=tuple((name, None) for name in {**file.constants, **file.defaults}),
+            ranges=None if file.keys is None else (file.keys,),
+            file=file,
+            snapshot=alone,
+            position=position,
+        )
+
+    with ThreadPoolExecutor(_THREADS, "lookupstore-footer") as pool:
+        return list(pool.map(one, snapshot.files))
+
+
+def position_name(snapshot: Snapshot) -> str:
+    """Return the name of the column of positions, which no column of the table has."""
+    name = "_pos"
+    while name in snapshot.columns.names:
+        name += "_"
+    return name
+
+
+def latest_files(snapshot: Snapshot, name: str) -> Snapshot:
+    """Return a snapshot with only the files of the partition with the greatest value.
+
+    Args:
+        snapshot: The snapshot.
+        name: Name of the partition column.
+
+    Raises:
+        ValueError: If the table is not partitioned by the column, or was not always.
+    """
+    values = [file.partition.get(name) for file in snapshot.files]
+    if all(value is None for value in values):
+        raise ValueError(
+            f"latest_partition is {name!r}, by which the {snapshot.description} is not partitioned"
+        )
+    if None in values:
+        file = snapshot.files[values.index(None)]
+        raise ValueError(
+            f"latest_partition is {name!r}, but {file.address.shown} was written before the table "
+            "was partitioned by it; leave it out, or look keys up in a store of a query"
+        )
+    found = [value.as_py() for value in values if value is not None]
+    known = [value for value in found if value is not None]
+    latest = max(known) if known else None
+    kept = (file for file, value in zip(snapshot.files, found, strict=True) if value == latest)
+    return replace(snapshot, files=tuple(kept))
+
+
+def needed_names(files: Iterable[TableDataFile]) -> list[str]:
+    """Return the names of columns that decide which rows of some files count."""
+    conditions = (one for file in files for one in file.snapshot.conditions(file.file))
+    return list(dict.fromkeys(name for one in conditions for name in one.names))
+
+
+def _counted(file: TableFile) -> int:
+    """Return the number of rows of a file, from its footer."""
+    shown = file.address.shown
+    with reading(file), file.address.open() as handle:
+        if file.file_format == "orc":
+            return int(read_footer(handle, shown).rows)
+        schema_of(handle, file.file_format, shown)  # checks the footer
+        rows: Any = ParquetRows(handle, shown).metadata.num_rows
+        return int(rows)

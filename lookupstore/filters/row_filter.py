@@ -1,0 +1,88 @@
+"""Filters of rows, checked against the columns that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.errors import listed, meant
+from lookupstore.filters.filter import Filter, filter_expression
+from lookupstore.filters.row_groups import columns_in, names_of
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A condition that rows must meet.
+
+    Attributes:
+        expression: The condition. Rows for which it is null do not meet it.
+        names: Names of the columns that it needs.
+    """
+
+    expression: pc.Expression
+    names: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """Return the condition as text."""
+        return str(self.expression)
+
+    def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows meet the condition: Arrow booleans, never null.
+
+        >>> rows = pa.record_batch({"n": [1, None, 3]})
+        >>> RowFilter(pc.field("n") > 1, ("n",)).kept(rows).to_pylist()
+        [False, False, True]
+        """
+        place = "#" + "".join(self.names)  # no column has that name
+        numbered = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
+        kept = np.zeros(rows.num_rows, dtype=np.bool_)
+        kept[numbered.filter(self.expression).column(place).to_numpy()] = True
+        return pa.array(kept)
+
+    def and_also(self, other: RowFilter | None) -> RowFilter:
+        """Return the condition that this one and another one are met.
+
+        Args:
+            other: Another condition. None: there is none.
+        """
+        if other is None:
+            return self
+        names = dict.fromkeys([*self.names, *other.names])
+        return RowFilter(self.expression & other.expression, tuple(names))
+
+
+def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
+    """Return a filter of rows, after checking that it fits the columns.
+
+    Args:
+        where: Filter as an expression, SQL, a tuple, or a list.
+        columns: Columns of the rows.
+
+    Raises:
+        TypeError: If `where` is not a filter, or compares values of different kinds.
+        ValueError: If it names a column that does not exist, or is not understood.
+        ImportError: If it is SQL, and sqlglot is not installed.
+
+    >>> row_filter("n > 1 and day is null", pa.schema({"n": pa.int64(), "day": pa.date32()})).names
+    ('day', 'n')
+    """
+    try:
+        expression = filter_expression(where, columns)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("filter:", "where:", 1)) from None
+    unknown = sorted(columns_in(expression) - set(columns.names))
+    if unknown:
+        those = f"there are {listed(columns.names)}"
+        others = meant(unknown[0], columns.names, those)
+        raise ValueError(f"where: there is no column {unknown[0]!r}{others}")
+    names = names_of(expression)
+    found = RowFilter(expression, tuple(columns.names if names is None else sorted(names)))
+    try:
+        found.kept(pa.RecordBatch.from_pylist([], columns))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise TypeError(f"where: {error}") from None
+    return found

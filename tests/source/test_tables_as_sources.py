@@ -339,12 +339,10 @@ def test_a_part_of_a_delta_table_is_refused_with_its_rows(tmp_path: Path) -> Non
     rows = pa.table({"id": [1, 2, 3], "day": ["a", "a", "b"]})
     deltalake.write_deltalake(str(folder), rows, partition_by=["day"])
     deltalake.DeltaTable(str(folder)).delete("id = 1")
-    for what, path in ({"itself": str(folder)} | parts_of(folder)).items():
+    for what, path in parts_of(folder).items():
         for name, call in callers(tmp_path).items():
             if name == "kind_of" and file_search.names_files(path):
                 continue
-            if what == "itself" and name.startswith("build"):
-                continue  # it is read: see below
             with pytest.raises(FormatError, match="Delta table") as raised:
                 call(path)
             line = remedy_of(str(raised.value))
@@ -354,7 +352,19 @@ def test_a_part_of_a_delta_table_is_refused_with_its_rows(tmp_path: Path) -> Non
     table = eval(line, {"deltalake": deltalake})
     with lookupstore.build(table, tmp_path / "s", key="id") as store:
         assert store.scan().read_all().column("id").to_pylist() == [2, 3]
-    built_as_told(tmp_path, ("get", folder, 1, "--key", "id"), [2, 3])
+    for key, found in ((1, ""), (3, "b")):
+        answer = cli("get", folder, key, "--key", "id", "--output", "json")
+        assert found in answer.stdout
+        assert answer.returncode == (0 if found else 1)
+    assert [json.loads(line)["id"] for line in head_of(folder)] == [2, 3]
+    built_as_told(tmp_path, ("get", folder / "day=a", 1, "--key", "id"), [2, 3])
+
+
+def head_of(folder: Path) -> list[str]:
+    """Return the lines that `head` prints of a table, in the order of their text."""
+    printed = cli("head", folder, "--output", "json")
+    assert printed.returncode == 0, printed.stderr
+    return sorted(printed.stdout.splitlines())
 
 
 def test_the_folder_of_a_delta_table_is_its_newest_version(tmp_path: Path) -> None:
@@ -420,6 +430,8 @@ def test_a_delta_table_with_column_mapping_has_its_values(
     table = deltalake.DeltaTable(str(folder))
     with lookupstore.build(table, tmp_path / "s", key="Super Name") as store:
         rows = store.scan().read_all()
+    with ColumnarFiles(table, key="Super Name") as lookups:
+        assert lookups.lookup(rows["Super Name"]).equals(rows.drop_columns("Super Name"))
     assert sorted(rows["Super Name"].to_pylist()) == sorted(files[physical].to_pylist())
     assert set(rows["Company Very Short"].to_pylist()) == {"BMS", "BME"}
     assert rows.schema.types == [pa.string(), pa.string()]
@@ -438,6 +450,10 @@ def test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows(
     for given in (table, folder):
         with lookupstore.build(given, tmp_path / "s", key="value", overwrite=True) as store:
             assert list(store) == [1, 2, 3, 4, 5, 6, 7, 8]
+        with ColumnarFiles(given, key="value", build="never") as files:
+            assert files.contains(range(10)).to_pylist() == [
+                one in range(1, 9) for one in range(10)
+            ]
     assert open_source(table).count_rows() == 8
     for rule in ("first", "last"):
         with pytest.raises(ValueError, match=rf"on_duplicate is '{rule}'.* no order; give \('max'"):
@@ -570,7 +586,8 @@ def test_an_iceberg_table_is_refused_with_its_rows(tmp_path: Path) -> None:
     # Of a table without a catalog, the newest file is the state.
     newest = table.metadata_location.removeprefix("file://")
     shutil.copy(newest, folder / "metadata" / "v9.metadata.json")
-    built_as_told(tmp_path, ("head", folder), [4, 5])
+    assert [json.loads(line)["id"] for line in head_of(folder)] == [4, 5]
+    built_as_told(tmp_path, ("head", folder / "data"), [4, 5])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def observe(
 
     Args:
         lookups: Store, files or table, or a function that returns the one that answers now. Counts
-            go on when the function returns another one, such as a newer version.
+            go on when the function returns another one, such as a newer version. One that answers
+            only between two collections is not counted.
         name: Value of the attribute. Default: the path or URI. A later call with the same name
             replaces the lookups, and counts go on.
         meter: Meter that makes the instruments. Default: the meter `lookupstore` of the global
@@ -102,19 +103,22 @@ class _Observed:
         #: Attributes of the metrics.
         self.attributes: dict[str, str] = {"lookupstore.name": name}
         self._lock = threading.Lock()
-        self._last: weakref.ref[LocalLookups] | None = None
+        # A version goes on counting until its last lookup, after another one has taken its place.
+        self._last: LocalLookups | None = None
         self._past = dict.fromkeys(_COUNTERS, 0)
-        self._counts = self._past
 
     def count(self, which: str) -> int:
         """Return one of the counts, over all lookups that have answered."""
         with self._lock:
             lookups = self.current()
-            if self._last is None or self._last() is not lookups:
-                self._last, self._past = weakref.ref(lookups), self._counts
-            own = lookups.stats()
-            self._counts = {key: self._past[key] + own[key] for key in self._past}
-            return self._counts[which]
+            if self._last is not None and self._last is not lookups:
+                self._past = self._with(self._last)
+            self._last = lookups
+            return self._with(lookups)[which]
+
+    def _with(self, lookups: LocalLookups) -> dict[str, int]:
+        own = lookups.stats()
+        return {key: self._past[key] + own[key] for key in self._past}
 
 
 def _make_instruments(meter: Meter, observed: dict[str, _Observed]) -> None:

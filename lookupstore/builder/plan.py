@@ -21,6 +21,8 @@ from lookupstore.sorting.runs import KEEP_RULES, Keep
 OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
 _REMEDY = "pass on_duplicate='first', 'last' or ('max', column) to choose the row to keep"
+# The same for a source without order.
+_NO_ORDER = "pass on_duplicate=('max', column) to choose the row to keep"
 
 _RANK_AND_ROW = KeySchema(pa.schema({"rank": pa.binary(), "row": pa.binary()}))
 
@@ -85,13 +87,15 @@ class BuildPlan:
             columns["rank"] = _RANK_AND_ROW.encode([columns["rank"], columns["value"]])
         return pa.RecordBatch.from_pydict(columns)
 
-    def repeated_error(self, key: bytes, remedy: str = _REMEDY) -> DuplicateKeyError:
+    def repeated_error(self, key: bytes, remedy: str | None = None) -> DuplicateKeyError:
         """Return the error for a repeated key, which shows the key as its columns.
 
         Args:
             key: Bytes of the key.
-            remedy: Remedy that the error names.
+            remedy: Remedy that the error names. Default: the rules that the source allows.
         """
+        if remedy is None:
+            remedy = _REMEDY if self.in_order else _NO_ORDER
         values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return DuplicateKeyError(

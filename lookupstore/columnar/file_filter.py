@@ -50,7 +50,4 @@ class FileFilter:
             else pa.nulls(count, field.type)
             for field in self.columns
         ]
-        if not arrays:  # a condition without columns, such as "false"
-            arrays = [pa.nulls(count)]
-            return self.condition.kept(pa.RecordBatch.from_arrays(arrays, [""]))
         return self.condition.kept(pa.RecordBatch.from_arrays(arrays, schema=self.columns))

@@ -16,6 +16,7 @@ import xxhash
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import (
     MODES,
+    NO_ORDER,
     LookupFilePlan,
     Mode,
     plan_lookup_file,
@@ -169,7 +170,7 @@ class ColumnarFiles(PlannedFiles):
         if found.position is not None and on_duplicate != "error":
             raise ValueError(
                 f"on_duplicate is {on_duplicate!r}, but the rows of the {found.table} have no "
-                "order; leave it out, or look keys up in a store that is built of a query"
+                f"order; {NO_ORDER}"
             )
         # A file of a table may have columns that only decide which rows count.
         chosen = schema.names if values is None and found.position is not None else values
@@ -315,8 +316,7 @@ class ColumnarFiles(PlannedFiles):
         shown = ", ".join(f"{name}={value!r}" for name, value in values.to_pylist()[0].items())
         return DuplicateKeyError(
             f"the key {shown} is in {self._plans[first].source.uri} and in "
-            f"{self._plans[number].source.uri}; pass on_duplicate='first' or 'last' to choose the "
-            "row to return",
+            f"{self._plans[number].source.uri}; {self._plans[number].remedy}",
             key=shown,
         )
 

@@ -35,6 +35,11 @@ Mode = Literal["value", "position", "value_and_position", "presence"]
 
 # Remedy in errors about repeated keys, where rules can choose a row.
 _REMEDY = "pass on_duplicate='first' or 'last' to choose the row to keep"
+#: The same for rows of a table, which have no order.
+NO_ORDER = (
+    "choose the row with where=, or look keys up in a store: lookupstore.build(..., "
+    "on_duplicate=('max', column))"
+)
 MODES: tuple[Mode, ...] = ("value", "position", "value_and_position", "presence")
 #: Name of the column of a row's position in its file, from 0, as in the metadata columns of
 #: Iceberg.
@@ -168,8 +173,8 @@ def plan_lookup_file(
             `value_and_position` or `presence`.
         on_duplicate: Handling of a key that the file has twice: `"error"`, `"first"` or `"last"`.
         also: Columns that the lookup file contains in every mode, if the source has them.
-        always_position: Name of the column of positions in modes that do not add one, which is not
-            the name of a column of the source. Default: none.
+        always_position: Name of the column of positions in modes that do not add one, for a source
+            whose rows have no order. No column of the source has the name. Default: none.
 
     Raises:
         KeyError: If the file lacks a key column.
@@ -198,7 +203,9 @@ def plan_lookup_file(
         schema = pa.schema([*own, pa.field(position, pa.int64(), nullable=False)])
         values.append(position)
     plan = plan_build(schema, key=list(key), columns=values, on_duplicate=on_duplicate)
-    return LookupFilePlan(source, plan, position=position)
+    if always_position is None:
+        return LookupFilePlan(source, plan, position=position)
+    return LookupFilePlan(source, plan, NO_ORDER, position)
 
 
 def check_added(names: Iterable[str], mode: Mode, added: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import look_at_claims
-from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
+from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
 
 _BATCH_ROWS = 1 << 16
@@ -131,12 +131,7 @@ class ParquetProbe:
             ValueError: If a key is repeated under the rule `error`.
         """
         distinct = encoded.drop_null().unique()
-        with (
-            tempfile.TemporaryDirectory(prefix="lookupstore-") as folder,
-            RunSorter(
-                self._plan.build.keep, memory=max(MIN_MEMORY, _MEMORY), folder=folder
-            ) as sorter,
-        ):
+        with RunSorter(self._plan.build.keep, memory=_MEMORY, folder=_scratch()) as sorter:
             try:
                 for number in groups:
                     for found in self._matches(number, distinct):
@@ -235,6 +230,14 @@ class ParquetProbe:
         expected = self._metadata.row_group(number).num_rows
         if rows != expected:
             raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)
+
+
+def _scratch() -> str:
+    """Return the folder for rows that do not fit into memory, which may not exist."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:  # a container may have none, and few keys need none
+        return "/tmp"
 
 
 def _are_alike(one: pa.DataType, other: pa.DataType) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -99,13 +100,18 @@ class _Builder:
             return given
         if isinstance(given, tuple) and given and isinstance(given[0], str):
             self.has_given |= any(isinstance(one, pc.Expression) for one in given)
-            return _of_tuple(given)
+            return _of_tuple(_in_types(given, self._columns))
         if isinstance(given, str):
             return _of_sql(given, self._columns)
         if not isinstance(given, Sequence) or not given:
             raise TypeError(
                 f"filter: {_shown(given)} is no filter; give an expression of pyarrow.compute, SQL "
                 "such as 'a >= 3', a tuple such as ('a', '>=', 3), or a list of these"
+            )
+        if isinstance(given[0], str) and len(given) > 1 and given[1] in _OPERATORS:
+            raise TypeError(
+                f"filter: {_shown(given)} is a list, whose parts are filters; give a tuple: "
+                f"{_shown(tuple(given))}"
             )
         parts = [self.built(one, levels + 1) for one in given]
         alternatives = all(isinstance(one, list) for one in given)
@@ -123,6 +129,23 @@ def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
             "a filter in SQL needs sqlglot: pip install 'lookupstore[hudi]'", name="sqlglot"
         ) from None
     return sql_expression(given, columns)
+
+
+def _in_types(given: tuple[Any, ...], columns: pa.Schema) -> tuple[Any, ...]:
+    """Return a filter with decimals instead of integers, if its column is of decimals.
+
+    Arrow compares a decimal with an integer as if the integer had 19 digits.
+    """
+    at = columns.get_field_index(given[0])
+    if at < 0 or not pa.types.is_decimal(columns.field(at).type):
+        return given
+    return (*given[:2], *map(_decimal, given[2:]))
+
+
+def _decimal(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_decimal(one) for one in value]
+    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed, meant
 from lookupstore.filters.filter import Filter, filter_expression
 from lookupstore.filters.row_groups import columns_in, names_of
@@ -38,7 +39,10 @@ class RowFilter:
         [False, False, True]
         """
         place = "#" + "".join(self.names)  # no column has that name
-        numbered = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
+        # Arrow compares few values of dictionaries and views.
+        columns = {name: unwrap(rows.column(name)) for name in self.names}
+        columns[place] = pa.array(np.arange(rows.num_rows))
+        numbered = pa.RecordBatch.from_pydict(columns)
         kept = np.zeros(rows.num_rows, dtype=np.bool_)
         kept[numbered.filter(self.expression).column(place).to_numpy()] = True
         return pa.array(kept)
@@ -70,8 +74,9 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
     >>> row_filter("n > 1 and day is null", pa.schema({"n": pa.int64(), "day": pa.date32()})).names
     ('day', 'n')
     """
+    plain = pa.schema([one.with_type(plain_type(one.type)) for one in columns])
     try:
-        expression = filter_expression(where, columns)
+        expression = filter_expression(where, plain)
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("filter:", "where:", 1)) from None
     unknown = sorted(columns_in(expression) - set(columns.names))
@@ -79,10 +84,16 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
         those = f"there are {listed(columns.names)}"
         others = meant(unknown[0], columns.names, those)
         raise ValueError(f"where: there is no column {unknown[0]!r}{others}")
-    names = names_of(expression)
-    found = RowFilter(expression, tuple(columns.names if names is None else sorted(names)))
+    known = names_of(expression)
+    names = columns.names if known is None else sorted(known)
+    # A condition such as "false" is evaluated for each row of some column.
+    found = RowFilter(expression, tuple(names or columns.names[:1]))
     try:
-        found.kept(pa.RecordBatch.from_pylist([], columns))
+        # Some values are only compared if there is a row.
+        found.kept(pa.record_batch([pa.nulls(1, one.type) for one in plain], plain.names))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise TypeError(f"where: {error}") from None
+        kinds = listed(found.names, lambda name: f"{name}: {columns.field(name).type}")
+        raise TypeError(
+            f"where: {error}; give values of the types of the columns: {kinds}"
+        ) from None
     return found

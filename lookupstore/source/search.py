@@ -380,6 +380,11 @@ class _Search:
             )
         files = {info.path: (info, kind) for info, kind in zip(seen, known, strict=True) if kind}
         if not files:
+            if any(posixpath.splitext(info.path)[1] == ".sst" for info in seen):
+                raise FormatError(
+                    f"source: {self.shown} is a store, or has one below it; open it with "
+                    f"lookupstore.open({self.shown!r}), and give its rows: store.scan()"
+                )
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
             extension = _extension(seen[0].path) if seen else ""
             if self._alone is not None and extension in self._alone:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
+from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed, meant
 from lookupstore.source.opening import in_types
@@ -162,9 +163,9 @@ class ChangeReader:
         is_row = kinds == ROW
         rows, keys = batch.select(list(self.names)), batch.select(list(self.keys))
         return Events(
-            rows.filter(pa.array(is_row)),
+            keep_rows(rows, pa.array(is_row)),
             np.flatnonzero(is_row) * 2,
-            keys.filter(pa.array(~is_row)),
+            keep_rows(keys, pa.array(~is_row)),
             np.flatnonzero(~is_row) * 2,
             kinds[~is_row],
         )

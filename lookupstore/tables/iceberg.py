@@ -208,7 +208,9 @@ class _Planner:
         whole = self._scan.update(selected_fields=("*",)).projection()
         bound = bind(whole, self._scan.row_filter, self._scan.case_sensitive)
         names = self._names(extract_field_ids(bound), "a filter on a struct field")
-        return RowFilter(expression_to_pyarrow(bound, whole), names)
+        # A filter that is always false names no column.
+        some = names or (self._fields[0].name,)
+        return RowFilter(expression_to_pyarrow(bound, whole), some)
 
     def _keys_in(self, entry: Any) -> _KeyDeletes:
         """Return the keys in an equality delete file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import pickle
 import random
 from pathlib import Path
@@ -152,3 +153,68 @@ def test_conditions_that_do_not_fit_are_refused(tmp_path: Path, seed: int) -> No
         lookupstore.build(pa.table({"id": [1]}), tmp_path / "s", key="id", where=5)  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="no lookup files of Paimon with where="):
         ColumnarFiles(path, key="id", where="n > 3").write_paimon_files(tmp_path / "p")
+
+
+@pytest.mark.parametrize("build", ["never", "always"])
+def test_conditions_without_columns_hold_for_all_rows_or_none(
+    tmp_path: Path, residency: Residency, build: Any
+) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "n": [None, 5]}), tmp_path / "a.parquet")
+    for condition, found in (
+        ("true", True), ("false", False), ("n = null", False), (("n", "!=", None), False),
+    ):  # fmt: skip
+        with ColumnarFiles(
+            tmp_path / "a.parquet", key="id", where=condition, build=build, residency=residency
+        ) as files:
+            assert files.contains([1, 2, 3]).to_pylist() == [found, found, False]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_texts_of_any_layout_are_compared(tmp_path: Path, kind: pa.DataType) -> None:
+    rows = pa.table({"id": [1, 2, 3], "n": pa.array(["x", "y", None]).cast(kind)})
+    for condition in (("n", "=", "x"), ("n", "in", ["x"]), ("n", "like", "x%"), "n = 'x'"):
+        with lookupstore.build(
+            rows, tmp_path / "s", key="id", where=condition, overwrite=True
+        ) as store:
+            assert list(store) == [1], condition
+
+
+def test_integers_are_compared_with_decimals(tmp_path: Path) -> None:
+    price = pa.array([decimal.Decimal("4999.99"), decimal.Decimal("5000.01")], pa.decimal128(6, 2))
+    rows = pa.table({"id": [1, 2], "price": price})
+    for condition in (("price", ">", 5000), ("price", "between", 5000, 6000), "price > 5000"):
+        with lookupstore.build(
+            rows, tmp_path / "s", key="id", where=condition, overwrite=True
+        ) as store:
+            assert list(store) == [2], condition
+    with pytest.raises(ValueError, match="no rows"):
+        lookupstore.build(
+            rows, tmp_path / "s", key="id", where=("price", "in", [1]), overwrite=True
+        )
+
+
+def test_values_of_other_types_are_refused_at_once(tmp_path: Path) -> None:
+    at = pa.array([0], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"id": [1], "n": pa.array([1], pa.int32()), "at": at}), tmp_path / "a")
+    for condition, said in (
+        (("n", ">", "4"), "give values of the types of the columns: n: int32"),
+        (("at", ">", datetime.datetime(2026, 1, 1)), r"the columns: at: timestamp\[us, tz=UTC\]"),
+        (["n", ">", 4], r"is a list, whose parts are filters; give a tuple: \('n', '>', 4\)"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            ColumnarFiles(tmp_path / "a", key="id", where=condition)
+
+
+def test_files_are_read_where_there_is_no_temporary_folder(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "n": [4, 5]}), tmp_path / "a.parquet")
+
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    with ColumnarFiles(
+        tmp_path / "a.parquet", key="id", build="never", residency=residency
+    ) as files:
+        assert files.lookup([2, 3])["n"].to_pylist() == [5, None]

@@ -24,8 +24,8 @@ PACKAGE = ROOT / "lookupstore"
 # Wings | wings that they may import from, and from those that these may | packages.
 WINGS = """
 arrow             |                                                | numpy pandas polars pyarrow
-storage filters   |                                        | numpy obstore pyarrow sqlglot xxhash
-sorting           | arrow storage                                  | numpy pyarrow
+storage           |                                                | obstore pyarrow xxhash
+filters sorting   | arrow storage                                  | numpy pyarrow sqlglot
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
 sst               | arrow compacted storage        | crc32c isal lzallright pyarrow xxhash zstandard

@@ -342,7 +342,8 @@ def test_a_deleted_row_may_have_the_key_of_another_one(
         path, arrow([{"id": one, "n": at} for at, one in enumerate([7, 8, 7])])
     )
     options: dict[str, Any] = {"key": "id", "build": build, "residency": residency}
-    with ColumnarFiles(path, **options) as files, pytest.raises(DuplicateKeyError, match="id=7"):
+    said = r"id=7 .*; choose the row with where=, or .* on_duplicate=\('max', column\)\)"
+    with ColumnarFiles(path, **options) as files, pytest.raises(DuplicateKeyError, match=said):
         files.lookup([7])
     made(caplog)
     with_deleted(path, [0])

@@ -269,9 +269,7 @@ def _where(
         decoded = key_schema.decode(encoded.drop_null())
         at = pc.index_in(pa.array(np.arange(len(found))), value_set=places)
         rows = rows | {name: decoded.column(name).take(at) for name in key_schema.names}
-    if not where.names:  # such as "false"
-        rows = {"": found}
-    chosen = {name: rows[name] for name in where.names or ("",)}
+    chosen = {name: rows[name] for name in where.names}
     kept: pa.BooleanArray = pc.and_(found, where.kept(pa.RecordBatch.from_pydict(chosen)))
     return kept
 

@@ -111,6 +111,7 @@ def plan_build(
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
     source: str | None = None,
+    is_lookup_file: bool = False,
 ) -> BuildPlan:
     """Check the arguments of a build against the schema of its source.
 
@@ -119,6 +120,7 @@ def plan_build(
         source: Name of the source in errors about its columns. None: These errors name no source.
 
     `key`, `columns`, `on_duplicate` and `nullable_keys` are arguments of `build`.
+        is_lookup_file: Whether nobody upserts into what is built.
 
     Raises:
         KeyError: If the source does not have a column.
@@ -158,7 +160,7 @@ def plan_build(
             raise
         raise TypeError(f"source: {source}: {error}") from None
     for field in row_schema.schema:
-        if has_part(field.type, pa.types.is_null):
+        if not is_lookup_file and has_part(field.type, pa.types.is_null):
             _log.warning(
                 "the column %r is %s: it has no values yet, and upserts cannot give it any; give "
                 "it a type, as pa.Table.from_pandas(frame, schema=...) does",

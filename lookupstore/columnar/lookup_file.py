@@ -202,7 +202,9 @@ def plan_lookup_file(
         own = [field for field in schema if field.name != position]
         schema = pa.schema([*own, pa.field(position, pa.int64(), nullable=False)])
         values.append(position)
-    plan = plan_build(schema, key=list(key), columns=values, on_duplicate=on_duplicate)
+    plan = plan_build(
+        schema, key=list(key), columns=values, on_duplicate=on_duplicate, is_lookup_file=True
+    )
     if always_position is None:
         return LookupFilePlan(source, plan, position=position)
     return LookupFilePlan(source, plan, NO_ORDER, position)

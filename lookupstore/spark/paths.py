@@ -18,10 +18,12 @@ from lookupstore.source.search import FoundFiles, FoundTable, find_source
 from lookupstore.source.table_folders import (
     METADATA,
     TableFolder,
+    TableFormat,
     TableSearch,
     table_error,
     tables_among,
 )
+from lookupstore.source.table_readers import READABLE
 from lookupstore.spark.unread import SPARK_ERRORS
 from lookupstore.storage.uris import open_uri, shown_uri
 
@@ -104,13 +106,19 @@ def plan_reading(paths: Sequence[str]) -> Reading:
             only_spark = True
             continue  # `check_files` checks the files that Spark finds
         try:
-            those = find_source([path])
+            those = find_source([path], tables=READABLE)
         except (FileNotFoundError, ValueError):
             if PATTERN.isdisjoint(_address(path)):
                 raise
             only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
+            if those.format is not TableFormat.HUDI:
+                line = those.format.spark_line.format(path)
+                raise FormatError(
+                    f"df_or_path: {shown_uri(path)} is a {those.format.value}; give what Spark "
+                    f"reads: {line}; or call lookupstore.build, which needs no Spark"
+                )
             if len(paths) > 1:
                 raise FormatError(f"df_or_path: {shown_uri(path)} is a Hudi table; give it alone")
             return Reading(table=True)

@@ -26,6 +26,7 @@ from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import FORMATS
+from lookupstore.source.table_objects import library_format
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.clocks import check_clocks
 from lookupstore.spark.build.plan_size import COLUMNAR_RATIO, plan_bytes
@@ -337,6 +338,8 @@ def _paths(given: Paths) -> list[str]:
     for item in listed:
         if not isinstance(item, (str, os.PathLike)):
             found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
+            if library_format(item) is not None:
+                remedy = "give the DataFrame that Spark reads of it, or call lookupstore.build"
             raise TypeError(f"df_or_path: found a {found}; {remedy}")
         paths.append(expanded(os.fspath(item)))
     if not listed:

@@ -121,6 +121,7 @@ class JoinExplanation:
         versions: Numbers of the present versions that may answer. Versions that are published later
             may answer too, unless `refresh` is `never`. Empty for files or a table.
         max_staleness: Greatest age of the version in seconds when a query starts. None: any age.
+        where: Condition that rows must meet to be found. None: all rows are.
         transport: Description of the data that goes through Python, as a text.
         lookups: Description of where lookups find the blocks of the store, or of the reason and the
             remedy if lookups are slow, as a text.
@@ -145,6 +146,7 @@ class JoinExplanation:
     refresh: str
     versions: tuple[int, ...]
     max_staleness: float | None
+    where: str | None
     transport: str
     lookups: str
     hosts: tuple[HostResidency, ...] | None
@@ -189,6 +191,7 @@ class JoinExplanation:
             ("how", self.how),
             ("key", ", ".join(f"{fact} = {key}" for fact, key in self.keys.items())),
             ("appends", ", ".join(columns) or "nothing"),
+            *([] if self.where is None else [("where", self.where)]),
             ("strategy", f"{self.strategy}: {self.reason}"),
             ("refresh", self.refresh),
             ("versions", ", ".join(map(str, self.versions)) or "none"),
@@ -273,7 +276,7 @@ def explain_join(
         ValueError: If an argument is out of range.
         FileNotFoundError: If there is no such store.
 
-    All arguments but `residents` are those of `lookup_join`, which raises the same errors.
+    Other arguments are those of `lookup_join`, without `metrics`; it raises the same errors.
     `docs/how-to/spark-join.md` shows an example.
     """
     asked = LookupJoin(
@@ -294,7 +297,8 @@ def explain_join(
     check_facts(df)
     before = Trip.before(df)
     with join.planned(before, asked) as (opened, plan):
-        return _explanation(df.sparkSession, opened, plan, _transport(before, plan), residents)
+        spoken = _transport(before, plan)
+        return _explanation(df.sparkSession, opened, plan, where, spoken, residents)
 
 
 def _transport(before: Trip, plan: JoinPlan) -> str:
@@ -371,7 +375,12 @@ def _size(path: str) -> int | None:
 
 
 def _explanation(
-    spark: SparkSession, store: Dimension, plan: JoinPlan, transport: str, residents: bool
+    spark: SparkSession,
+    store: Dimension,
+    plan: JoinPlan,
+    where: Filter | None,
+    transport: str,
+    residents: bool,
 ) -> JoinExplanation:
     freshness = plan.lookup.freshness
     planned: dict[str, Any]
@@ -407,6 +416,7 @@ def _explanation(
         reason=plan.reason,
         refresh=_refresh(freshness),
         max_staleness=freshness.max_staleness,
+        where=None if where is None else str(where),
         transport=transport,
         **planned,
     )

@@ -246,9 +246,10 @@ def dimension_of(
     presence = how_of(how) in ("semi", "anti")
     values = () if presence else columns
     mode: Mode = "presence" if presence else "value"
+    chosen = None if presence else columns
     if not isinstance(store, (str, os.PathLike, Location)):
         if library_format(store) is not None:
-            return ColumnarFiles(store, key=key, columns=values, mode=mode, where=where)
+            return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
         return _dimension_of_hudi(store, key, values if where is None else None)
     kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
@@ -257,7 +258,7 @@ def dimension_of(
         table = HudiTable.open(store)
         return _dimension_of_hudi(table, key, values if where is None else None)
     if kind is PathKind.COLUMNAR_FILES:
-        return ColumnarFiles(store, key=key, columns=values, mode=mode, where=where)
+        return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
     return LookupStore(store)  # raises an error if it is not a store
 
 

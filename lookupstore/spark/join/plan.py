@@ -25,6 +25,7 @@ from lookupstore.keys.joins import (
 from lookupstore.keys.lookups import value_columns
 from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.join.freshness import ChosenVersion, Freshness
+from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.request import LookupJoin, time_in_seconds
 from lookupstore.spark.join.task import AsPlanned, Dimension, LookupTask, PlannedStore, Retry
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
@@ -107,6 +108,8 @@ def plan_join(
     prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
     check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)
     miss = _miss(on_miss, kind)
+    if asked.metrics is not None and not isinstance(asked.metrics, LookupMetrics):
+        raise TypeError(f"metrics is {asked.metrics!r}; give LookupMetrics(spark)")
     if on_miss == "drop":
         kind = "inner"
     keys = key_columns(facts.names, store.key_schema, asked.on)
@@ -179,7 +182,7 @@ def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     if on_miss == "null":
         return None
     if how not in ("left", "inner"):
-        raise ValueError(f"on_miss is {on_miss!r}, which is not for a {how} join; leave it out")
+        raise ValueError(f"on_miss is {on_miss!r}, which is for left and inner joins; leave it out")
     if on_miss == "drop":
         return None
     if on_miss == "raise":

@@ -226,7 +226,7 @@ class Task:
         names = store.value_schema.names
         lacking = [name for name in lookup.columns_read if name not in names]
         what = f"lacks the columns {lacking}" if lacking else None
-        if what is None and store.key_schema != lookup.key_schema:
+        if what is None and not store.key_schema.answers(lookup.key_schema):
             what = "has another key"
         if what is None:
             what = self._other_type(store)

@@ -241,14 +241,15 @@ def answers_to(
 
 def _look_up(store: Dimension, keys: Keys, lookup: LookupTask) -> tuple[pa.BooleanArray, Columns]:
     names = lookup.columns_read
-    found, columns = look_up_keys(store, keys, names)
+    found, answers = look_up_keys(store, keys, names)
+    rows = dict(zip(names, map(one_array, answers), strict=True))
+    columns = [rows[name] for name in lookup.columns]
     if lookup.where is not None:
-        rows = dict(zip(names, map(one_array, columns), strict=True))
-        found = _where(found, keys, rows, lookup.key_schema, lookup.where)
+        found = _where(found, keys, rows, store.key_schema, lookup.where)
         places = pa.array(np.arange(len(found)), mask=pc.invert(found).to_numpy(False))
-        columns = [take(rows[name], places) for name in lookup.columns]
+        columns = [take(column, places) for column in columns]
     values = [
-        to_spark(one_array(column), kind, name)
+        to_spark(column, kind, name)
         for column, name, kind in zip(columns, lookup.columns, lookup.types, strict=True)
     ]
     return found, values

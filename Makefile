@@ -413,6 +413,10 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 bench-micro: $(VENV)/.built  ## Time the functions of the core one by one; COMPARE=commit: beside that commit
 	$(BIN)/python bench/micro/run.py $(if $(COMPARE),--compare $(COMPARE)) $(BENCH_MICRO_ARGS)
 
+.PHONY: bench-follow
+bench-follow: $(VENV)/.built  ## Time a store that follows a Delta table: 20,000,000 rows in 200 files
+	$(BIN)/python bench/follow.py $(BENCH_FOLLOW_ARGS)
+
 .PHONY: bench-changes
 bench-changes: java $(VENV)/.built  ## Time stores and levels that change by batches: 20,000,000 rows
 	$(BIN)/python bench/changes.py $(BENCH_CHANGES_ARGS)

@@ -18,6 +18,7 @@ from lookupstore.errors import (
     MissingKeyError,
     StaleStoreError,
 )
+from lookupstore.following.follow import follow
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import Expired, expire
 from lookupstore.store.publishing import publish
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "build",
     "expire",
+    "follow",
     "publish",
     "upsert",
     "versions",

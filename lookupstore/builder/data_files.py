@@ -13,7 +13,7 @@ from lookupstore.sst import Writer
 from lookupstore.sst.codec import usual_block_size
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
-from lookupstore.store.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
+from lookupstore.store.manifest import DATA_FOLDER, WRITER, DataFile, FollowedSnapshot, Manifest
 
 
 def file_options(
@@ -54,6 +54,7 @@ def new_manifest(
     options: FileOptions,
     source: str,
     source_fingerprint: str | None = None,
+    follows: FollowedSnapshot | None = None,
 ) -> Manifest:
     """Return the manifest of data files, in any order; None stands for an empty bucket.
 
@@ -77,6 +78,7 @@ def new_manifest(
             file.name.startswith(f"{DATA_FOLDER}/{store_id}-") for file in present
         ),
         files=present,
+        follows=follows,
     )
 
 

@@ -40,10 +40,10 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.manifest import WRITER, DataFile, Manifest
+from lookupstore.store.manifest import WRITER, DataFile, FollowedSnapshot, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
 from lookupstore.store.store import LookupStore
-from lookupstore.store.version_files import located
+from lookupstore.store.version_files import VersionName, located, name_of
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -172,12 +172,7 @@ def build(
     check_buckets(buckets)
     memory = bytes_of(memory, "memory", least=MIN_MEMORY)
     threads = threads_of(threads)
-    if temp_dir is not None:
-        temp_dir = expanded(os.fspath(temp_dir))
-        if not os.path.isdir(temp_dir):
-            raise FileNotFoundError(
-                f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
-            )
+    temp_dir = existing_folder(temp_dir)
     options = file_options(location, compression, level, block_size, bloom_fpp)
     every = columns is None
     opened = (with_every_column if every else open_source)(source, max_text=max_text)
@@ -197,15 +192,88 @@ def build(
             "order; give ('max', column)"
         )
     plan = replace(plan, in_order=opened.in_order)
+    new = NewVersion(
+        location,
+        overwrite=overwrite,
+        allow_empty=allow_empty,
+        allow_new_key=allow_new_key,
+        retain=retain,
+        temp_dir=temp_dir,
+    )
     try:
-        with NewVersion(
-            location,
-            overwrite=overwrite,
-            allow_empty=allow_empty,
-            allow_new_key=allow_new_key,
-            retain=retain,
+        publish_build(
+            new,
+            opened,
+            plan=plan,
+            options=options,
+            buckets=buckets,
+            memory=memory,
+            threads=threads,
+            progress=progress,
             temp_dir=temp_dir,
-        ) as new:
+        )
+    except RepeatedKeyError as error:
+        raise plan.repeated_error(error.key) from None
+    return LookupStore(location)
+
+
+def existing_folder(temp_dir: str | os.PathLike[str] | None) -> str | None:
+    """Return the folder for temporary files that a caller has given, which must exist.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+    """
+    if temp_dir is None:
+        return None
+    folder = expanded(os.fspath(temp_dir))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"temp_dir: {folder}: no such folder; make it, or give an existing one"
+        )
+    return folder
+
+
+def publish_build(
+    new: NewVersion,
+    opened: Source,
+    *,
+    plan: BuildPlan,
+    options: FileOptions,
+    buckets: int | None,
+    memory: int,
+    threads: int,
+    progress: bool | None,
+    temp_dir: str | None,
+    replaces: VersionName | None = None,
+    follows: FollowedSnapshot | None = None,
+) -> VersionName:
+    """Build a version of the rows of a source, and publish it.
+
+    Args:
+        new: Version, not begun.
+        opened: Source of the rows.
+        plan: Plan of the build.
+        options: Options of the data files.
+        buckets: Number of buckets. None: that of the version which is replaced, or by the size of
+            the source.
+        memory: Memory for rows in bytes.
+        threads: Number of threads, including the caller's.
+        progress: Whether to show progress bars. None: on a terminal or in a notebook.
+        temp_dir: Folder for spilled rows. None: the default of the location.
+        replaces: Name of the only version that it may replace. None: any version, or none.
+        follows: Snapshot of a table whose rows these are. None: they follow no table.
+
+    Returns:
+        Name of the version.
+
+    Raises:
+        RepeatedKeyError: If a key is repeated, and the plan has no rule for it.
+
+    Also raises the errors of `build`.
+    """
+    location = new.location
+    try:
+        with new:
             check_file_options(new.folder, new.id, options, threads)
             current = new.current()
             new.check_key(plan.key_schema, current)
@@ -243,16 +311,15 @@ def build(
                 options=options,
                 source=opened.description,
                 source_fingerprint=opened.fingerprint,
+                follows=follows,
             )
-            new.publish(manifest)
+            published = new.publish(manifest, replaces=replaces)
             _log.info(
                 "%s: the store has %d bytes, its source %s",
                 location.uri,
                 manifest.bytes,
                 "is not files" if opened.nbytes is None else f"{opened.nbytes} bytes",
             )
-    except RepeatedKeyError as error:
-        raise plan.repeated_error(error.key) from None
     except OSError as error:
         spilled = error.filename == spill_folder(location, temp_dir)
         if error.errno not in _NO_ROOM or (location.in_place and not spilled):
@@ -261,7 +328,7 @@ def build(
         said = f"{os.strerror(error.errno or 0)} for {what}"
         remedy = "pass temp_dir= with a folder that has room"
         raise OSError(error.errno, f"{said}; {remedy}", error.filename) from error
-    return LookupStore(location)
+    return name_of(published)
 
 
 def _sort_and_write(

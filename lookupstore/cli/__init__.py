@@ -19,6 +19,7 @@ _COMMANDS = {
         "lookupstore.cli.stores",
         "Build a store from files or a Hudi table.",
     ),
+    "follow": ("lookupstore.cli.following", "Bring a store to the newest snapshot of a table."),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
     "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),
     "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),

@@ -143,6 +143,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(\.gz)?['\"])\)$": _build_of_table,
     r"pass (?=the table of its catalog, or)": "build in Python: pass ",
     r"starts_with=('[^']*')": r"--starts-with \1",
+    r"pass HudiTable\.changes\(\) to lookupstore\.upsert with changes_by='changelog'": (
+        "pass the output of 'lookupstore hudi changes' to 'lookupstore upsert'"
+    ),
 }
 
 

@@ -84,9 +84,12 @@ def read_to_store(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
+    groups: Sequence[int] | None = None,
     known: Container[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the named columns of a file, checked for a store or a lookup file.
+
+    The arguments are those of `read_file`.
 
     Raises:
         FormatError: If a file below 1 MiB has more than 512 MiB of rows.
@@ -94,7 +97,10 @@ def read_to_store(
             the file has another column than `known` allows.
     """
     size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
-    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes, known=known):
+    batches = read_file(
+        file, file_format, names, path, page_bytes=page_bytes, groups=groups, known=known
+    )
+    for batch in batches:
         left -= batch.nbytes
         if left < 0 and size <= SMALL:
             raise FormatError(

@@ -8,10 +8,13 @@ they have written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
 
 from lookupstore.sorting.ahead import made_ahead
 from lookupstore.sst import Reader
@@ -19,7 +22,14 @@ from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.data_files import options_of, write_bucket
 from lookupstore.store.incoming import IncomingChanges
-from lookupstore.store.manifest import MAX_RUNS, WRITER, ChangeRun, DataFile, Manifest
+from lookupstore.store.manifest import (
+    MAX_RUNS,
+    WRITER,
+    ChangeRun,
+    DataFile,
+    FollowedSnapshot,
+    Manifest,
+)
 from lookupstore.store.new_version import settle
 from lookupstore.store.resolving import ResolvedRun
 from lookupstore.store.rules import MergeRules
@@ -88,6 +98,21 @@ class ChangedBucket:
     applied: ChangeRun | None = None
 
 
+class RunRecords(Protocol):
+    """The records of a run for one bucket, and what they change.
+
+    Attributes:
+        inserted: Number of keys of the records so far that were not stored.
+        deleted: Number of keys of the records so far that were stored and are now deleted.
+    """
+
+    inserted: int
+    deleted: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records as `key`, ascending, and `value`, which begins with the kind."""
+
+
 class BucketChanger:
     """A writer of the new files of buckets, each of which is changed once.
 
@@ -115,7 +140,8 @@ class BucketChanger:
         threads: int = 1,
     ) -> None:
         self._manifest = manifest
-        self._reads = reads
+        #: Lookups and scans of the version that is changed.
+        self.reads: BucketReads = reads
         self._location = location
         self._folder = folder
         self._name = f"{version_id}-{{:05d}}{attempt}"
@@ -131,23 +157,30 @@ class BucketChanger:
     def upsert(
         self, bucket: int, rules: MergeRules, incoming: IncomingChanges, compaction: CompactionRule
     ) -> ChangedBucket | None:
-        """Write the changes to a bucket as a run, and compact the bucket if that is due.
-
-        A run that is merged is kept next to the base, because it records what has changed.
-
-        Returns:
-            Files of the bucket in the new version. None: nothing changes.
+        """Write the changes to a bucket; see `change`.
 
         Raises: what `ResolvedRun.batches` raises.
         """
         resolved = ResolvedRun(
             self._manifest,
-            self._reads,
+            self.reads,
             rules,
             incoming,
             bucket,
             self.advance and partial(self.advance, RUNS),
         )
+        return self.change(bucket, resolved, compaction)
+
+    def change(
+        self, bucket: int, resolved: RunRecords, compaction: CompactionRule
+    ) -> ChangedBucket | None:
+        """Write the records of a run for a bucket, and compact the bucket if that is due.
+
+        A run that is merged is kept next to the base, because it records what has changed.
+
+        Returns:
+            Files of the bucket in the new version. None: nothing changes.
+        """
         file = write_bucket(
             self._folder,
             f"{self._name.format(bucket)}-run",
@@ -187,7 +220,7 @@ class BucketChanger:
             CorruptionError: The stored bytes are damaged.
         """
         count = self.count(bucket) + new_rows
-        rows = self._reads.sorted_rows(bucket, newest)
+        rows = self.reads.sorted_rows(bucket, newest)
         file = write_bucket(
             self._folder,
             self._name.format(bucket),
@@ -211,6 +244,7 @@ def changed_manifest(
     version_id: str,
     source: str | None = None,
     batches: Mapping[str, int] | None = None,
+    follows: FollowedSnapshot | None = None,
 ) -> Manifest:
     """Return the manifest of a version in which some buckets are changed.
 
@@ -221,7 +255,11 @@ def changed_manifest(
         source: Description of the source of the changes. Default: the source in `manifest`.
         batches: Number of the last batch of each stream, by the name of the stream. Default: those
             in `manifest`.
+        follows: Snapshot whose rows the new version has. Default: If `manifest` follows a table,
+            the new version does so no more, until it is built again.
     """
+    if follows is None and manifest.follows is not None:
+        follows = replace(manifest.follows, snapshot=None, rebuilt=None)
     bases = {file.bucket: file for file in manifest.files if file.bucket not in changed}
     runs = {b: own for b, own in manifest.runs_by_bucket().items() if b not in changed}
     for bucket, files in changed.items():
@@ -248,4 +286,5 @@ def changed_manifest(
             run for bucket in sorted(changed) if (run := changed[bucket].applied) is not None
         ),
         batches=manifest.batches if batches is None else batches,
+        follows=follows,
     )

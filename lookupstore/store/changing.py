@@ -43,7 +43,7 @@ from lookupstore.store.changed_bucket import (
 from lookupstore.store.column_differences import column_difference
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
-from lookupstore.store.manifest import MAX_RUNS, Manifest
+from lookupstore.store.manifest import MAX_RUNS, FollowedSnapshot, Manifest
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.rules import Rule, merge_rules
 from lookupstore.store.version_files import VersionName, name_of, read_newest
@@ -148,8 +148,8 @@ def upsert_version(
 
         def publish() -> VersionName | None:
             advance = _advance(bars, {RUNS: incoming.num_rows}) if bars else None
-            return _publish(location, f"changes: {description}", change, advance,
-                            threads=threads, retain=retain, temp_dir=temp_dir)  # fmt: skip
+            return publish_changes(location, f"changes: {description}", change, advance,
+                                   threads=threads, retain=retain, temp_dir=temp_dir)  # fmt: skip
 
         published = None
         if incoming.num_rows:
@@ -222,7 +222,9 @@ def compact_version(
                 new.begin_again()
             tried.append(new.version_id)
             published = new.publish(
-                changed_manifest(current, changed, version_id=new.version_id),
+                changed_manifest(
+                    current, changed, version_id=new.version_id, follows=current.follows
+                ),
                 replaces=name_of(current),
             )
             return name_of(published)
@@ -280,16 +282,41 @@ def retried(publish: Callable[[], A]) -> A:
             time.sleep(random.uniform(0, _PAUSE * 2 ** (attempt - 1)))
 
 
-def _publish(
+def publish_changes(
     location: Location,
-    source: str | None,
+    source: str,
     change: Callable[[Manifest, BucketChanger], Changed],
     advance: Callable[[str, int], None] | None,
     *,
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
+    follows: FollowedSnapshot | None = None,
 ) -> VersionName | None:
+    """Publish the current version with changed buckets, once.
+
+    Args:
+        location: Location of the store.
+        source: Description of the source of the changes.
+        change: Function that yields the buckets that change, with their new files, given the
+            manifest of the current version and a writer of new files.
+        advance: Function that is called with the kind of the files, and the number of rows that
+            were written to them. None: none.
+        threads: Number of threads that read, compress and write, including the caller's. None: one
+            for each processor, at most 64.
+        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+        temp_dir: Folder for the files of a remote store before they are uploaded. None: the
+            system's temporary folder.
+        follows: Snapshot whose rows the new version has, which is published even if no bucket
+            changes. None: The changes are others.
+
+    Returns:
+        Name of the version that was published. None: nothing changes.
+
+    Raises:
+        CommitConflictError: Another writer published first.
+        CommitUnknownError: The version may or may not be published.
+    """
     # A version without rows is intended if all rows are deleted.
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
@@ -297,11 +324,13 @@ def _publish(
         with _changing(location, new, threads) as (manifest, changer):
             changer.advance = advance
             changed = dict(change(manifest, changer))
-        if not changed:
+        if not changed and follows is None:
             _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
             return None
         published = new.publish(
-            changed_manifest(manifest, changed, version_id=new.version_id, source=source),
+            changed_manifest(
+                manifest, changed, version_id=new.version_id, source=source, follows=follows
+            ),
             replaces=name_of(manifest),
         )
     return name_of(published)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lookupstore.store.manifest import Manifest
+from lookupstore.store.data_files import Schemas
 
 
-def column_difference(before: Manifest, after: Manifest) -> str | None:
+def column_difference(before: Schemas, after: Schemas) -> str | None:
     """Describe the first column that differs between two versions. None: all columns are equal."""
     if before.key_schema != after.key_schema:
         return _difference("key", before.key_schema.schema, after.key_schema.schema)

@@ -23,8 +23,11 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.storage.json_text import parse_json
 
 DATA_FOLDER = "data"
-#: Format version of manifests. Version 3 lacked the runs that an upsert merged at once, without
-#: which a changelog would miss rows.
+#: Format version of the manifest of a version that follows a table: older releases would change its
+#: rows without a trace.
+FOLLOWING_FORMAT_VERSION = 5
+#: Format version of other manifests. Version 3 lacked the runs that an upsert merged at once,
+#: without which a changelog would miss rows.
 FORMAT_VERSION = 4
 #: Format version of a manifest without runs and parent; older releases can read it.
 PLAIN_FORMAT_VERSION = 2
@@ -90,6 +93,27 @@ class ChangeRun:
 
 
 @dataclass(frozen=True)
+class FollowedSnapshot:
+    """The snapshot of a table whose rows a version has.
+
+    Attributes:
+        table: Identity of the table.
+        snapshot: Identity of the snapshot in the table. None: rows were changed in another way
+            since.
+        files: Hash of the data files of the snapshot and of their deletes, 32 hexadecimal digits.
+        columns: Hash of the columns of the store as these files have them, likewise.
+        rebuilt: Reason for which the version was built of all rows. None: It is the first version,
+            or was made from the differences between two snapshots.
+    """
+
+    table: str
+    snapshot: str | None
+    files: str
+    columns: str
+    rebuilt: str | None = None
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A version of a store, with its schemas, its buckets and its data files.
 
@@ -118,6 +142,7 @@ class Manifest:
             changed.
         batches: Number of the last batch of each stream whose changes are in this version, by the
             name of the stream; the stream that added a batch last is the last.
+        follows: Snapshot of a table that the version follows. None: It follows no table.
     """
 
     version: int
@@ -137,6 +162,7 @@ class Manifest:
     parent: str | None = None
     applied: tuple[ChangeRun, ...] = ()
     batches: Mapping[str, int] = field(default_factory=dict)
+    follows: FollowedSnapshot | None = None
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
@@ -199,8 +225,11 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain JSON values, with the hash of the rest as its last field."""
         is_plain = not self.runs and self.parent is None and not self.batches
+        format_version = PLAIN_FORMAT_VERSION if is_plain else FORMAT_VERSION
+        if self.follows is not None:
+            is_plain, format_version = False, FOLLOWING_FORMAT_VERSION
         fields = {
-            "format_version": PLAIN_FORMAT_VERSION if is_plain else FORMAT_VERSION,
+            "format_version": format_version,
             "version": self.version,
             "id": self.id,
             "created": self.created,
@@ -221,6 +250,8 @@ class Manifest:
             fields["parent"] = self.parent
             fields["applied"] = [asdict(run) for run in self.applied]
             fields["batches"] = [[stream, last] for stream, last in self.batches.items()]
+        if self.follows is not None:
+            fields["follows"] = asdict(self.follows)
         return {**fields, "xxh64": fields_hash(fields)}
 
 
@@ -309,10 +340,11 @@ class _Fields:
 
 def _parse(fields: _Fields) -> Manifest:
     version = fields.take("format_version", int, "an integer")
-    if version not in (PLAIN_FORMAT_VERSION, FORMAT_VERSION):
+    if version not in (PLAIN_FORMAT_VERSION, FORMAT_VERSION, FOLLOWING_FORMAT_VERSION):
+        known = f"{PLAIN_FORMAT_VERSION}, {FORMAT_VERSION} and {FOLLOWING_FORMAT_VERSION}"
         raise FormatError(
-            f"{fields.path}: field format_version is {version}; this lookupstore reads "
-            f"{PLAIN_FORMAT_VERSION} and {FORMAT_VERSION}: upgrade it, or build the store again"
+            f"{fields.path}: field format_version is {version}; this lookupstore reads {known}: "
+            "upgrade it, or build the store again"
         )
     expected = fields.pattern("xxh64", _HASH, "16 hexadecimal digits")
     found = fields_hash({"format_version": version, **fields.fields})
@@ -330,11 +362,14 @@ def _parse(fields: _Fields) -> Manifest:
     applied: tuple[ChangeRun, ...] = ()
     parent = None
     batches: dict[str, int] = {}
-    if version == FORMAT_VERSION:
+    follows = None
+    if version != PLAIN_FORMAT_VERSION:
         runs = _parse_runs(fields, "runs", buckets)
         parent = _parse_fingerprint(fields, "parent")
         applied = _parse_runs(fields, "applied", buckets)
         batches = _parse_batches(fields)
+    if version == FOLLOWING_FORMAT_VERSION:
+        follows = _parse_follows(fields)
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -353,6 +388,7 @@ def _parse(fields: _Fields) -> Manifest:
         parent=parent,
         applied=applied,
         batches=batches,
+        follows=follows,
     )
     fields.end()
     held = [file.bucket for file in manifest.files]
@@ -421,6 +457,26 @@ def _parse_batches(fields: _Fields) -> dict[str, int]:
     if len(batches) != len(listed) or len(batches) > MAX_STREAMS:
         raise fields.wrong_error("batches", expected, f"{len(listed)} pairs")
     return batches
+
+
+def _parse_follows(fields: _Fields) -> FollowedSnapshot:
+    own = _Fields(fields.path, "follows.", fields.take("follows", dict, "an object"))
+    parsed = FollowedSnapshot(
+        table=own.text("table"),
+        snapshot=_parse_text(own, "snapshot"),
+        files=own.pattern("files", _FINGERPRINT, "32 hexadecimal digits"),
+        columns=own.pattern("columns", _FINGERPRINT, "32 hexadecimal digits"),
+        rebuilt=_parse_text(own, "rebuilt"),
+    )
+    own.end()
+    return parsed
+
+
+def _parse_text(fields: _Fields, name: str) -> str | None:
+    if name in fields.fields and fields.fields[name] is None:
+        del fields.fields[name]
+        return None
+    return fields.text(name)
 
 
 def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lookupstore.html_table import html_fields
+from lookupstore.store.manifest import FollowedSnapshot
 from lookupstore.store.open_version import OpenVersion
 
 
@@ -37,6 +38,9 @@ class StoreInfo:
         rewritten_buckets: Number of data files that are new in this version; the other files are
             those of the previous version.
         options: Build options of the store, by name.
+        follows: Snapshot of a table that the version follows: `table`, `snapshot` (missing if rows
+            were changed in another way since) and `rebuilt`, the reason for which the version was
+            built of all rows. None: It follows no table.
     """
 
     path: str
@@ -58,6 +62,7 @@ class StoreInfo:
     applied_bytes: int
     rewritten_buckets: int
     options: Mapping[str, Any]
+    follows: Mapping[str, str] | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
@@ -90,4 +95,12 @@ def info_of(version: OpenVersion) -> StoreInfo:
         applied_bytes=manifest.applied_bytes,
         rewritten_buckets=manifest.rewritten_buckets,
         options=dict(manifest.options),
+        follows=_followed(manifest.follows),
     )
+
+
+def _followed(snapshot: FollowedSnapshot | None) -> dict[str, str] | None:
+    if snapshot is None:
+        return None
+    said = {"table": snapshot.table, "snapshot": snapshot.snapshot, "rebuilt": snapshot.rebuilt}
+    return {name: value for name, value in said.items() if value is not None}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -76,6 +77,49 @@ def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
     """
     is_path = isinstance(given, (str, Location))
     return snapshot_of(_at(given) if is_path else given, keys=keys)
+
+
+class DeltaHistory:
+    """A Delta table at its newest version, with its former versions.
+
+    Args:
+        given: Folder or URI of the table; or a `deltalake.DeltaTable`, which says where it is.
+
+    Raises the errors of `table_source`.
+    """
+
+    def __init__(self, given: Any) -> None:
+        is_path = isinstance(given, (str, Location))
+        self._table = _at(given) if is_path else _opened_again(given)
+        #: The newest version.
+        self.newest: Snapshot = snapshot_of(self._table)
+
+    def former(self, snapshot_id: str) -> Snapshot | None:
+        """Return a former version, in the columns of the newest one. None: it is gone.
+
+        Args:
+            snapshot_id: Number of the version.
+        """
+        from deltalake.exceptions import DeltaError
+
+        try:
+            files = snapshot_of(_opened_again(self._table, int(snapshot_id))).files
+        except DeltaError:  # the log does not reach that far
+            return None
+        return replace(self.newest, files=files)
+
+
+#: The history of a table of the format, by its folder, URI or object.
+table_history = DeltaHistory
+
+
+def _opened_again(table: Any, version: int | None = None) -> Any:
+    """Return a table at a version. None: its newest one."""
+    import deltalake
+
+    # The options have no other name.
+    options = table._storage_options
+    return deltalake.DeltaTable(table.table_uri, version=version, storage_options=options)
 
 
 def _at(path: str | Location) -> Any:
@@ -152,6 +196,8 @@ def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
         schema,
         _stored(schema, fields["fields"], mode),
         tuple(sorted(_files(table, description, schema, keys), key=lambda one: one.address.path)),
+        table_id=str(metadata.id),
+        snapshot_id=str(table.version()),
     )
 
 

@@ -44,6 +44,8 @@ _POSITIONS = pa.schema([
 _VECTORS = "puffin"
 # Number of delete files whose rows stay in memory.
 _LOADED = 8
+# Identity of the snapshot of a table that nobody has written to.
+_NO_SNAPSHOT = "none"
 
 
 def table_source(given: Any) -> Source:
@@ -72,6 +74,63 @@ def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
     """
     table = _at(given) if isinstance(given, (str, Location)) else given
     return snapshot_of(table.scan() if hasattr(table, "scan") else table, keys=keys)
+
+
+class IcebergHistory:
+    """An Iceberg table at its newest snapshot, with its former snapshots.
+
+    Args:
+        given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`; or a
+            `DataScan` without a snapshot. The catalog of these says which snapshot is the newest.
+
+    Raises:
+        ValueError: If the scan is of one snapshot.
+
+    Also raises the errors of `table_source`.
+    """
+
+    def __init__(self, given: Any) -> None:
+        is_path = isinstance(given, (str, Location))
+        scan = _at(given).scan() if is_path else _newest_scan(given)
+        self._scan = scan
+        #: The newest snapshot.
+        self.newest: Snapshot = snapshot_of(scan)
+
+    def former(self, snapshot_id: str) -> Snapshot | None:
+        """Return a former snapshot, in the columns of the newest one. None: it is gone.
+
+        Args:
+            snapshot_id: Number of the snapshot, or `none`.
+        """
+        found = None
+        if snapshot_id != _NO_SNAPSHOT:
+            found = self._scan.table_metadata.snapshot_by_id(int(snapshot_id))
+            if found is None:
+                return None
+        try:
+            return _Planner(self._scan, found).snapshot()
+        except FileNotFoundError:  # an expiry that still runs has removed a manifest
+            return None
+
+
+#: The history of a table of the format, by its folder, URI or object.
+table_history = IcebergHistory
+
+
+def _newest_scan(given: Any) -> Any:
+    """Return the scan of a table, or a scan, at the newest snapshot that its catalog knows."""
+    is_table = hasattr(given, "scan")
+    if not is_table and given.snapshot_id is not None:
+        raise ValueError(
+            f"table is a scan of snapshot {given.snapshot_id}, which never changes; leave out "
+            "snapshot_id"
+        )
+    name = given.name() if is_table else given.table_identifier
+    # The table of a metadata file has a catalog that knows no tables.
+    if given.catalog is None or name is None or name[:1] == ("static-table",):
+        return given.scan() if is_table else given
+    table = given.catalog.load_table(name)
+    return table.scan() if is_table else given.update(table_metadata=table.metadata, io=table.io)
 
 
 def _at(path: str | Location) -> Any:
@@ -133,31 +192,32 @@ def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:
             f"source: pyiceberg {pyiceberg.__version__} does not list the deletes of a table; "
             "install pyiceberg 0.12 or newer"
         )
-    return _Planner(scan, keys).snapshot()
+    return _Planner(scan, scan.snapshot(), keys).snapshot()
 
 
 class _Planner:
     """The planner of one scan.
 
     Args:
-        scan: A `DataScan`.
+        scan: A `DataScan`, which has the columns and the filter.
+        snapshot: Snapshot to plan. None: one without rows.
         keys: Name of the column whose least and greatest values in each file to return.
 
     Attributes:
         description: Description of the table and the snapshot.
     """
 
-    def __init__(self, scan: Any, keys: str | None) -> None:
+    def __init__(self, scan: Any, snapshot: Any, keys: str | None = None) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.manifest import DataFileContent
         from pyiceberg.table import ManifestGroupPlanner
 
         self._scan = scan
         self._metadata = scan.table_metadata
-        snapshot = scan.snapshot()
         name = ".".join(scan.table_identifier or ()) or self._metadata.location
         number = "without rows" if snapshot is None else f"at snapshot {snapshot.snapshot_id}"
         self.description: str = f"Iceberg table {shown_uri(name)} {number}"
+        self._snapshot_id = _NO_SNAPSHOT if snapshot is None else str(snapshot.snapshot_id)
         if scan.limit is not None:
             raise self._error("a scan limit")
         # All columns, and those of the scan, which may have fewer fields of a struct.
@@ -196,6 +256,8 @@ class _Planner:
             tuple(sorted(files, key=lambda file: file.address.path)),
             None if mapping is None else dict(_ids_of(mapping)),
             self._filter(),
+            table_id=str(self._metadata.table_uuid),
+            snapshot_id=self._snapshot_id,
         )
 
     def _filter(self) -> RowFilter | None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.errors import CorruptionError
+from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
+from lookupstore.tables.positions import Positions, RowPositions
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
 GONE = "gone; a vacuum or expiry of the table deleted it: open the table again"
@@ -67,9 +68,44 @@ def rows_of(
         yield rows
 
 
+def rows_at(
+    snapshot: Snapshot, file: TableFile, columns: Sequence[str], positions: Positions
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a data file whose keys are not deleted, as the table has them.
+
+    Only row groups that have such rows are read.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        columns: Names of the columns to yield.
+        positions: Positions of the rows in the file, from 0, ascending, each once. Whether they are
+            deleted does not matter.
+
+    Raises the errors of `snapshot_source`.
+    """
+    conditions = snapshot.conditions(file)
+    wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
+    row = 0
+    with _open(snapshot, file, wanted, positions) as read:
+        assert read.positions is not None
+        for batch in read:
+            kept = read.positions.mask(row, batch.num_rows)
+            row += batch.num_rows
+            rows = read.columns.in_table(keep_rows(batch, kept), wanted, kept.true_count)
+            for one in conditions:
+                if rows.num_rows:
+                    rows = keep_rows(rows, one.kept(rows.select(list(one.names))))
+            if rows.num_rows:
+                yield rows.select(list(columns))
+        if row < read.positions.end:
+            expected = f"at least {read.positions.end} rows"
+            raise CorruptionError(file.address.shown, 0, expected, row)
+
+
 def placed_rows(
     snapshot: Snapshot, file: TableFile, columns: Sequence[str], *, every: bool = False
-) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+) -> Iterator[tuple[pa.RecordBatch, Positions]]:
     """Yield rows of a data file as the table has them, with their positions in the file.
 
     Args:
@@ -85,16 +121,8 @@ def placed_rows(
     wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
     deleted = None if every or file.deleted is None else file.deleted.load()
     row = 0
-    with ExitStack() as stack:
-        with reading(file):
-            handle = stack.enter_context(file.address.open())
-            read = _Reader(snapshot, file, handle, wanted)
-        while True:
-            # Only reads are in the context: errors of the use of a batch are not of the file.
-            with reading(file, read.names):
-                batch = next(read.batches, None)
-            if batch is None:
-                break
+    with _open(snapshot, file, wanted) as read:
+        for batch in read:
             positions = np.arange(row, row + batch.num_rows)
             kept = None if deleted is None else deleted.kept(row, batch.num_rows)
             # Errors count rows of the file, which is not possible once some are left out.
@@ -114,32 +142,73 @@ def placed_rows(
         raise CorruptionError(file.address.shown, 0, expected, row)
 
 
+@contextmanager
+def _open(
+    snapshot: Snapshot,
+    file: TableFile,
+    wanted: Sequence[str],
+    positions: Positions | None = None,
+) -> Iterator[_Reader]:
+    """Open a data file to read columns of its table."""
+    with ExitStack() as stack:
+        with reading(file):
+            handle = stack.enter_context(file.address.open())
+            read = _Reader(snapshot, file, handle, wanted, positions)
+        yield read
+
+
 class _Reader:
-    """The reader of an open data file.
+    """The reader of an open data file, which yields its rows in its own columns.
 
     Args:
         snapshot: Table that has the file.
         file: The file.
         handle: The file, open.
         wanted: Names of the columns of the table to read.
+        positions: Positions of the rows to read; rows near them are read as well. None: all rows.
 
     Attributes:
         columns: Columns of the file as the table has them.
-        names: Names of the columns in the file that are read.
-        batches: Rows of the file, in its own columns.
+        positions: Positions of these rows among the rows that are read. None: all rows.
     """
 
     def __init__(
-        self, snapshot: Snapshot, file: TableFile, handle: pa.NativeFile, wanted: Sequence[str]
+        self,
+        snapshot: Snapshot,
+        file: TableFile,
+        handle: pa.NativeFile,
+        wanted: Sequence[str],
+        positions: Positions | None,
     ) -> None:
         shown = file.address.shown
         if handle.size() != file.nbytes:
             raise CorruptionError(shown, 0, f"{file.nbytes} bytes", f"{handle.size()} bytes")
+        self._file = file
         self.columns = FileColumns(snapshot, file, schema_of(handle, file.file_format, shown))
-        self.names = self.columns.names_in_file(wanted)
-        self.batches = read_to_store(
-            handle, file.file_format, self.names, shown, page_bytes=file.address.page_bytes
+        self._names = self.columns.names_in_file(wanted)
+        self.positions = None if positions is None else RowPositions(positions)
+        groups = None
+        if self.positions is not None and file.file_format == "parquet":
+            metadata = ParquetRows(handle, shown).metadata
+            counts = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+            groups, self.positions = self.positions.in_groups(counts, shown)
+        self._batches = read_to_store(
+            handle,
+            file.file_format,
+            self._names,
+            shown,
+            page_bytes=file.address.page_bytes,
+            groups=groups,
         )
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            # Only reads are in the context: errors of the use of a batch are not of the file.
+            with reading(self._file, self._names):
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            yield batch
 
 
 class FileColumns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -163,16 +163,22 @@ class TableFile:
         return self.num_rows - deleted
 
     @property
+    def data_identity(self) -> tuple[str, ...]:
+        """Return texts that differ between files with different rows, deleted ones included."""
+        return self.address.shown, str(self.nbytes), self.written, *self._values
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """Return texts that differ between files with different rows, as the table has them."""
-        values = [
-            f"{name}={value}"
-            for given in (self.constants, self.defaults)
-            for name, value in sorted(given.items())
-        ]
         deleted = "" if self.deleted is None else self.deleted.identity
         keys = [one.identity for one in self.deleted_keys]
-        return self.address.shown, str(self.nbytes), self.written, deleted, *values, *keys
+        shown, nbytes, written, *values = self.data_identity
+        return shown, nbytes, written, deleted, *values, *keys
+
+    @property
+    def _values(self) -> Iterator[str]:
+        for given in (self.constants, self.defaults):
+            yield from (f"{name}={value}" for name, value in sorted(given.items()))
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,8 @@ class Snapshot:
         ids_of_names: Field ids of the columns of files without such ids, by the names that lead to
             each. None: Files without field ids are not read, if `stored` has ids.
         filter: Condition for the rows. None: all rows count.
+        table_id: Identity of the table, which another table at its place does not have.
+        snapshot_id: Identity of the snapshot in the table.
     """
 
     description: str
@@ -199,6 +207,8 @@ class Snapshot:
     files: tuple[TableFile, ...]
     ids_of_names: Mapping[tuple[str, ...], int] | None = None
     filter: RowFilter | None = None
+    table_id: str = ""
+    snapshot_id: str = ""
 
     def where(self, condition: RowFilter) -> Snapshot:
         """Return the snapshot with only the rows that meet one more condition.
@@ -238,3 +248,20 @@ class Snapshot:
         condition = "" if self.filter is None else self.filter.identity
         said = [*columns, files, str(self.ids_of_names), condition]
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
+
+
+class TableHistory(Protocol):
+    """A table at its newest snapshot, with its former snapshots.
+
+    Attributes:
+        newest: The newest snapshot.
+    """
+
+    @property
+    def newest(self) -> Snapshot: ...
+    def former(self, snapshot_id: str) -> Snapshot | None:
+        """Return a former snapshot, in the columns of the newest one. None: it is gone.
+
+        Args:
+            snapshot_id: Identity of the snapshot.
+        """

@@ -36,8 +36,8 @@ source            | filters orc storage                            | pyarrow xxh
 tables            | filters keys source            | deltalake numpy pyarrow pyiceberg xxhash
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
 builder           | store                                          | pyarrow
-columnar          | builder tables                                 | numpy pyarrow xxhash
-.                 | builder columnar                               |
+columnar following | builder tables                                | numpy pyarrow xxhash
+.                 | columnar following                             |
 polars            | store                                          | polars pyarrow
 duckdb            | keys                                           | duckdb pyarrow
 opentelemetry torch | store                                  | numpy opentelemetry pyarrow torch
@@ -64,7 +64,7 @@ spark.join        | spark.base hudi                                | numpy pyarr
 spark.format      | spark.build                                    | numpy pyarrow pyspark
 spark             | spark.format spark.join                        |
 demo              | builder spark                                  | pyarrow rich
-cli               | columnar hudi demo                             | click pyarrow rich
+cli               | columnar following hudi demo                   | click pyarrow rich
 """
 # Files beside the wings of `hudi`, and beside those of `spark`, all below these.
 HUDI_BASE = {"hudi.meta_columns", "hudi.properties"}

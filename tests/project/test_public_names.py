@@ -48,7 +48,7 @@ def test_import_star(module: str) -> None:
 def test_they_are_few() -> None:
     """Some forty: what a person can learn. Errors are in two of the modules."""
     names = {name for module in MODULES for name in importlib.import_module(module).__all__}
-    assert len(names) <= 51, sorted(names)
+    assert len(names) <= 52, sorted(names)
 
 
 def test_documents_import_nothing_else() -> None:

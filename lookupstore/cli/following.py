@@ -1,0 +1,83 @@
+"""``lookupstore follow``: bring a store to the newest snapshot of a table."""
+
+from __future__ import annotations
+
+import click
+
+from lookupstore.cli.changing import temp_dir_option, threads_option
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
+from lookupstore.cli.opened import write_info
+from lookupstore.cli.options import (
+    PLACE,
+    allow_new_key_option,
+    names_of,
+    output_option,
+    retain_option,
+)
+from lookupstore.following.follow import follow as follow_table
+from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.sst.codec import COMPRESSIONS
+
+
+@click.command()
+@click.argument("table", type=PLACE)
+@click.argument("path", type=PLACE, metavar="STORE")
+@click.option("--key", type=COLUMNS, required=True, metavar="A,B",
+              help="Key columns; they sort the store.")  # fmt: skip
+@click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
+              help="Value columns (default: all that are not in the key).")  # fmt: skip
+@click.option("--buckets", type=click.IntRange(1, 1 << 16),
+              help="Number of data files of a build (default: that of the store, otherwise one for "
+              "each 512 MiB).")  # fmt: skip
+@click.option("--nullable-keys", type=COLUMNS, default="", metavar="A,B",
+              help="Key columns that may be null.")  # fmt: skip
+@click.option("--compression", type=click.Choice(COMPRESSIONS),
+              help="Codec of the files (default: none in a folder, zstd at a URI).")  # fmt: skip
+@click.option("--memory", default="1GiB", show_default=True, metavar="SIZE",
+              help="Memory for rows; the rest is spilled to disk.")  # fmt: skip
+@click.option("--overwrite", is_flag=True,
+              help="Build the store of all rows, whatever is there.")  # fmt: skip
+@allow_new_key_option
+@temp_dir_option
+@threads_option
+@retain_option
+@output_option("table", "json")
+def follow(
+    table: str,
+    path: str,
+    key: str,
+    columns: str | None,
+    buckets: int | None,
+    nullable_keys: str,
+    compression: str | None,
+    memory: str,
+    overwrite: bool,
+    allow_new_key: bool,
+    temp_dir: str | None,
+    threads: int | None,
+    retain: str,
+    output: str,
+) -> None:
+    """Bring a store to the newest snapshot of a Delta or Iceberg table.
+
+    TABLE is the folder or URI of a Delta table, or of an Iceberg table without a catalog. The first
+    run builds the store; later runs of the same command publish the rows that changed since.
+    """
+    budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
+    store = follow_table(
+        table,
+        path,
+        key=names_of(key),
+        columns=None if columns is None else names_of(columns),
+        buckets=buckets,
+        nullable_keys=names_of(nullable_keys),
+        compression=compression,
+        memory=budget,
+        threads=threads,
+        overwrite=overwrite,
+        allow_new_key=allow_new_key,
+        retain=kept_for,
+        temp_dir=temp_dir,
+    )
+    with store:
+        write_info(store, output)

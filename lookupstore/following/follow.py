@@ -1,0 +1,169 @@
+"""Follow a table: build a store of it once, and then apply what changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lookupstore.builder.bucket_count import check_buckets
+from lookupstore.builder.data_files import file_options
+from lookupstore.builder.in_process import existing_folder
+from lookupstore.following.follower import Follower
+from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.sorting.ahead import threads_of
+from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
+from lookupstore.store.expiry import HOUR
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import VersionName, located
+
+
+class FollowingStore(LookupStore):
+    """An open store that follows a table.
+
+    A pickle of it is opened as a `LookupStore`, which follows no table.
+
+    Args:
+        follower: The table and the store.
+        version: Name of the version to open. None: the current one.
+    """
+
+    def __init__(self, follower: Follower, version: VersionName | None = None) -> None:
+        self._follower = follower
+        super().__init__(follower.location, version=version)
+
+    def sync(self) -> FollowingStore:
+        """Bring the store to the newest snapshot of the table, and open the result.
+
+        This store stays open and its answers do not change. If there is nothing newer, it is
+        returned. Errors are those of `lookupstore.follow`.
+
+        >>> import tempfile, deltalake, lookupstore, pyarrow as pa
+        >>> table = tempfile.mkdtemp()
+        >>> deltalake.write_deltalake(table, pa.table({"id": [1, 2]}))
+        >>> store = lookupstore.follow(table, tempfile.mkdtemp(), key="id")
+        >>> store.sync() is store
+        True
+        >>> deltalake.write_deltalake(table, pa.table({"id": [3]}), mode="append")
+        >>> len(store.sync()), len(store)
+        (3, 2)
+        """
+        self._check_open()
+        published = self._follower.sync()
+        newest = self.newest() if published is None else self._opened_again(published)
+        assert isinstance(newest, FollowingStore)
+        return newest
+
+    def _opened_again(self, version: VersionName | None = None) -> FollowingStore:
+        return FollowingStore(self._follower, version)
+
+
+def follow(
+    table: Any,
+    path: str | os.PathLike[str] | Location,
+    *,
+    key: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    buckets: int | None = None,
+    nullable_keys: str | Sequence[str] = (),
+    memory: Size = 1 << 30,
+    threads: int | None = None,
+    compression: str | None = None,
+    overwrite: bool = False,
+    allow_new_key: bool = False,
+    retain: Duration = HOUR,
+    progress: bool | None = None,
+    temp_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> FollowingStore:
+    """Bring a store to the newest snapshot of a table, and open it.
+
+    The first call builds the store. Later calls, and `sync()` of the returned store, publish the
+    rows that differ between the snapshot in the store and the newest one, as one version. They read
+    only the data files that were added, the keys of those that were removed, and rows of files with
+    new deletes. Rows that only moved to other files, as in a compaction, do not change.
+
+    All rows are read again if this is not possible: if the table, one of the columns in the store,
+    or the history of the table was replaced; if a vacuum or expiry removed the old snapshot; or if
+    the store was changed in another way. A warning is logged, and `store.info().follows` has the
+    reason.
+
+    Any number of processes may follow one table with one store: each snapshot is applied once.
+
+    Args:
+        table: Folder or URI of a Delta table, or of an Iceberg table without a catalog; a
+            `deltalake.DeltaTable`, whose newest version is followed whichever it has open; or a
+            table or scan of pyiceberg, whose catalog says which snapshot is the newest.
+        path: Folder, URI or location of the store. It is made if missing; otherwise it must be
+            empty or a store that follows a table.
+        key: Names of the key columns, which must be unique in each snapshot.
+        columns: Names of the value columns, in the order in which lookups return them. Default: all
+            columns that are not in the key.
+        buckets: Number of data files of a build. Default: that of the store, otherwise by size.
+        nullable_keys: Key columns whose nulls are keys of their own. In others a null is an error.
+        memory: Memory for rows, in bytes or as a text such as `"1GB"`; rows that do not fit are
+            spilled to disk.
+        threads: Number of threads that sort, compress and write, including the caller's. Default:
+            one for each processor that the process may use, at most 64.
+        compression: Name of the codec of the data files of a build. Default: none in a local
+            folder, zstd elsewhere.
+        overwrite: Whether to build the store of all rows, whatever is there.
+        allow_new_key: Whether the key may have other names or types than in the store; see
+            `lookupstore.build`.
+        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+        progress: Whether to show progress bars. Default: after one second, on a terminal or in a
+            notebook.
+        temp_dir: Folder for spilled rows, and for the files of a remote store before they are
+            uploaded. Default: the parent folder of a local store, or the system's temporary folder
+            for a remote one.
+        storage_options: Credentials, region, endpoint and similar options of the URIs of the table
+            and the store, by the names that pandas or deltalake have for them; see
+            `lookupstore.Location`.
+
+    Raises:
+        DuplicateKeyError: If a key has several rows in the newest snapshot.
+        KeyError: If the table lacks a column.
+        ValueError: If a key is null, the key is another than that of the store and
+            `allow_new_key` is False, the scan is of one snapshot, or an argument is out of range.
+        TypeError: If `table` is not a table, or the type of a key column has no order.
+        FileNotFoundError: There is no such table or folder.
+        FileExistsError: There is a store that follows no table, or the folder has other files.
+        FormatError: If the table has something that is not supported, which the error names, or
+            the path is not that of a Delta or Iceberg table.
+        ImportError: If the package that reads the table is not installed.
+        CorruptionError: A file of the table or the store is damaged.
+        StaleStoreError: A file of the newest snapshot is gone.
+        CommitConflictError: Another writer published first on every retry.
+        CommitUnknownError: The version may or may not be published; nothing was deleted.
+
+    >>> import tempfile, deltalake, lookupstore, pyarrow as pa
+    >>> table, folder = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> deltalake.write_deltalake(table, pa.table({"id": [1, 2], "name": ["one", "two"]}))
+    >>> store = lookupstore.follow(table, folder, key="id")
+    >>> deltalake.DeltaTable(table).delete("id = 2")["num_deleted_rows"]
+    1
+    >>> store = lookupstore.follow(table, folder, key="id")
+    >>> store.get(1), store.get(2), store.version
+    ({'name': 'one'}, None, 2)
+    """
+    path, table = paths_with_options(storage_options, path=path, table=table)
+    location = located(path)
+    check_buckets(buckets)
+    follower = Follower(
+        table,
+        location,
+        key=key,
+        columns=columns,
+        nullable_keys=nullable_keys,
+        buckets=buckets,
+        allow_new_key=allow_new_key,
+        retain=retain,
+        progress=progress,
+        options=file_options(location, compression),
+        memory=bytes_of(memory, "memory", least=2 * MIN_MEMORY),
+        threads=threads_of(threads),
+        temp_dir=existing_folder(temp_dir),
+    )
+    return FollowingStore(follower, follower.sync(overwrite=overwrite))

@@ -1,0 +1,290 @@
+"""Bring a store to the newest snapshot of a table: by what differs, or by all rows.
+
+Every step is taken again if another writer publishes first. The snapshot that a version has is in
+its manifest, so each snapshot is applied once, whoever applies it, and whatever is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from lookupstore.builder.in_process import publish_build, spill_folder
+from lookupstore.errors import CommitConflictError, DuplicateKeyError, StaleStoreError
+from lookupstore.following.changes import SnapshotChanges
+from lookupstore.following.records import FollowingRecords, UnfollowableError, keys_at_once
+from lookupstore.following.targets import Target, files_hash, newest_target
+from lookupstore.progress import Advance, not_shown, progress_bars
+from lookupstore.quantities import Duration
+from lookupstore.sorting.runs import RepeatedKeyError
+from lookupstore.storage.location import Location
+from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
+from lookupstore.store.changing import publish_changes, retried
+from lookupstore.store.column_differences import column_difference
+from lookupstore.store.data_files import FileOptions
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.publish_step import changed_meanwhile_error
+from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
+from lookupstore.tables.differences import FileDifference, differing_files
+from lookupstore.tables.rows import snapshot_source
+from lookupstore.tables.snapshot import Snapshot
+
+# The defaults of an upsert.
+_COMPACTION = CompactionRule(max_runs=8, max_share=0.25)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A table and a store that follows it.
+
+    Attributes:
+        table: The table, as `lookupstore.follow` takes it.
+        location: Location of the store.
+        key: Names of the key columns.
+        columns: Names of the value columns. None: all that are not in the key.
+        nullable_keys: Key columns whose nulls are keys of their own.
+        buckets: Number of buckets of a build. None: that of the store, otherwise by size.
+        allow_new_key: Whether a build may replace a store with another key.
+        retain: Time for which replaced versions are kept.
+        progress: Whether to show progress bars. None: after one second, on a terminal or in a
+            notebook.
+        options: Options of the data files of a build.
+        memory: Memory for rows in bytes.
+        threads: Number of threads, including the caller's.
+        temp_dir: Folder for spilled rows. None: the default of the location.
+    """
+
+    table: Any
+    location: Location
+    key: str | Sequence[str]
+    columns: Sequence[str] | None
+    nullable_keys: str | Sequence[str]
+    buckets: int | None
+    allow_new_key: bool
+    retain: Duration
+    progress: bool | None
+    options: FileOptions
+    memory: int
+    threads: int
+    temp_dir: str | None
+
+    def sync(self, *, overwrite: bool = False) -> VersionName | None:
+        """Bring the store to the newest snapshot of the table.
+
+        Args:
+            overwrite: Whether to build it of all rows, whatever it has.
+
+        Returns:
+            Name of the version that was published. None: the store has this snapshot.
+
+        Raises: what `lookupstore.follow` raises.
+        """
+        return retried(partial(self._step, overwrite=overwrite))
+
+    def _step(self, *, overwrite: bool) -> VersionName | None:
+        # The store is looked at first: the table is then at least as new as the store's snapshot.
+        current = None
+        is_there = bool(list_names(self.location))
+        if is_there and not overwrite:
+            current = read_newest(self.location)
+            if current.follows is None:
+                raise FileExistsError(
+                    f"{self.location.uri}: there is already a store, which follows no table; pass "
+                    "overwrite=True to replace it"
+                )
+        target = newest_target(
+            self.table, key=self.key, columns=self.columns, nullable_keys=self.nullable_keys
+        )
+        if current is None:
+            return self._build(target, None, "overwrite is set" if is_there else None)
+        try:
+            former = _former(current, target)
+            if former is None:
+                _log.info(
+                    "%s: version %d has the rows of the %s",
+                    self.location.uri, current.version, target.snapshot.description,
+                )  # fmt: skip
+                return None
+            return self._apply(current, former, target)
+        except UnfollowableError as reason:
+            return self._build(target, current, str(reason))
+
+    def _build(self, target: Target, current: Manifest | None, reason: str | None) -> VersionName:
+        """Build the store of all rows.
+
+        Args:
+            target: What the store is to become.
+            current: The only version that may be replaced. None: any if there is a reason,
+                otherwise none.
+            reason: Reason for which the rows are read again. None: it is the first time.
+        """
+        location = self.location
+        if reason is not None:
+            _log.warning(
+                "%s: built of all rows of the %s: %s",
+                location.uri, target.snapshot.description, reason,
+            )  # fmt: skip
+        new = NewVersion(
+            location,
+            overwrite=reason is not None,
+            allow_empty=True,  # the table says that it has no rows
+            allow_new_key=self.allow_new_key,
+            retain=self.retain,
+            temp_dir=self.temp_dir,
+            change=current is not None,
+        )
+        try:
+            return publish_build(
+                new,
+                snapshot_source(target.snapshot),
+                plan=replace(target.plan, in_order=False),
+                options=self.options,
+                buckets=self.buckets,
+                memory=self.memory,
+                threads=self.threads,
+                progress=self.progress,
+                temp_dir=self.temp_dir,
+                replaces=None if current is None else name_of(current),
+                follows=replace(target.follows, rebuilt=reason),
+            )
+        except RepeatedKeyError as error:
+            raise _repeated_error(target, error.key) from None
+        except FileExistsError as error:
+            if reason is None and list_names(location):  # another follower was faster
+                raise CommitConflictError(str(error)) from error
+            raise
+
+    def _apply(self, current: Manifest, former: Snapshot, target: Target) -> VersionName | None:
+        """Publish the differences between two snapshots.
+
+        Raises:
+            UnfollowableError: If the store does not have the rows of the former snapshot, or a file
+                of that is gone.
+        """
+        location, newest, plan = self.location, target.snapshot, target.plan
+        gone, new = differing_files(former, newest), differing_files(newest, former)
+        changes = SnapshotChanges(
+            plan,
+            buckets=current.buckets,
+            memory=self.memory,
+            folder=spill_folder(location, self.temp_dir),
+            threads=self.threads,
+        )
+
+        def change(manifest: Manifest, changer: BucketChanger) -> Iterator[tuple[int, Any]]:
+            # A compaction keeps the rows, and may have been faster.
+            if (manifest.follows, manifest.buckets) != (current.follows, current.buckets):
+                raise changed_meanwhile_error(location, name_of(current))
+            at_once = keys_at_once(manifest)
+            for bucket in range(manifest.buckets):
+                rows = FollowingRecords(manifest, changer.reads, changes, bucket, at_once=at_once)
+                changed: ChangedBucket | None = changer.change(bucket, rows, _COMPACTION)
+                if changed is not None:
+                    yield bucket, changed
+
+        with closing(changes), progress_bars(self.progress, late=True) as bars:
+            total = [one.file.num_rows for one in (*gone, *new)]
+            known = None if None in total else sum(count or 0 for count in total)
+            advance = bars("Reading", known) if bars else not_shown
+            try:
+                _read(changes, former, gone, target, new, advance)
+                published = publish_changes(
+                    location,
+                    newest.description,
+                    change,
+                    None,
+                    threads=self.threads,
+                    retain=self.retain,
+                    temp_dir=self.temp_dir,
+                    follows=target.follows,
+                )
+            except RepeatedKeyError as error:
+                raise _repeated_error(target, error.key) from None
+        _log.info(
+            "%s: %d rows of %d files of the %s are new, %d rows of %d files are gone",
+            location.uri,
+            changes.new_rows,
+            len(new),
+            newest.description,
+            changes.gone_rows,
+            len(gone),
+        )
+        return published
+
+
+def _read(
+    changes: SnapshotChanges,
+    former: Snapshot,
+    gone: Sequence[FileDifference],
+    target: Target,
+    new: Sequence[FileDifference],
+    advance: Advance,
+) -> None:
+    """Read the rows that differ between two snapshots.
+
+    Args:
+        changes: Object to which the rows are added.
+        former: The former snapshot.
+        gone: Its files with rows that the newest snapshot lacks.
+        target: The newest snapshot.
+        new: Its files with rows that the former snapshot lacks.
+        advance: Function that is called with the number of rows after each batch.
+
+    Raises:
+        UnfollowableError: If a file is gone.
+    """
+    try:
+        for difference in gone:
+            for keys in difference.rows(former, target.plan.key_schema.names):
+                changes.remove(keys)
+                advance(keys.num_rows)
+        for difference in new:
+            for rows in difference.rows(target.snapshot, target.plan.columns):
+                changes.add(rows)
+                advance(rows.num_rows)
+    except (StaleStoreError, FileNotFoundError) as error:
+        raise UnfollowableError(str(error)) from None
+
+
+def _former(current: Manifest, target: Target) -> Snapshot | None:
+    """Return the snapshot whose rows a version has. None: it is the newest one.
+
+    Raises:
+        UnfollowableError: If the differences to the newest snapshot cannot be known.
+    """
+    has, wanted = current.follows, target.follows
+    assert has is not None
+    if has.table != wanted.table:
+        raise UnfollowableError(f"the store has the rows of another table, {has.table}")
+    if has.snapshot is None:
+        raise UnfollowableError(f"version {current.version} has changes that are not of the table")
+    difference = column_difference(current, target.plan)
+    if difference is not None:
+        raise UnfollowableError(difference)
+    if has.columns != wanted.columns:
+        raise UnfollowableError("a column with the same name, or the filter, is another one now")
+    if has.snapshot == wanted.snapshot:
+        if has.files != wanted.files:
+            raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
+        return None
+    former = target.history.former(has.snapshot)
+    if former is None:
+        raise UnfollowableError(f"the table has no snapshot {has.snapshot} any more")
+    if files_hash(former) != has.files:
+        raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
+    return former
+
+
+def _repeated_error(target: Target, key: bytes) -> DuplicateKeyError:
+    return target.plan.repeated_error(
+        key,
+        "a store that follows a table needs keys of one row each: name more key columns, or delete "
+        "the other rows from the table",
+    )

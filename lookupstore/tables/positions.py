@@ -1,0 +1,71 @@
+"""Positions of rows in a data file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.errors import CorruptionError
+
+#: Positions of rows in a file, from 0, ascending, each once: int64.
+Positions: TypeAlias = "npt.NDArray[np.int64]"
+
+
+@dataclass(frozen=True)
+class RowPositions:
+    """Some rows of those that are read of a file.
+
+    Attributes:
+        values: Positions of the rows, at least one.
+    """
+
+    values: Positions
+
+    @property
+    def end(self) -> int:
+        """Return the number of rows that are read at least."""
+        return int(self.values[-1]) + 1
+
+    def mask(self, start: int, count: int) -> pa.BooleanArray:
+        """Return which rows of a batch are among these: Arrow booleans.
+
+        Args:
+            start: Position of the first row of the batch.
+            count: Number of rows of the batch.
+
+        >>> RowPositions(np.array([1, 5])).mask(4, 3).to_pylist()
+        [False, True, False]
+        """
+        first, last = np.searchsorted(self.values, [start, start + count])
+        found = np.zeros(count, dtype=np.bool_)
+        found[self.values[first:last] - start] = True
+        return pa.array(found)
+
+    def in_groups(self, counts: Sequence[int], path: str) -> tuple[list[int], RowPositions]:
+        """Return the row groups that have the rows, and the positions of the rows in these alone.
+
+        Args:
+            counts: Number of rows of each row group of the file.
+            path: Path of the file, which errors name.
+
+        Raises:
+            CorruptionError: If the file has fewer rows.
+
+        >>> groups, rows = RowPositions(np.array([1, 5])).in_groups([2, 3, 4], "x.parquet")
+        >>> groups, rows.values.tolist()
+        ([0, 2], [1, 2])
+        """
+        ends = np.cumsum(np.array(counts, np.int64))
+        rows = int(ends[-1]) if len(ends) else 0
+        if rows < self.end:
+            raise CorruptionError(path, 0, f"at least {self.end} rows", rows)
+        own = np.searchsorted(ends, self.values, side="right")
+        groups, index = np.unique(own, return_inverse=True)
+        sizes = np.array(counts, np.int64)[groups]
+        moved = np.cumsum(sizes) - ends[groups]
+        return groups.tolist(), RowPositions(self.values + moved[index])

@@ -1,0 +1,448 @@
+"""Stores that follow Delta tables, beside what deltalake's own engine reads at each version."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import random
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap
+from support.changelog import check_changes
+
+import lookupstore
+from lookupstore import (
+    DuplicateKeyError,
+    FormatError,
+    LookupStore,
+    StaleStoreError,
+    follow,
+    upsert,
+)
+
+deltalake = pytest.importorskip("deltalake")
+from deltalake.exceptions import DeltaError  # noqa: E402
+
+Model = dict[int, tuple[Any, ...]]
+
+
+def model_of(rows: pa.Table) -> Model:
+    """Return rows by their id, which each has alone."""
+    others = [name for name in rows.column_names if name != "id"]
+    values = zip(*(rows[name].to_pylist() for name in others), strict=True)
+    ids = rows["id"].to_pylist()
+    found = dict(zip(ids, values if others else [()] * len(ids), strict=True))
+    assert len(found) == len(ids)
+    return found
+
+
+def scanned(path: Path, version: int | None = None) -> Model:
+    """Return the rows that the engine of deltalake reads."""
+    table = deltalake.DeltaTable(path, version=version)
+    names = pa.schema(table.schema().to_arrow()).names
+    return model_of(pa.RecordBatchReader.from_stream(table.scan()).read_all().select(names))
+
+
+def scanned_columns(path: Path, *names: str) -> Model:
+    """Return some columns of the rows that the engine of deltalake reads."""
+    table = pa.RecordBatchReader.from_stream(deltalake.DeltaTable(path).scan()).read_all()
+    return model_of(table.select(["id", *names]))
+
+
+def stored(store: LookupStore) -> Model:
+    return model_of(store.scan().read_all())
+
+
+def rebuilt(store: LookupStore) -> str | None:
+    """Return why all rows were read."""
+    followed = store.info().follows
+    assert followed is not None
+    return followed.get("rebuilt")
+
+
+class History:
+    """A table with unique ids, to which random changes are made by deltalake."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self._chance = path, random.Random(seed)
+        self._names = ["s", "n", "part"]
+        self._by = self._chance.choice([None, ["part"]])
+        self._next = 0
+        deltalake.write_deltalake(path, self._rows(30), partition_by=self._by)
+
+    def _rows(self, count: int, ids: Sequence[int] | None = None) -> pa.Table:
+        chance = self._chance
+        if ids is None:
+            ids = range(self._next, self._next + count)
+            self._next += count
+        columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
+        for name in self._names:
+            if name == "s":
+                values = [chance.choice(["a", "bb", "ü", None]) for _ in ids]
+                columns[name] = pa.array(values, pa.string())
+            elif name == "part":
+                columns[name] = pa.array([chance.choice(["x y", "ü", None]) for _ in ids], "string")
+            else:
+                columns[name] = pa.array([chance.choice([1, 2, None]) for _ in ids], pa.int32())
+        return pa.table(columns)
+
+    def _table(self) -> Any:
+        return deltalake.DeltaTable(self.path)
+
+    def change(self) -> str:
+        """Change the table in one way out of several, and return which."""
+        chance = self._chance
+        low = chance.randint(0, max(1, self._next))
+        high = low + chance.choice([1, 5, 40])
+        what = chance.choice(["append", "append", "delete", "update", "merge", "merge", "compact",
+                              "z-order", "restore", "overwrite", "nothing", "part",
+                              "column", "vacuum"])  # fmt: skip
+        match what:
+            case "append":
+                rows = self._rows(chance.choice([0, 1, 10]))
+                deltalake.write_deltalake(self.path, rows, mode="append")
+            case "overwrite":
+                rows = self._rows(0, range(chance.choice([0, 5, 30])))
+                deltalake.write_deltalake(self.path, rows, mode="overwrite")
+            case "delete":
+                self._table().delete(f"id >= {low} and id < {high}")
+            case "update":
+                self._table().update(updates={"n": "7"}, predicate=f"id >= {low} and id < {high}")
+            case "part":
+                predicate = f"id >= {low} and id < {high}"
+                self._table().update(updates={"part": "'ü'"}, predicate=predicate)
+            case "merge":
+                ids = chance.sample(range(self._next + 9), 8)
+                self._next = max(self._next, *(one + 1 for one in ids))
+                merger = self._table().merge(self._rows(0, ids), "s.id = t.id", "s", "t")
+                merger = merger.when_matched_update_all().when_not_matched_insert_all()
+                if chance.random() < 0.5:
+                    merger = merger.when_not_matched_by_source_delete(f"t.id < {low} - 20")
+                merger.execute()
+            case "compact":
+                self._table().optimize.compact()
+            case "z-order":
+                self._table().optimize.z_order(["n"])
+            case "restore":
+                table = self._table()
+                former = chance.randint(max(0, table.version() - 4), max(0, table.version() - 1))
+                old = pa.schema(deltalake.DeltaTable(self.path, version=former).schema().to_arrow())
+                if len(old) == len(self._names) + 1:
+                    with suppress(DeltaError):  # its files may be gone
+                        table.restore(former)
+            case "column" if chance.random() < 0.3:
+                self._names.append(f"x{len(self._names)}")
+                rows = self._rows(2)
+                deltalake.write_deltalake(self.path, rows, mode="append", schema_mode="merge")
+            case "vacuum" if chance.random() < 0.3:
+                self._table().vacuum(0, dry_run=False, enforce_retention_duration=False)
+            case "nothing":
+                self._table().create_checkpoint()
+        return what
+
+
+@pytest.mark.drawn(0.2)
+@pytest.mark.parametrize("number", range(24))
+def test_a_store_has_the_rows_of_each_version_of_a_random_history(
+    tmp_path: Path, seed: int, number: int
+) -> None:
+    chance = random.Random(seed + number)
+    history = History(tmp_path / "t", seed + number)
+    buckets = chance.choice([1, 3])
+    store = follow(history.path, tmp_path / "s", key="id", buckets=buckets, memory=1 << 17)
+    before = stored(store)
+    assert before == scanned(history.path)
+    for _ in range(12):
+        done = [history.change() for _ in range(chance.choice([1, 1, 2, 4]))]
+        version = deltalake.DeltaTable(history.path).version()
+        newer = store.sync()
+        after = stored(newer)
+        assert after == scanned(history.path), done
+        assert newer.num_rows == len(after)
+        followed = newer.info().follows
+        assert followed is not None
+        assert followed["snapshot"] == str(version)
+        assert newer.version - store.version == (newer is not store)
+        reason = rebuilt(newer)
+        if newer is not store and not {"column", "vacuum", "restore"} & set(done):
+            assert reason is None, (done, reason)
+        if newer.value_schema == store.value_schema:
+            check_changes(newer.changes(store.version), before, after)
+            if set(done) <= {"compact", "z-order", "nothing"} and newer is not store:
+                assert newer.info().rewritten_buckets == 0
+        store, before = newer, after
+        newer.verify()
+    if chance.random() < 0.5:
+        compacted = store.compact()
+        assert store.sync().version == compacted.version
+        history.change()
+        assert stored(store.sync()) == scanned(history.path)
+
+
+def test_a_second_call_of_follow_applies_what_changed(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]}))
+    with follow(table, tmp_path / "s", key="id") as store:
+        assert (store.version, store.get(2)) == (1, {"s": "b"})
+        assert store.sync() is store
+    with follow(deltalake.DeltaTable(table), tmp_path / "s", key="id") as same:
+        assert same.version == 1
+    old = deltalake.DeltaTable(table)
+    deltalake.DeltaTable(table).update(updates={"s": "'new'"}, predicate="id = 2")
+    with follow(old, tmp_path / "s", key="id") as store:  # a handle is looked at anew
+        assert (store.version, store.get(2), rebuilt(store)) == (2, {"s": "new"}, None)
+        found = store.changes(1).read_all().to_pylist()
+        assert [(row["change"], row["id"]) for row in found] == [
+            ("update_before", 2), ("update_after", 2)
+        ]  # fmt: skip
+        newest = store.newest()
+        assert newest is store
+    with lookupstore.open(tmp_path / "s") as plain:
+        assert plain.info().follows == {"table": str(old.metadata().id), "snapshot": "1"}
+    with lookupstore.open(tmp_path / "s", version=1) as first:
+        assert first.info().source == "Delta table at version 0"
+
+
+def test_only_files_that_differ_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "t"
+    for start in range(0, 50, 10):
+        rows = pa.table({"id": range(start, start + 10), "s": ["x"] * 10})
+        deltalake.write_deltalake(table, rows, mode="append")
+    store = follow(table, tmp_path / "s", key="id")
+    deltalake.DeltaTable(table).update(updates={"s": "'y'"}, predicate="id = 33")
+    read: list[tuple[str, list[str]]] = []
+    module = pytest.importorskip("lookupstore.tables.rows")
+    real = module.read_to_store
+
+    def noted(handle: Any, file_format: str, names: Sequence[str], path: str, **more: Any) -> Any:
+        read.append((path, sorted(names)))
+        return real(handle, file_format, names, path, **more)
+
+    monkeypatch.setattr(module, "read_to_store", noted)
+    newer = store.sync()
+    assert newer.get(33) == {"s": "y"}
+    assert sorted(names for _, names in read) == [["id"], ["id", "s"]]
+    read.clear()
+    deltalake.DeltaTable(table).optimize.compact()
+    compacted = newer.sync()
+    assert rebuilt(compacted) is None
+    assert compacted.info().rewritten_buckets == 0
+    assert list(compacted.changes(newer.version).read_all()["id"]) == []
+
+
+def with_vector(table: Path, positions: dict[str, Sequence[int]]) -> None:
+    """Add a version to a log in which files have these deleted rows.
+
+    Source: "Deletion Vectors" and "Deletion Vector Format" of the Delta protocol.
+    """
+    logs = sorted((table / "_delta_log").glob("*.json"))
+    adds: dict[str, dict[str, Any]] = {}
+    for log in logs:
+        for line in map(json.loads, log.read_text().splitlines()):
+            if "add" in line:
+                adds[line["add"]["path"]] = line["add"]
+    features = ["deletionVectors"]
+    lines: list[dict[str, Any]] = [{"protocol": {
+        "minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": features, "writerFeatures": features,
+    }}]  # fmt: skip
+    for path, gone in positions.items():
+        add = {name: one for name, one in adds[path].items() if name != "deletionVector"}
+        remove = {"path": path, "dataChange": True, "deletionTimestamp": 1}
+        if "deletionVector" in adds[path]:
+            remove["deletionVector"] = adds[path]["deletionVector"]
+        if gone:
+            vector = struct.pack("<iqI", 1681511377, 1, 0) + BitMap(gone).serialize()
+            add["deletionVector"] = {
+                "storageType": "i", "pathOrInlineDv": z85(vector + bytes(-len(vector) % 4)),
+                "sizeInBytes": len(vector), "cardinality": len(gone),
+            }  # fmt: skip
+        lines += [{"remove": remove}, {"add": add}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (table / "_delta_log" / f"{len(logs):020}.json").write_text(text)
+
+
+def z85(data: bytes) -> str:
+    """Return bytes in Z85, whose alphabet is another one than that of Python's base85."""
+    letters = (
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    )
+    python = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+    return base64.b85encode(data).decode().translate(str.maketrans(python, letters))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_rows_that_deletion_vectors_remove_and_bring_back(
+    tmp_path: Path, seed: int, number: int
+) -> None:
+    chance = random.Random(seed + number)
+    table = tmp_path / "t"
+    for start in range(0, 400, 100):
+        rows = pa.table({"id": range(start, start + 100), "s": ["x"] * 100})
+        properties = deltalake.WriterProperties(max_row_group_size=30)
+        deltalake.write_deltalake(table, rows, mode="append", writer_properties=properties)
+    files = {
+        name: pq.read_table(table / name)["id"].to_pylist()
+        for name in (path.name for path in table.glob("*.parquet"))
+    }
+    assert pq.ParquetFile(table / next(iter(files))).num_row_groups > 1
+    store = follow(table, tmp_path / "s", key="id", buckets=2)
+    deleted: dict[str, Sequence[int]] = {}
+    for _ in range(6):
+        some = {
+            name: sorted(chance.sample(range(100), chance.choice([0, 1, 30, 100])))
+            for name in chance.sample(sorted(files), 2)
+        }
+        # A commit must not remove and add one file with the same deletes.
+        some = {name: gone for name, gone in some.items() if gone != deleted.get(name, [])}
+        deleted |= some
+        with_vector(table, some)
+        left = {
+            one
+            for name, ids in files.items()
+            for at, one in enumerate(ids)
+            if at not in deleted.get(name, ())
+        }
+        newer = store.sync()
+        assert stored(newer) == dict.fromkeys(left, ("x",)) == scanned(table)
+        assert rebuilt(newer) is None
+        check_changes(newer.changes(store.version), stored(store), stored(newer))
+        store = newer
+
+
+def test_columns_that_are_not_in_the_store_may_change(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["a"], "n": [1]}))
+    store = follow(table, tmp_path / "s", key="id", columns=["s"])
+    more = pa.table({"id": [2], "s": ["b"], "n": [2], "more": [2]})
+    deltalake.write_deltalake(table, more, mode="append", schema_mode="merge")
+    store = store.sync()
+    assert (stored(store), rebuilt(store)) == ({1: ("a",), 2: ("b",)}, None)
+
+
+def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+
+    def rows(**columns: Any) -> None:
+        deltalake.write_deltalake(
+            table, pa.table(columns), mode="overwrite", schema_mode="overwrite"
+        )
+
+    def said(store: LookupStore) -> str:
+        reason = rebuilt(store)
+        assert reason is not None
+        assert reason in caplog.text
+        caplog.clear()
+        return reason
+
+    caplog.set_level(logging.WARNING)
+    rows(id=[1, 2], s=["a", "b"])
+    store = follow(table, path, key="id")
+    rows(id=[1, 2], s=["a", "b"], n=[1, 2])
+    store = store.sync()
+    assert said(store) == "the value column 'n' (int64) is new"
+    rows(id=[1, 2], s=[1, 2], n=[1, 2])
+    store = store.sync()
+    assert said(store) == "the value column 's' was string and is int64"
+    store = follow(table, path, key="id", columns=["n"])
+    assert said(store) == "the value column 's' (int64) is gone"
+    upsert(path, pa.table({"id": [1], "n": [0]})).close()
+    assert "snapshot" not in (lookupstore.open(path).info().follows or {})
+    store = store.sync()
+    assert said(store) == f"version {store.version - 1} has changes that are not of the table"
+    assert stored(store) == {1: (1,), 2: (2,)}
+    rows(id=[3], s=[1], n=[1])
+    deltalake.DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    store = store.sync()
+    assert "gone; a vacuum" in said(store)
+    for log in (table / "_delta_log").glob("*.json"):  # a table of the same name
+        log.unlink()
+    rows(id=[4], s=[1], n=[1])
+    store = store.sync()
+    assert "another table" in said(store)
+    assert stored(store) == {4: (1,)}
+    rows(id=[5], s=[1], n=[1])
+    store = store.sync()
+    assert rebuilt(store) is None
+    (table / "_delta_log" / f"{1:020}.json").unlink()  # a backup came back
+    store = store.sync()
+    assert "no snapshot 1 any more" in said(store)
+    assert stored(store) == {4: (1,)}
+    rows(id=[6], s=[1], n=[1])  # another version 1 than that of before
+    store = store.sync()
+    assert rebuilt(store) is None
+    assert stored(store) == {6: (1,)}
+    for more in (0, 1):  # the newest version is the recorded one, or follows it
+        number = int((store.info().follows or {})["snapshot"])
+        for version in range(1, number + 1):
+            (table / "_delta_log" / f"{version:020}.json").unlink()
+        for version in range(1, number + more + 1):
+            rows(id=[6, 7 + version + 10 * more], s=[1, 1], n=[1, 1])
+        store = store.sync()
+        assert said(store) == f"snapshot {number} has other files now"
+        assert stored(store) == scanned_columns(table, "n")
+    store = follow(table, path, key="id", columns=["n"], overwrite=True)
+    assert said(store) == "overwrite is set"
+
+
+def test_a_key_of_two_rows_is_refused_and_the_store_stays(tmp_path: Path) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2], "s": ["a", "b"]}))
+    store = follow(table, path, key="id")
+    for rows in ({"id": [2], "s": ["b"]}, {"id": [3, 3], "s": ["c", "d"]}):
+        deltalake.write_deltalake(table, pa.table(rows), mode="append")
+        with pytest.raises(DuplicateKeyError, match=r"the key id=\d .* name more key columns"):
+            store.sync()
+        assert stored(store.newest()) == {1: ("a",), 2: ("b",)}
+        assert store.newest().version == 1
+        deltalake.DeltaTable(table).restore(0)
+    deltalake.write_deltalake(table, pa.table({"id": [4], "s": ["a"]}), mode="append")
+    with pytest.raises(DuplicateKeyError, match=r"the key s='a' .* name more key columns"):
+        follow(table, tmp_path / "other", key="s")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_is_not_followed_is_named(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["a"]}))
+    lookupstore.build(pa.table({"id": [9]}), tmp_path / "own", key="id").close()
+    with pytest.raises(FileExistsError, match="a store, which follows no table; pass overwrite="):
+        follow(table, tmp_path / "own", key="id")
+    with follow(table, tmp_path / "own", key="id", overwrite=True) as store:
+        assert list(store) == [1]
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "plain.parquet")
+    with pytest.raises(FormatError, match=r"files that belong to no table; build a store"):
+        follow(tmp_path / "plain.parquet", tmp_path / "s", key="id")
+    with pytest.raises(FileNotFoundError):
+        follow(tmp_path / "missing", tmp_path / "s", key="id")
+    with pytest.raises(TypeError, match=r"table is pyarrow\.lib\.Table; give the folder"):
+        follow(pa.table({"id": [1]}), tmp_path / "s", key="id")
+    with pytest.raises(KeyError, match="no column 'x'"):
+        follow(table, tmp_path / "s", key="x")
+    assert not (tmp_path / "s").exists()
+    follow(table, tmp_path / "s", key="id").close()
+    with pytest.raises(ValueError, match="the key of the new version is s: string"):
+        follow(table, tmp_path / "s", key="s")
+    with follow(table, tmp_path / "s", key="s", allow_new_key=True) as store:
+        assert store["a"] == {"id": 1}
+
+
+def test_a_file_of_the_newest_version_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    deltalake.write_deltalake(table, pa.table({"id": [1]}))
+    store = follow(table, tmp_path / "s", key="id")
+    before = set(table.glob("*.parquet"))
+    deltalake.write_deltalake(table, pa.table({"id": [2]}), mode="append")
+    for file in set(table.glob("*.parquet")) - before:
+        file.unlink()
+    with pytest.raises(StaleStoreError, match="gone; a vacuum"):
+        store.sync()
+    assert list(store.newest()) == [1]

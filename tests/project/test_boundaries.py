@@ -46,11 +46,11 @@ hudi.options      | hudi.base storage                              |
 hudi.timeline     | hudi.options parquet                           | fastavro pyarrow
 hudi.keys         | hudi.options source keys sorting               | numpy pyarrow
 hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c numpy pyarrow pybase64
-hudi.view         | hudi.file_group                                | pyarrow
-hudi.index        | hudi.view                                      | numpy pyarrow
-hudi.layout       | filters hudi.view                              | numpy pyarrow
+hudi.log          | hudi.file_group                                | crc32c fastavro numpy pyarrow
+hudi.view         | hudi.log                                       | pyarrow
+hudi.index hudi.layout | filters hudi.view                         | numpy pyarrow
 hudi.locking      | hudi.timeline                                  |
-hudi.metadata     | hudi.view hudi.locking                         | crc32c fastavro xxhash
+hudi.metadata     | hudi.view hudi.locking                         | fastavro xxhash
 hudi.services     | hudi.metadata hudi.layout                      | numpy pyarrow
 hudi.write        | hudi.services hudi.index                       | numpy pyarrow
 hudi.clustering   | hudi.write                                     | numpy pyarrow

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.metadata.hfile import HFile, read_hfile
-from lookupstore.hudi.metadata.log_block import DELETES, HFILE, NO_DELETES, read_blocks
+from lookupstore.hudi.log.blocks import DELETES, HFILE, NO_DELETES, read_blocks
+from lookupstore.hudi.log.hfile import HFile, read_hfile
 from lookupstore.hudi.options import METADATA_FOLDER
 from lookupstore.hudi.timeline.timeline import COMMIT, DELTA_COMMIT, REPLACE, TimelineFolder
 from lookupstore.storage.location import Location

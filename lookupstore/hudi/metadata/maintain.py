@@ -21,9 +21,9 @@ from dataclasses import replace
 from lookupstore.errors import CommitConflictError, FormatError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.log.blocks import block_bytes
 from lookupstore.hudi.metadata.files_partition import FOLDER, FilesPartition, files_partition
 from lookupstore.hudi.metadata.group_files import LOG_FILE, TIMELINE
-from lookupstore.hudi.metadata.log_block import block_bytes
 from lookupstore.hudi.metadata.records import FileInfo, changes_bytes, schema_bytes, table_schema
 from lookupstore.hudi.options import (
     DROP,

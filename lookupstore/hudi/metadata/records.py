@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import fastavro
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.log.hfile import HFile, hfile_bytes
 from lookupstore.hudi.meta_columns import META_COLUMNS
-from lookupstore.hudi.metadata.hfile import HFile, hfile_bytes
 from lookupstore.hudi.options import avro_json
 from lookupstore.hudi.timeline.avro_file import record_decoder
 from lookupstore.hudi.timeline.names import check_partition

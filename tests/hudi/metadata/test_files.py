@@ -13,16 +13,16 @@ from support.hudi.metadata import WITH_METADATA, as_of_folders
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.metadata.files_partition import FilesPartition, files_partition
-from lookupstore.hudi.metadata.group_files import TIMELINE
-from lookupstore.hudi.metadata.hfile import hfile_bytes, read_hfile
-from lookupstore.hudi.metadata.log_block import (
+from lookupstore.hudi.log.blocks import (
     DELETES,
     HFILE,
     NO_DELETES,
     block_bytes,
     read_blocks,
 )
+from lookupstore.hudi.log.hfile import hfile_bytes, read_hfile
+from lookupstore.hudi.metadata.files_partition import FilesPartition, files_partition
+from lookupstore.hudi.metadata.group_files import TIMELINE
 from lookupstore.hudi.metadata.records import FileInfo, Listing, changes_bytes, schema_bytes
 from lookupstore.storage.location import Location
 

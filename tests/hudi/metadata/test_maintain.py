@@ -476,7 +476,7 @@ def test_readers_find_what_is_in_many_blocks(
     """The index of an HFile has a key of each block, however long it is."""
     path = real_table("v9_txns_complex_meta")
     table = HudiTable.open(path)
-    monkeypatch.setattr("lookupstore.hudi.metadata.hfile._BLOCK_BYTES", 1)
+    monkeypatch.setattr("lookupstore.hudi.log.hfile._BLOCK_BYTES", 1)
     rows = renamed(table.scan(), *(f"new-{number}" for number in range(5)))
     regions = pa.array(["A", "B" * 150, "é" * 40, "y" * 200, "z"])
     rows = rows.set_column(rows.schema.get_field_index("region"), "region", regions)

@@ -21,10 +21,10 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
 from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.log.blocks import block_bytes
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.metadata.files_partition import FOLDER, files_partition
 from lookupstore.hudi.metadata.group_files import TIMELINE
-from lookupstore.hudi.metadata.log_block import block_bytes
 from lookupstore.hudi.metadata.records import FileInfo, changes_bytes, schema_bytes
 from lookupstore.hudi.options import PROPERTIES
 from lookupstore.hudi.options.names import META_FIELDS

@@ -12,10 +12,10 @@ import pyarrow as pa
 from support.hudi.oracle import assert_same_rows, other_scan
 
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.log.hfile import read_hfile
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.metadata.files_partition import FOLDER, files_partition
 from lookupstore.hudi.metadata.group_files import TIMELINE
-from lookupstore.hudi.metadata.hfile import read_hfile
 from lookupstore.hudi.metadata.records import FileInfo, changes_bytes
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.timeline.timeline import State

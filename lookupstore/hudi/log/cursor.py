@@ -22,7 +22,8 @@ class Cursor:
 
     def __init__(self, content: bytes, path: str, start: int, what: str) -> None:
         self._content = content
-        self._path = path
+        #: Path of the file, for errors.
+        self.path: str = path
         self._start = start
         self._what = what
         self._at = 0
@@ -79,8 +80,8 @@ class Cursor:
         at = self.at
         found = self.take(len(wanted))
         if found != wanted:
-            raise CorruptionError(self._path, at, repr(wanted), repr(found))
+            raise CorruptionError(self.path, at, repr(wanted), repr(found))
 
     def error(self, expected: str, found: object) -> CorruptionError:
         """Return an error for unexpected bytes at this position."""
-        return CorruptionError(self._path, self.at, expected, found)
+        return CorruptionError(self.path, self.at, expected, found)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import crc32c
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.metadata.cursor import Cursor
+from lookupstore.hudi.log.cursor import Cursor
 
 _DATA, _INDEX, _INFO, _TRAILER = b"DATABLK*", b"IDXROOT2", b"FILEINF2", b'TRABLK"$'
 # Header of a block: magic, sizes on disk and uncompressed, offset of the block before, kind of

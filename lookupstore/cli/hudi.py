@@ -367,7 +367,7 @@ def verify(path: str, output: str) -> int:
 
 
 def _opened(path: str) -> HudiTable:
-    """Open a table to check its files: log files of merge-on-read tables are ignored."""
+    """Open a table to check its base files, without the log files of merge-on-read tables."""
     return HudiTable.open(path, query_type=READ_OPTIMIZED)
 
 

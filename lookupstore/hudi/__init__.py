@@ -1,11 +1,12 @@
 """Tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
 
-Copy-on-write tables are read and written. In merge-on-read tables, only base files are read.
+Copy-on-write tables are read and written, and merge-on-read tables are read.
 
 `table` contains the public operations (`HudiTable`), `view` is a table at one moment, and `options`
 contains its properties. They use the other packages: `timeline` reads and writes instants, `keys`
-makes record keys of rows, `file_group` reads and merges base files, and `index` finds keys.
-`locking`, `services` and `write` complete instants; `read` contains scans and lookups.
+makes record keys of rows, `file_group` reads and merges base files, `log` reads log files, and
+`index` finds keys. `locking`, `services` and `write` complete instants; `read` contains scans and
+lookups.
 """
 
 from lookupstore.extras import require as _require

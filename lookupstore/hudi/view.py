@@ -12,21 +12,33 @@ import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError, listed, meant
 from lookupstore.hudi.file_group.groups import (
+    CommittedInstants,
     FileGroup,
     FileSlice,
+    base_files,
     file_groups_at,
-    list_base_files,
+    list_data_files,
     parse_base_file,
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
+from lookupstore.hudi.log.slices import (
+    MergedSlice,
+    by_completion,
+    by_slice_time,
+    log_files,
+    slices_with_logs,
+)
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.options import (
+    COLUMN_IDS,
     COPY_ON_WRITE,
     META_FOLDER,
     PARTITION,
     PROPERTIES,
+    READ_OPTIMIZED,
     SNAPSHOT,
     TIMEZONE,
+    TYPE,
     TableOptions,
     check_query,
     read_options,
@@ -36,10 +48,11 @@ from lookupstore.hudi.timeline.archived_log import ArchivedLog
 from lookupstore.hudi.timeline.cleans import CleanedFile, cleaned_files
 from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.lsm_timeline import LsmTimeline
-from lookupstore.hudi.timeline.names import BASE_FILE, GroupId, is_log_file
+from lookupstore.hudi.timeline.names import BASE_FILE, LOG_FILE, GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
+    COMPACTION,
     REPLACE,
     SAVEPOINT,
     Clock,
@@ -50,7 +63,7 @@ from lookupstore.hudi.timeline.timeline import (
     Zone,
 )
 from lookupstore.hudi.timeline.zone import find_zone
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import FoundFile, Location
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class TableView:
         foreign: List to which the paths of Parquet files are added that are not named as base files
             are. Default: such files are refused.
         deleted: Paths of base files that a dry run treats as deleted.
+        query_type: Kind of query that the view is for: `snapshot` or `read_optimized`.
     """
 
     options: TableOptions
@@ -78,6 +92,7 @@ class TableView:
     commits: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
     foreign: list[str] | None = field(default=None, repr=False, compare=False)
     deleted: frozenset[str] = field(default=frozenset(), repr=False)
+    query_type: str = SNAPSHOT
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """Return the metadata of a completed commit.
@@ -151,27 +166,96 @@ class TableView:
                 raise KeyError(f"columns: the table has no column {name!r}{others}")
         return names
 
+    @property
+    def merges_logs(self) -> bool:
+        """Return whether rows are those of base files merged with log files."""
+        return self.options.table_type != COPY_ON_WRITE and self.query_type == SNAPSHOT
+
     def groups(self, as_of: str | None) -> list[FileGroup]:
         """Return the file groups as of a request time; None: the current ones.
 
         Raises:
             CorruptionError: If the timeline is damaged.
             FormatError: If the folders contain a Parquet file that is not named as base files are,
-                unless `foreign` is given, a symbolic link, or a base file in another format.
+                unless `foreign` is given, a symbolic link, or a base file in another format; or if
+                there are log files with changes.
             StaleStoreError: If a clean or a rollback deleted files before they were listed, a clean
                 removed files of that time, or commits up to that time are archived.
         """
+        groups, slices = self._state(as_of)
+        if any(isinstance(one, MergedSlice) for one in slices):
+            raise self._logs_error()
+        return groups
+
+    def slices(self, as_of: str | None) -> list[FileSlice]:
+        """Return the slices with the rows as of a request time; None: the current ones.
+
+        Slices with log files are `MergedSlice`. Errors are those of `groups`, except for changes in
+        log files.
+
+        Args:
+            as_of: Request time of the last instant that counts. None: all instants count.
+
+        Raises:
+            FormatError: If a log file has a name that is not known.
+        """
+        _, slices = self._state(as_of)
+        if any(isinstance(one, MergedSlice) for one in slices):
+            self._check_columns_by_name()
+        return slices
+
+    def _state(self, as_of: str | None) -> tuple[list[FileGroup], list[FileSlice]]:
+        """Return the groups of base files, and the current slices with their log files."""
         self._check_reached("as_of", as_of, lambda one: one.time)
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self.replaced(instant)
-        files = self.files()
+        found = self._data_files()
+        files = self._base_files(found)
         self._check_listed(as_of)
         groups = file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
         if as_of is not None:
             later = {one.time for one in self.timeline.writes() if one.time > as_of}
             self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
-        return groups
+        if not self.merges_logs:
+            return groups, [group.current for group in groups]
+        committed = CommittedInstants.of(self.timeline, as_of)
+        if self.options.version == 6:
+            pending = [one.time for one in self.timeline.pending() if one.action == COMPACTION]
+            belongs = by_slice_time(committed, pending)
+        else:
+            belongs = by_completion(committed, self._completed_at())
+        logs = log_files(found, self.location)
+        return groups, slices_with_logs(groups, logs, committed, replaced, belongs)
+
+    def _check_columns_by_name(self) -> None:
+        """Check that the columns of log blocks have the names of the table's columns."""
+        writes = self.timeline.writes()
+        if writes and COLUMN_IDS in (self.commit(writes[-1]).extra_metadata or {}):
+            raise FormatError(
+                f"{self.folder.path(writes[-1])}: it has {COLUMN_IDS}: columns go by ids (schema "
+                "on read), which is not supported for log files; compact the table with Apache "
+                f"Hudi, and read its base files with query_type={READ_OPTIMIZED!r}"
+            )
+
+    def _completed_at(self) -> Callable[[str], str]:
+        """Return a function from the request time of a completed write to its completion time."""
+        known = {one.time: one.position for one in self.timeline.writes()}
+        unread = [self.archive]
+
+        def completed_at(time: str) -> str:
+            if time not in known and unread:
+                known.update({one.time: one.position for one in unread.pop().instants()})
+            return known.get(time, time)
+
+        return completed_at
+
+    def _logs_error(self) -> FormatError:
+        return FormatError(
+            f"{self.location.uri}: {TYPE} is {self.options.table_type!r}, and this operation reads "
+            "base files only, without the changes in log files; scan the table, build a store of "
+            f"its rows, or open it with query_type={READ_OPTIMIZED!r}"
+        )
 
     def groups_until(self, position: str | None, argument: str = "until") -> list[FileGroup]:
         """Return the file groups as of a position; None: the current ones.
@@ -192,6 +276,8 @@ class TableView:
         """
         if position is None:
             return self.groups(None)
+        if self.merges_logs:
+            raise self._logs_error()
         self._check_reached(argument, position, lambda one: one.position)
         later = {one.time for one in self.timeline.writes() if one.position > position}
         before = tuple(one for one in self.timeline if one.time not in later)
@@ -226,6 +312,8 @@ class TableView:
         missing: dict[GroupId, CleanedFile] = {}
         for file in cleaned_files(self.folder, self.timeline, moment):
             match = BASE_FILE.fullmatch(file.name)
+            if match is None and self.merges_logs:
+                match = LOG_FILE.fullmatch(file.name)
             if match is None or match["time"] in later or match["time"] > moment:
                 continue
             group = GroupId(file.partition, match["file_id"])
@@ -323,12 +411,17 @@ class TableView:
             FormatError: If the folders contain a Parquet file that is not named as base files are,
                 unless `foreign` is given, a symbolic link, or a base file in another format.
         """
+        return self._base_files(self._data_files())
+
+    def _data_files(self) -> list[FoundFile]:
+        """List the base files and log files that exist now, of every instant."""
         top = self.unnamed_partition is not None
         partitioned = top or bool(self.options.partition_by)
-        found = list_base_files(
-            self.location, partitioned=partitioned, top=top, foreign=self.foreign
-        )
-        return [file for file in found if file.path not in self.deleted]
+        return list_data_files(self.location, partitioned=partitioned, top=top)
+
+    def _base_files(self, found: Sequence[FoundFile]) -> list[FileSlice]:
+        files = base_files(found, self.location, self.foreign)
+        return [file for file in files if file.path not in self.deleted]
 
     @cached_property
     def unnamed_partition(self) -> str | None:
@@ -379,13 +472,7 @@ class TableView:
             CorruptionError: If the timeline is damaged.
             StaleStoreError: If commits of the range are archived.
         """
-        if not self.options.meta_fields:
-            raise FormatError(f"{self.location.uri}: rows have no meta columns")
-        if self.options.table_type != COPY_ON_WRITE:
-            raise FormatError(
-                f"{self.location.uri}: a table of type {self.options.table_type}: its log files, "
-                "which are not read, have what changed"
-            )
+        self.check_changes_are_known()
         self._check_changes_reached(since)
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
@@ -400,6 +487,20 @@ class TableView:
                 slices.update((file.group, file) for file in self.written(instant))
         files = [file for group, file in sorted(slices.items()) if group not in replaced]
         return files, times
+
+    def check_changes_are_known(self) -> None:
+        """Check that base files show which rows changed between two commits.
+
+        Raises:
+            FormatError: If the rows have no meta columns, or changes may be in log files.
+        """
+        if not self.options.meta_fields:
+            raise FormatError(f"{self.location.uri}: rows have no meta columns")
+        if self.options.table_type != COPY_ON_WRITE:
+            raise FormatError(
+                f"{self.location.uri}: {TYPE} is {self.options.table_type!r}: the changes between "
+                "two commits are not read from log files; scan all rows instead"
+            )
 
     def written(self, instant: Instant) -> Iterator[FileSlice]:
         """Yield the base files that a completed commit wrote.
@@ -449,8 +550,8 @@ def read_view(
 
     Args:
         location: Location of the table.
-        query_type: Kind of query that the view is for: `snapshot`, or `read_optimized`, which is
-            the only one for merge-on-read tables.
+        query_type: Kind of query that the view is for: `snapshot`, or `read_optimized`, which
+            ignores log files.
         commits: Metadata of completed instants that were read before. The view adds those that it
             reads. Default: an empty dict.
         clock: Function that returns the time of new instants. Default: the clock of the machine.
@@ -466,7 +567,8 @@ def read_view(
     known = {} if commits is None else commits
     zone = _ZoneOf(location, options)
     folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)
-    return TableView(options, folder, folder.load(), location, known)
+    timeline = folder.load()
+    return TableView(options, folder, timeline, location, known, query_type=query_type)
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,22 @@ def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
     ids = table.scan(columns=["id"])["id"].to_pylist()
     (found,) = lines("tag", path, "1", *asked)
     assert ids[found["_pos"]] == 1
-    for verb in ("scan", "tag"):
-        refused = run(verb, path, *(["1"] if verb == "tag" else []))
-        assert refused.exit_code == 1
-        assert "query_type='read_optimized'" in refused.stderr
+    refused = run("tag", path, "1")
+    assert refused.exit_code == 1
+    assert "query_type='read_optimized'" in refused.stderr
+
+
+def test_rows_of_merge_on_read_tables(merge_on_read_tables: Path, tmp_path: Path) -> None:
+    path = merge_on_read_tables / "mor_v6_nonpartitioned"
+    table = HudiTable.open(path)
+    rows = table.scan(columns=["id", "name"]).to_pylist()
+    assert lines("scan", path, "--columns", "id,name") == rows
+    found = [one for one in rows if one["id"] == 1]
+    assert lines("scan", path, "--columns", "id,name", "--filter", "id = 1") == found
+    assert lines("get", path, "1", "--columns", "id,name") == found
+    first = table.timeline()[0].time
+    before = table.scan(columns=["id", "name"], as_of=first).to_pylist()
+    assert lines("scan", path, "--columns", "id,name", "--as-of", first) == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)

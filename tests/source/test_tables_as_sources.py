@@ -232,14 +232,15 @@ def test_an_instant_that_ends_after_a_later_one_changes_the_fingerprint(tmp_path
     assert before.fingerprint != after.fingerprint
 
 
-def test_merge_on_read_is_refused_by_name(tmp_path: Path, seed: int) -> None:
-    hudi_table(tmp_path / "t", seed)
-    properties = tmp_path / "t" / ".hoodie/hoodie.properties"
-    properties.write_text(properties.read_text().replace("COPY_ON_WRITE", "MERGE_ON_READ"))
-    for name, call in callers(tmp_path).items():
-        if name != "kind_of":
-            with pytest.raises(FormatError, match="MERGE_ON_READ"):
-                call(tmp_path / "t")
+def test_log_files_of_merge_on_read_tables(merge_on_read_tables: Path, tmp_path: Path) -> None:
+    path = merge_on_read_tables / "mor_v6_nonpartitioned"
+    rows = HudiTable.open(path).scan(columns=["id", "name"])
+    with callers(tmp_path)["build"](path) as store:
+        names = store.lookup(rows["id"].to_pylist(), ["name"])
+        assert names["name"].to_pylist() == rows["name"].to_pylist()
+        assert len(store) == rows.num_rows
+    with pytest.raises(FormatError, match=r"MERGE_ON_READ.*log files"):
+        callers(tmp_path)["ColumnarFiles"](path)
 
 
 def parts_of(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ slice: one base file with all of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError, FormatError
@@ -60,6 +60,40 @@ class FileGroup:
         return self.slices[-1]
 
 
+@dataclass(frozen=True)
+class CommittedInstants:
+    """The instants whose files and log blocks count.
+
+    Old instants leave the timeline: one that is older than the first completed commit counts as
+    well, unless it is pending.
+
+    Attributes:
+        completed: Request times of the completed commits in the timeline.
+        pending: Request times of the pending instants.
+        first: Request time of the first completed commit in the timeline; empty: there is none.
+        until: Greatest request time that counts. None: all completed instants count.
+    """
+
+    completed: frozenset[str]
+    pending: frozenset[str]
+    first: str
+    until: str | None = None
+
+    @classmethod
+    def of(cls, timeline: Timeline, until: str | None = None) -> CommittedInstants:
+        """Return the instants of a timeline that count."""
+        writes = timeline.writes()
+        completed = frozenset(instant.time for instant in writes)
+        pending = frozenset(instant.time for instant in timeline.pending())
+        return cls(completed, pending, writes[0].time if writes else "", until)
+
+    def include(self, time: str) -> bool:
+        """Return whether the files and log blocks of an instant count."""
+        if self.until is not None and time > self.until:
+            return False
+        return time in self.completed or (time < self.first and time not in self.pending)
+
+
 class FileGroups(list[FileGroup]):
     """A list of file groups, which notebooks show as a table."""
 
@@ -109,23 +143,17 @@ def _parsed(path: str, nbytes: int, shown: str) -> FileSlice | None:
     return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
 
 
-def list_base_files(
-    location: Location, *, partitioned: bool, top: bool = False, foreign: list[str] | None = None
-) -> list[FileSlice]:
-    """List all base files of a table by path, regardless of the instants that wrote them.
+def list_data_files(location: Location, *, partitioned: bool, top: bool = False) -> list[FoundFile]:
+    """List all files in the folders of a table that have base files and log files.
 
     Args:
         location: Location of the table.
         partitioned: Whether base files are in folders of the table, at any depth. If not, they are
             in the table's own folder.
         top: Whether base files are in the table's own folder as well.
-        foreign: List to which the paths of Parquet files are added that are not named as base files
-            are. Default: such a file is refused.
 
     Raises:
-        FormatError: If a Parquet file is not named as base files are, if there is a symbolic link,
-            which is not followed, or if a base file has another format: rows would be missing.
-        CorruptionError: If the path of a base file is not that of a file below the table.
+        FormatError: If there is a symbolic link, which is not followed: rows would be missing.
     """
     found: list[FoundFile] = []
     if top or not partitioned:
@@ -133,6 +161,25 @@ def list_base_files(
     for folder in location.folders(complete=True) if partitioned else ():
         if folder != META_FOLDER:
             found += location.files(folder, recursive=True, complete=True)
+    return found
+
+
+def base_files(
+    found: Sequence[FoundFile], location: Location, foreign: list[str] | None = None
+) -> list[FileSlice]:
+    """Return the base files among files by path, regardless of the instants that wrote them.
+
+    Args:
+        found: Files in the folders of the table.
+        location: Location of the table.
+        foreign: List to which the paths of Parquet files are added that are not named as base files
+            are. Default: such a file is refused.
+
+    Raises:
+        FormatError: If a Parquet file is not named as base files are, or a base file has another
+            format: rows would be missing.
+        CorruptionError: If the path of a base file is not that of a file below the table.
+    """
     for file in found:
         stem, dot, _ = file.name.rpartition(".")
         if (
@@ -175,8 +222,7 @@ def file_groups_at(
 ) -> list[FileGroup]:
     """Return the file groups of a table by partition path and id.
 
-    A file counts if its instant is a completed commit. Old instants leave the timeline: a file that
-    is older than the first completed commit counts as well, unless its instant is pending.
+    A file counts if its instant does; see `CommittedInstants`.
 
     Args:
         files: All base files.
@@ -188,14 +234,10 @@ def file_groups_at(
     Raises:
         CorruptionError: If a group has two files of one instant.
     """
-    writes = timeline.writes()
-    committed = {instant.time for instant in writes}
-    first = writes[0].time if writes else ""
-    pending = {instant.time for instant in timeline.pending()}
+    committed = CommittedInstants.of(timeline, as_of)
     groups: dict[GroupId, dict[str, FileSlice]] = {}
     for file in files:
-        counts = file.time in committed or (file.time < first and file.time not in pending)
-        if not counts or file.group in replaced or (as_of is not None and file.time > as_of):
+        if file.group in replaced or not committed.include(file.time):
             continue
         slices = groups.setdefault(file.group, {})
         other = slices.setdefault(file.time, file)

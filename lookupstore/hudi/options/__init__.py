@@ -50,6 +50,7 @@ from lookupstore.hudi.options.names import (
     TIMELINE,
     TIMES,
     TIMEZONE,
+    TYPE,
     VERSIONS,
 )
 from lookupstore.hudi.options.new_table import (
@@ -100,6 +101,7 @@ __all__ = [
     "TIMELINE",
     "TIMES",
     "TIMEZONE",
+    "TYPE",
     "VERSIONS",
     "TableOptions",
     "avro_json",

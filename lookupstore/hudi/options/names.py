@@ -90,6 +90,11 @@ PAYLOADS = {
     EVENT_TIME: f"{_MODELS}DefaultHoodieRecordPayload",
     COMMIT_TIME: f"{_MODELS}OverwriteWithLatestAvroPayload",
 }
+#: Payload classes with the same rule as a merge mode.
+SAME_PAYLOADS = {
+    EVENT_TIME: (PAYLOADS[EVENT_TIME], f"{_MODELS}EventTimeAvroPayload"),
+    COMMIT_TIME: (PAYLOADS[COMMIT_TIME],),
+}
 STRATEGIES = {
     EVENT_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
     COMMIT_TIME: "ce9acb64-bde0-424c-9b91-f6ebba25356d",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lookupstore.errors import FormatError
 from lookupstore.hudi.options.names import (
@@ -15,6 +15,7 @@ from lookupstore.hudi.options.names import (
     DROP,
     DROP_COLUMNS,
     ENCODINGS,
+    EVENT_TIME,
     EXTRACTOR,
     FILES,
     FORMAT,
@@ -36,6 +37,7 @@ from lookupstore.hudi.options.names import (
     OLD_STRATEGY,
     PARTIAL,
     PARTITION,
+    PAYLOAD,
     PAYLOADS,
     PROPERTIES,
     READ_FORMAT,
@@ -44,6 +46,7 @@ from lookupstore.hudi.options.names import (
     REDUCE,
     REFUSE,
     RULES,
+    SAME_PAYLOADS,
     SLASHES,
     SNAPSHOT,
     STRATEGIES,
@@ -112,7 +115,7 @@ def check_readable(options: TableOptions, path: str) -> None:
 
 
 def check_query(options: TableOptions, query_type: str, path: str) -> None:
-    """Raise an error if base files alone cannot answer a query.
+    """Raise an error if a query of a table cannot be answered.
 
     Args:
         options: Options of the table.
@@ -121,16 +124,49 @@ def check_query(options: TableOptions, query_type: str, path: str) -> None:
 
     Raises:
         ValueError: If `query_type` is not a kind of query.
-        FormatError: If the query also needs the changes in log files.
+        FormatError: If base files and log files cannot be merged; the error names the property.
     """
     if query_type not in (SNAPSHOT, READ_OPTIMIZED):
         raise ValueError(f"query_type is {query_type!r}; give {SNAPSHOT!r} or {READ_OPTIMIZED!r}")
     if options.table_type != COPY_ON_WRITE and query_type == SNAPSHOT:
-        raise FormatError(
-            f"{path}: {TYPE} is {options.table_type!r}: changes since the last compaction are in "
-            f"log files, which are not read; query_type={READ_OPTIMIZED!r} of "
-            "HudiTable.open reads the rows of base files, without these changes"
-        )
+        _check_merging(options, path)
+
+
+def _check_merging(options: TableOptions, path: str) -> None:
+    """Check that the rows of base files and log files are merged by a known rule.
+
+    Source: HoodieTableConfig.inferMergingConfigsForV9TableCreation and BufferedRecordMergerFactory
+    of Apache Hudi.
+    """
+    mode, others = options.merge_mode, options.others
+    if mode not in PAYLOADS:
+        named = options.merge_from or MERGE_MODE
+        known = PAYLOADS if options.merge_from is None else PAYLOADS.values()
+        raise _not_merged_error(path, named, others.get(named, mode), either([*known]))
+    allowed: dict[str, Sequence[str]] = {
+        PARTIAL: ("none",),
+        LEGACY_PAYLOAD: SAME_PAYLOADS[mode],
+    }
+    if options.version != 6:
+        allowed |= {STRATEGY: (STRATEGIES[mode],), PAYLOAD: SAME_PAYLOADS[mode]}
+    for name, values in allowed.items():
+        if others.get(name, "").strip().lower() not in ("", *map(str.lower, values)):
+            raise _not_merged_error(path, name, others[name], either(values))
+    for name, value in others.items():
+        if name.startswith(MERGE_PROPERTY) or (name == MERGE_LIST and value.strip()):
+            raise _not_merged_error(path, name, value, "no such property")
+    if not options.meta_fields:
+        raise _not_merged_error(path, META_FIELDS, "false", "true")
+    if mode == EVENT_TIME and len(options.ordering) > 1:
+        given = ",".join(options.ordering)
+        raise _not_merged_error(path, options.ordering_property, given, "one column")
+
+
+def _not_merged_error(path: str, name: str, value: str, known: str) -> FormatError:
+    return FormatError(
+        f"{path}: {name} is {value!r}; supported for log files: {known}. Compact the table with "
+        f"Apache Hudi, and read its base files with query_type={READ_OPTIMIZED!r}"
+    )
 
 
 def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> None:

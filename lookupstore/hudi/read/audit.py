@@ -19,6 +19,7 @@ from lookupstore.filters import predicate_of, shown
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.layout import quarantine
+from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.read.scan_plan import ScanPlan
 from lookupstore.storage.read_errors import READ_ERRORS
 
@@ -70,7 +71,10 @@ def audit(before: ScanPlan, after: ScanPlan, one_in: int) -> Audit:
     """
     where = after.where
     left = {file.path for file in after.files}
-    skipped = [file for file in before.files if file.path not in left]
+    # Statistics leave out base files only.
+    skipped = [
+        file for file in before.files if file.path not in left and not isinstance(file, MergedSlice)
+    ]
     chosen = skipped[random.randrange(one_in) :: one_in]
     if where is None or not chosen:
         return Audit(0, (), ())

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import compress, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from lookupstore.errors import FormatError
 from lookupstore.filters import Filter, names_of, told_to_arrow
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles, written_at
@@ -26,6 +27,9 @@ from lookupstore.hudi.layout import (
     usable_skipping,
     usable_statistics,
 )
+from lookupstore.hudi.log.merged_rows import SliceReader
+from lookupstore.hudi.log.slices import MergedSlice
+from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.java_statistics import java_statistics
 from lookupstore.hudi.read.partition_pruning import partitions_left
@@ -50,7 +54,7 @@ class ScanPlan:
         options: Options of the table.
         schema: Schema of all columns of the table at that moment.
         columns: Names of the columns to return, in this order.
-        files: Base files with the rows.
+        files: Slices with the rows: base files, or `MergedSlice` with log files.
         where: Filter on the rows of these files. None: all rows.
         pending: Request times of the writes that were pending when the scan was planned.
         funnel: Numbers of files that the last filter left. None: no filter.
@@ -74,8 +78,32 @@ class ScanPlan:
 
     @property
     def base_files(self) -> BaseFiles:
-        """Return a reader of the files as one table."""
+        """Return a reader of the files as one table.
+
+        Raises:
+            FormatError: If there are log files.
+        """
+        if self.has_logs:
+            raise FormatError(
+                f"{self.location.uri}: the table has log files, whose changes are not in its base "
+                "files; scan the table, or open it with query_type='read_optimized'"
+            )
         return BaseFiles(self.location, [file.path for file in self.files], self.schema)
+
+    @property
+    def has_logs(self) -> bool:
+        """Return whether rows of base files are merged with log files."""
+        return any(isinstance(file, MergedSlice) for file in self.files)
+
+    def num_rows(self) -> int:
+        """Return the number of rows of all files, from footers where there are no log files.
+
+        Raises: The same errors as `batches`.
+        """
+        if not self.has_logs:
+            return self.base_files.num_rows()
+        plan = replace(self, columns=(RECORD_KEY,))
+        return sum(batch.num_rows for batch in plan.batches(threads=True))
 
     def filtered(self, given: Filter) -> ScanPlan:
         """Return the plan with one more filter, after checking that it fits the columns.
@@ -129,7 +157,13 @@ class ScanPlan:
         return replace(self.funnel, row_groups=sizes)
 
     def dataset(self) -> ds.Dataset:
-        """Return the files as an Arrow dataset, which skips files as a scan does."""
+        """Return the files as an Arrow dataset, which skips files as a scan does.
+
+        Raises:
+            FormatError: If there are log files.
+        """
+        if self.has_logs:
+            return self.base_files.dataset()  # raises the error
         statistics = self._statistics()[0] if self.skipping else None
         known = {} if statistics is None else guarantees(statistics, self.schema, self.files)
         paths = [file.path for file in self.files]
@@ -147,16 +181,20 @@ class ScanPlan:
             names = names_of(where)
             columns = [one for one in self.schema if names is None or one.name in names]
             return java_statistics(
-                self.location, self.options, self.pending, pa.schema(columns), files
+                self.location, self.options, self.pending, pa.schema(columns), plain
             )
 
+        # Statistics of a base file say nothing about the changes in log files.
+        merged = [file for file in files if isinstance(file, MergedSlice)]
+        plain = tuple(file for file in files if not isinstance(file, MergedSlice))
         found, unreadable = usable_skipping(
-            self.location, self.pending, where, self.schema, files, others
+            self.location, self.pending, where, self.schema, plain, others
         )
         if found is None:
             return files, replace(funnel, unreadable=unreadable)
-        left = tuple(compress(files, found.kept))
-        unknown = Files.of(list(compress(files, ~found.known)))
+        kept = {file.path for file in (*merged, *compress(plain, found.kept))}
+        left = tuple(file for file in files if file.path in kept)
+        unknown = Files.of([*merged, *compress(plain, ~found.known)])
         funnel = replace(
             funnel, statistics=Files.of(left), without_statistics=unknown, parts=found.parts
         )
@@ -192,8 +230,10 @@ class ScanPlan:
         """
         if limit is not None:
             return pa.Table.from_batches(self.first(limit), self.wanted)
-        if self._is_told:
+        if self._is_told and not self.has_logs:
             return self.base_files.table(self.columns, self.where)
+        if self.has_logs and not self.columns:  # batches without columns have no rows in a table
+            return replace(self, columns=(RECORD_KEY,)).table().select([])
         return pa.Table.from_batches(self.batches(threads=True), self.wanted)
 
     def batches(
@@ -211,8 +251,10 @@ class ScanPlan:
             StaleStoreError: If a file was deleted by a clean or a rollback.
             OSError: If a remote file cannot be read, or is damaged.
         """
-        paths = [file.path for file in (self.files if files is None else files)]
-        reader = BaseFiles(self.location, paths, self.schema)
+        given = self.files if files is None else files
+        if any(isinstance(file, MergedSlice) for file in given):
+            return self._with_logs(given, threads=threads)
+        reader = BaseFiles(self.location, [file.path for file in given], self.schema)
         if self.where is None or self._is_told:
             return reader.batches(list(self.columns), self.where, threads=threads)
         return self._filtered(reader, self.where, threads=threads)
@@ -237,14 +279,36 @@ class ScanPlan:
         """Return whether Arrow may choose row groups by the whole filter."""
         return self.where is None or told_to_arrow(self.where, self.schema) is self.where
 
+    def _with_logs(self, files: Sequence[FileSlice], *, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of slices in their order, some of which have log files."""
+        reader = SliceReader(self.location, self.options, self.schema)
+        for is_merged, some in groupby(files, lambda file: isinstance(file, MergedSlice)):
+            if not is_merged:
+                yield from self.batches(tuple(some), threads=threads)
+                continue
+            for file in some:
+                assert isinstance(file, MergedSlice)
+                names = self._asked() if self.where is not None else list(self.columns)
+                for batch in reader.batches(file, names, threads=threads):
+                    if self.where is None:
+                        yield batch
+                    else:
+                        rows = pa.Table.from_batches([batch]).filter(self.where)
+                        yield from rows.select(list(self.columns)).to_batches()
+
+    def _asked(self) -> list[str]:
+        """Return the columns to return, and those of the filter."""
+        assert self.where is not None
+        names = names_of(self.where)
+        asked = self.schema.names if names is None else [*self.columns, *sorted(names)]
+        return list(dict.fromkeys(asked))
+
     def _filtered(
         self, reader: BaseFiles, where: pc.Expression, *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield matching rows for a filter that Arrow cannot apply, or only in part."""
-        names = names_of(where)
-        asked = self.schema.names if names is None else [*self.columns, *sorted(names)]
         told = told_to_arrow(where, self.schema)
-        for batch in reader.batches(list(dict.fromkeys(asked)), told, threads=threads):
+        for batch in reader.batches(self._asked(), told, threads=threads):
             # All of a batch is filtered at once, so its rows keep their order. Arrow's threads are
             # used: on one thread, Arrow would wait for the scan of the batch, and the scan for
             # Arrow.
@@ -288,8 +352,7 @@ def plan_scan(
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
-    files = [group.current for group in view.groups(as_of)]
-    return _planned(view, names, files, None, filter, skipping=skipping)
+    return _planned(view, names, view.slices(as_of), None, filter, skipping=skipping)
 
 
 def plan_changes(

@@ -15,9 +15,8 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.scan_plan import plan_scan
 from lookupstore.hudi.view import TableView, read_view
@@ -56,10 +55,11 @@ def table_source(path: str | Location) -> Source:
         return replace(plan, columns=tuple(columns)).batches(plan.files)
 
     def count_rows() -> int | None:
-        paths = [file.path for file in plan.files]
+        if plan.has_logs:  # counting them would read them all
+            return None
         try:
-            return int(BaseFiles(plan.location, paths, plan.schema).dataset().count_rows())
-        except READ_ERRORS:  # reading the rows raises the error with the file
+            return plan.num_rows()
+        except (*READ_ERRORS, LookupStoreError):  # reading the rows raises the error with the file
             return None
 
     files = f"{len(plan.files)} file{'s'[: len(plan.files) != 1]}"

@@ -176,8 +176,8 @@ class ReadVerbs(TableHandle):
         return plan_scan(view, names).table(n)
 
     def __len__(self) -> int:
-        """Return the number of rows, from the footers of all files."""
-        return plan_scan(self.view()).base_files.num_rows()
+        """Return the number of rows, from the footers of all files without log files."""
+        return plan_scan(self.view()).num_rows()
 
     def __bool__(self) -> bool:
         """Return True, also for an empty table, without reading a file."""
@@ -303,7 +303,8 @@ class ReadVerbs(TableHandle):
         """Return the current base files as an Arrow dataset, for other query engines.
 
         Filters of these engines skip files by partition and by statistics of columns, as `scan`
-        does. Columns of older files are cast by Arrow's rules; `scan` follows Hudi's rules.
+        does. Columns of older files are cast by Arrow's rules; `scan` follows Hudi's rules. Tables
+        with log files are refused.
 
         Args:
             as_of: Request time of the last instant to read. None: the latest.

@@ -17,6 +17,7 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout import optional, said, warn
 from lookupstore.hudi.locking.lock import WAIT
 from lookupstore.hudi.options import (
+    READ_OPTIMIZED,
     REFUSE,
     TABLE_LOCK,
 )
@@ -353,7 +354,8 @@ class ServiceVerbs(TableHandle):
             OSError: If a file cannot be read.
         """
         with progress_bars(progress, late=True) as bars:
-            return check_table(self.view(), bars)
+            view = replace(self.view(), query_type=READ_OPTIMIZED)
+            return check_table(view, bars)
 
     def after_write(self, result: WriteResult, options: WriteOptions) -> WriteResult:
         """Cluster, clean and archive as the options of a write say, and return its result.

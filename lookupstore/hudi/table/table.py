@@ -37,7 +37,7 @@ Path = str | os.PathLike[str] | Location
 
 
 class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
-    """A table of Apache Hudi. Copy-on-write tables can be read and written.
+    """A table of Apache Hudi. Only copy-on-write tables can be written.
 
     Each call uses the newest commit when it starts. Writers do not wait for readers, nor readers
     for writers.
@@ -161,9 +161,10 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         Args:
             path: Folder or URI of the table.
             query_type: `snapshot`, or `read_optimized`, which reads base files only. For a
-                copy-on-write table, both return all rows. A merge-on-read table can only be opened
-                as `read_optimized`, and cannot be written. It then has the rows of the last
-                compactions and of new files, without the later changes, which are in log files.
+                copy-on-write table, both return all rows. A merge-on-read table cannot be written.
+                With `read_optimized`, it has the rows of the last compactions and of new files,
+                without the later changes, which are in log files. With `snapshot`, scans merge
+                these changes, and lookups are refused.
             storage_options: Credentials, region, endpoint and other options of a URI, by the names
                 that pandas or deltalake have for them; see `lookupstore.Location`.
 

@@ -18,10 +18,12 @@ SUFFIX = ".parquet"
 _ID = re.compile(r"[A-Za-z0-9-]+")
 #: Pattern of the names of base files.
 BASE_FILE = re.compile(rf"(?P<file_id>{_ID.pattern})_(?P<token>\d+-\d+-\d+)_(?P<time>\d+)\.parquet")
-# Pattern of the names of log files, which merge-on-read tables have, and plans of a table that was
-# one may contain.
-_LOG_NAME = re.compile(
-    rf"\.(?P<file_id>{_ID.pattern})_(?P<time>\d+)\.log\.\d+(_\d+-\d+-\d+)?(\.cdc)?"
+#: Pattern of the names of log files, which merge-on-read tables have, and plans of a table that was
+#: one may contain. The time is that of the delta commit, in version 6 that of the slice. Files that
+#: end with `.cdc` are for CDC queries only.
+LOG_FILE = re.compile(
+    rf"\.(?P<file_id>{_ID.pattern})_(?P<time>\d+)\.log\.(?P<version>\d+)"
+    r"(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?"
 )
 
 
@@ -57,7 +59,7 @@ def is_log_file(path: str) -> bool:
     >>> is_log_file("day=1/.a-0_20260307135931043.log.1_0-13-16")
     True
     """
-    return _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
+    return LOG_FILE.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def check_partition(
@@ -107,7 +109,7 @@ def check_planned_file(path: str, partition: str, time: str | None, holder: str,
     """
     check_partition(partition, holder)
     name = path.rpartition("/")[2]
-    match = BASE_FILE.fullmatch(name) or _LOG_NAME.fullmatch(name)
+    match = BASE_FILE.fullmatch(name) or LOG_FILE.fullmatch(name)
     below = f"/{partition}/{name}" if partition else f"/{name}"
     is_file = match is not None and is_time(match["time"]) and f"/{path}".endswith(below)
     if match is None or not is_file or time not in (None, match["time"]):

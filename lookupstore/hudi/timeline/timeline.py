@@ -31,11 +31,11 @@ RESTORE = "restore"
 WRITES = frozenset({COMMIT, REPLACE})
 
 # Actions that only other programs write: changes to log files, or base files that include them.
-_COMPACTION = "compaction"
+COMPACTION = "compaction"
 _LOG_COMPACTION = "logcompaction"
 # Actions whose completed instants have base files that count.
 _BASE_FILE_WRITES = WRITES | {DELTA_COMMIT}
-_COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: DELTA_COMMIT}
+_COMPLETED_AS = {CLUSTERING: REPLACE, COMPACTION: COMMIT, _LOG_COMPACTION: DELTA_COMMIT}
 # Other actions in a timeline, which readers of base files can ignore.
 _OTHERS = ("indexing", "schemacommit")
 #: All actions that an instant may have.

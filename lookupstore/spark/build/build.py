@@ -406,7 +406,7 @@ def _read_rows(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
 
     table = HudiTable.open(path)
     view = table.view()
-    nbytes = COLUMNAR_RATIO * sum(group.current.bytes for group in view.groups(None))
+    nbytes = COLUMNAR_RATIO * sum(file.bytes for file in view.slices(None))
     return read_table(spark, table, columns=view.table_schema.columns.names), nbytes
 
 

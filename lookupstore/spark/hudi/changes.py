@@ -256,4 +256,6 @@ def _table(options: Mapping[str, str]) -> HudiTable:
             f"no option {unknown[0]!r}; a stream of a Hudi table has {known}, and hoodie.*"
         )
     check_stream(hudi)
-    return HudiTable.open(given_location(ours, "load() the folder or URI of a Hudi table"))
+    table = HudiTable.open(given_location(ours, "load() the folder or URI of a Hudi table"))
+    table.view().check_changes_are_known()
+    return table

@@ -460,7 +460,7 @@ def test_a_commit_while_a_table_is_read_does_not_disturb(
     table = SmallTable(tmp_path / "t", 9)
     table.commit("a-0", [row(1, "one")])
     opened = HudiTable.open(table.path)
-    real_list, real_open = view.list_base_files, base_files.BaseFiles.dataset
+    real_list, real_open = view.list_data_files, base_files.BaseFiles.dataset
     commits: list[str] = []
 
     def listing(*args: Any, **named: Any) -> Any:
@@ -472,7 +472,7 @@ def test_a_commit_while_a_table_is_read_does_not_disturb(
         commits.append(table.commit("a-0", [row(1, "un")]).time)
         return real_open(files)
 
-    monkeypatch.setattr(view, "list_base_files", listing)
+    monkeypatch.setattr(view, "list_data_files", listing)
     monkeypatch.setattr(base_files.BaseFiles, "dataset", opening)
     assert opened.scan(columns=["value"])["value"].to_pylist() == ["one"]
     monkeypatch.undo()

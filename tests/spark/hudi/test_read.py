@@ -572,13 +572,24 @@ def test_base_files_of_merge_on_read_tables(
     ways = [read_table(spark, table, columns=["txn_id", "txn_type"])]
     if datasource is not None:
         ways.append(by_source(spark, path, query_type="read_optimized", columns="txn_id,txn_type"))
-        with pytest.raises(AnalysisException, match="query_type='read_optimized'"):
-            by_source(spark, path)
     for way in ways:
         assert rows_of(way) == wanted
     tagged = tag_location(ways[0], table).select("txn_id", "_file_id", "_pos")
     ours = table.tag(table.scan(columns=["txn_id"])).select(["txn_id", "_file_id", "_pos"])
     assert rows_of(tagged) == rows_of_table(ours)
+
+
+def test_rows_of_merge_on_read_tables(spark: SparkSession, merge_on_read_tables: Path) -> None:
+    path = merge_on_read_tables / "mor_v6_nonpartitioned"
+    table = HudiTable.open(path)
+    wanted = rows_of_table(table.scan(columns=["id", "name"]))
+    ways = [read_table(spark, table, columns=["id", "name"])]
+    if datasource is not None:
+        ways.append(by_source(spark, path, columns="id,name"))
+    for way in ways:
+        assert rows_of(way) == wanted
+        one = table.scan(columns=["id", "name"], filter=("id", "=", 1))
+        assert rows_of(way.where("id = 1")) == rows_of_table(one)
 
 
 def test_files_of_another_type(spark: SparkSession, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ Iceberg: Avro files, encrypted files | tables/test_iceberg.py::test_what_is_not_
 tables, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path into a table, or to one of a catalog | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
-Hudi: log files of merge-on-read tables | source/test_tables_as_sources.py::test_merge_on_read_is_refused_by_name
+Hudi: custom merge rules, partial updates or CDC blocks in log files | hudi/log/test_merge_on_read.py::test_blocks_that_are_not_read_are_refused_by_name
 Paimon: a path to a table or into one | source/test_tables_as_sources.py::test_a_paimon_table_is_refused
 sink of a Spark stream: a path to a sink or into one | source/test_tables_as_sources.py::test_the_sink_of_a_stream_is_refused
 Spark: text of a collation, as a key or a stored column | spark/join/test_files.py::test_text_of_a_collation_is_no_key

@@ -267,6 +267,26 @@ def test_random_histories_are_merged_as_by_hudi(
             assert history.table.rows() == history.rows()
 
 
+def random_changes(table: LogTable, time: str, rng: random.Random) -> bytes:
+    """Return blocks with rows and, where they are not refused, deletes with ordering values."""
+    rows = [row(key, rng.randrange(90, 110), "new") for key in rng.sample(range(12), 4)]
+    deletes = [(str(key), "long", rng.randrange(90, 110)) for key in rng.sample(range(12), 2)]
+    data = table.data(time, rows, rng.choice([AVRO, PARQUET]))
+    return data if table.version == 6 else data + table.deletes(time, deletes)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_hudi_rs_merges_random_changes_alike(tmp_path: Path, version: int, seed: int) -> None:
+    """By ordering values; it reads neither HFile blocks nor the merge mode of the properties."""
+    rng = random.Random(seed)
+    for number in range(6):
+        table = LogTable(tmp_path / str(number), version)
+        table.base("a-0", [row(key, rng.randrange(90, 110), "old") for key in range(8)])
+        for _ in range(3):
+            table.delta("a-0", lambda time, table=table: random_changes(table, time, rng))
+        assert_same_rows(table.opened().scan(), other_scan(table.path))
+
+
 def test_rows_marked_as_deleted(tmp_path: Path) -> None:
     schema = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
 

@@ -60,7 +60,7 @@ class TableDataFile(SourceFile):
             names: Names of the columns that count.
         """
         file, snapshot = self.file, self.snapshot
-        stored = [snapshot.stored_field(name) for name in names]
+        stored = [snapshot.stored_field(file, name) for name in names]
         given = [
             f"{name}={values[name]!r}"
             for values in (file.constants, file.defaults)

@@ -225,7 +225,9 @@ class FileColumns:
 
     def __init__(self, snapshot: Snapshot, file: TableFile, there: pa.Schema) -> None:
         self._snapshot, self._file = snapshot, file
-        self._fields = with_ids(there, snapshot.stored, snapshot.ids_of_names, file.address.shown)
+        self._fields = with_ids(
+            there, snapshot.stored_in(file), snapshot.ids_of_names, file.address.shown
+        )
         self._known: dict[str, pa.Field | None] = {}
 
     def field_in_file(self, name: str) -> pa.Field | None:
@@ -237,7 +239,7 @@ class FileColumns:
         if name not in self._known:
             at = None
             if name not in self._file.constants:
-                stored = self._snapshot.stored_field(name)
+                stored = self._snapshot.stored_field(self._file, name)
                 at = field_in_file(stored, self._fields, self._file.address.shown)
             self._known[name] = None if at is None else self._fields.field(at)
         return self._known[name]
@@ -274,7 +276,7 @@ class FileColumns:
             value = next((one[field.name] for one in values if field.name in one), None)
             return pa.nulls(count, field.type) if value is None else pa.repeat(value, count)
         shown = self._file.address.shown
-        stored = self._snapshot.stored_field(field.name)
+        stored = self._snapshot.stored_field(self._file, field.name)
         column = in_table_names(batch.column(there.name), there, stored, field, shown)
         return fitted(column, field, shown, "in the table", rows_before=before)
 

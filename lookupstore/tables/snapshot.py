@@ -138,6 +138,7 @@ class TableFile:
         partition: Values of the columns by which the file is partitioned, by their names.
         deleted: Rows that are deleted by position. None: none.
         deleted_keys: Conditions that leave out rows with deleted keys.
+        stored: Columns of the table as this file names them, if `Snapshot.stored` has other names.
         keys: Least and greatest value of the column that the planner was asked for: integers, or
             bytes of texts, which may be longer or shorter. None: unknown.
     """
@@ -152,6 +153,7 @@ class TableFile:
     partition: Mapping[str, pa.Scalar] = field(default_factory=dict)
     deleted: Deletes | None = None
     deleted_keys: tuple[RowCondition, ...] = ()
+    stored: pa.Schema | None = None
     keys: tuple[int, int] | tuple[bytes, bytes] | None = None
 
     @property
@@ -179,6 +181,8 @@ class TableFile:
     def _values(self) -> Iterator[str]:
         for given in (self.constants, self.defaults):
             yield from (f"{name}={value}" for name, value in sorted(given.items()))
+        if self.stored is not None:
+            yield self.stored.to_string()
 
 
 @dataclass(frozen=True)
@@ -229,9 +233,13 @@ class Snapshot:
         """
         return (*file.deleted_keys, *(() if self.filter is None else (self.filter,)))
 
-    def stored_field(self, name: str) -> pa.Field:
-        """Return a column of the table as its files name it."""
-        return self.stored.field(self.columns.get_field_index(name))
+    def stored_in(self, file: TableFile) -> pa.Schema:
+        """Return the columns of `columns` as a file names them."""
+        return self.stored if file.stored is None else file.stored
+
+    def stored_field(self, file: TableFile, name: str) -> pa.Field:
+        """Return a column of the table as a file names it."""
+        return self.stored_in(file).field(self.columns.get_field_index(name))
 
     @property
     def num_rows(self) -> int | None:

@@ -14,6 +14,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "lzo": ("lzallright",),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
+    "paimon": ("fastavro",),
     "polars": ("polars",),
     "duckdb": ("duckdb",),
     "opentelemetry": ("opentelemetry",),

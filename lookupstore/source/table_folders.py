@@ -238,8 +238,7 @@ def _remedy(table: TableFolder, uri: str, part: str) -> str:
             f"pyiceberg.table.StaticTable.from_metadata({newest!r})"
         )
     if table.format is TableFormat.PAIMON:
-        line = table.format.spark_line.format(uri)
-        return f"read it with pypaimon, or with Spark ({line}), and give the rows"
+        return f"give {uri!r} alone, which is read as the table"
     if table.format is TableFormat.SINK:
         line = table.format.spark_line.format(uri)
         return (

@@ -15,6 +15,7 @@ _READERS = {
     TableFormat.HUDI: "lookupstore.hudi.read.snapshot",
     TableFormat.DELTA: "lookupstore.tables.delta",
     TableFormat.ICEBERG: "lookupstore.tables.iceberg",
+    TableFormat.PAIMON: "lookupstore.tables.paimon.planner",
 }
 #: Formats of the tables that are read by their paths.
 READABLE = tuple(_READERS)

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ BRINGS = {
     "hudi": {"fastavro", "pybase64", "sqlglot"},
     "delta": {"deltalake"},
     "iceberg": {"pyiceberg"},
+    "paimon": {"fastavro"},
     "s3": {"obstore"},
     "azure": {"obstore"},
     "gcs": {"obstore"},
@@ -126,7 +128,7 @@ NO_HUDI = f"lookupstore.hudi needs fastavro and pybase64: {installs('hudi')}"
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("extra", [one for one in BRINGS if one != "hudi"])
+@pytest.mark.parametrize("extra", [one for one in BRINGS if "fastavro" not in BRINGS[one]])
 def test_hudi_tables_need_their_extra(extra: str, tmp_path: Path) -> None:
     codes = ["import lookupstore.hudi", "from lookupstore.hudi.table import HudiTable"]
     assert told(codes, extra, tmp_path) == {NO_HUDI}
@@ -185,6 +187,15 @@ def test_files_with_lzo_need_their_extra(tmp_path: Path) -> None:
     assert f"codec lzo needs lzallright: {installs('lzo')}" in run.stderr
     run = command(words, "lzo", tmp_path)
     assert run.returncode == 0, run.stderr
+
+
+def test_paimon_tables_need_their_extra(tmp_path: Path) -> None:
+    with zipfile.ZipFile(GOLDEN / "paimon" / "tables" / "replaced-row.zip") as archive:
+        archive.extractall(tmp_path)
+    code = "import lookupstore\nassert len(lookupstore.build('t', 's', key='id')) == 3"
+    line = f"reading a Paimon table needs fastavro: {installs('paimon')}"
+    assert told([code], "base", tmp_path) == {line}
+    works(code, "paimon", tmp_path)
 
 
 STORES = """

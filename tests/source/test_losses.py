@@ -81,14 +81,17 @@ Delta: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_
 Delta: an empty text in a column of partitions | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
 Delta: VARIANT, partitions by binary columns, files outside the table | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta, Iceberg: deleted rows; columns that were renamed, added or widened | tables/test_iceberg.py::test_every_snapshot_of_a_random_history_is_what_pyiceberg_reads
-Delta, Iceberg: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
+Delta, Iceberg, Paimon: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
 Iceberg: scans with a limit, filters on struct fields | tables/test_iceberg.py::test_what_is_not_supported_is_named
 Iceberg: Avro files, encrypted files | tables/test_iceberg.py::test_what_is_not_supported_is_named
 tables, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path into a table, or to one of a catalog | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: custom merge rules, partial updates or CDC blocks in log files | hudi/log/test_merge_on_read.py::test_blocks_that_are_not_read_are_refused_by_name
-Paimon: a path to a table or into one | source/test_tables_as_sources.py::test_a_paimon_table_is_refused
+Paimon: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_paimon_table_is_refused
+Paimon: replaced and deleted rows; columns that were renamed, added or widened | tables/test_paimon.py::test_every_snapshot_of_a_random_history_is_merged
+Paimon: `partial-update`, `aggregation`, `ignore-delete`, branches, narrowed types | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: deletion vectors or `first-row`: rows before their compaction | tables/test_paimon.py::test_a_first_row_is_what_was_compacted
 sink of a Spark stream: a path to a sink or into one | source/test_tables_as_sources.py::test_the_sink_of_a_stream_is_refused
 Spark: text of a collation, as a key or a stored column | spark/join/test_files.py::test_text_of_a_collation_is_no_key
 Spark: the collation of an argument of `register_lookup` | spark/test_losses.py::test_a_function_compares_collated_text_as_bytes

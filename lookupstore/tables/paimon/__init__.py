@@ -1,0 +1,12 @@
+"""Paimon tables: which data files a snapshot has, and which of their rows count.
+
+Paimon's own library, `pypaimon`, needs a pyarrow before 20. Therefore its metadata is read here.
+
+- `planner`: the files of the newest snapshot, and what is refused
+- `metadata`: snapshots, schemas and manifests
+- `avro_file`: the records of a manifest
+- `binary_row`: values of partitions and keys in manifests
+- `columns`: columns of files that were written with an older schema
+- `merge`: rows of a bucket that rows of other files replace
+- `deletion_vectors`, `roaring`: rows that are deleted by position
+"""

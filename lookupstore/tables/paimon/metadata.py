@@ -1,0 +1,331 @@
+"""The metadata files of Paimon tables: snapshots, schemas and manifests.
+
+Source: "Snapshot", "Schema" and "Manifest" in the specification of Paimon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.extras import require
+from lookupstore.storage.json_text import parse_json
+from lookupstore.storage.location import Location
+from lookupstore.tables.paimon.avro_file import records_of
+from lookupstore.tables.rows import GONE
+
+_SNAPSHOT = re.compile(r"snapshot/snapshot-(\d+)")
+_SCHEMA = re.compile(r"schema/schema-(\d+)")
+# Newest version of each kind of file that is known.
+_VERSIONS = {"snapshot": 3, "schema": 3, "manifest": 2}
+_MOST_JSON = 64 << 20
+_ADD, _DELETE = 0, 1
+
+# Partition and bucket of files. Partitions may share a folder: null and the empty text do.
+Place = tuple[bytes, int]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class PaimonSchema:
+    """The columns and options of a table at one time.
+
+    Attributes:
+        number: Number of the schema.
+        fields: Columns, each with its `id`, `name` and `type`.
+        partition_keys: Names of the columns by which files are partitioned.
+        primary_keys: Names of the columns of the primary key. Empty: an append table.
+        options: Options of the table.
+    """
+
+    number: int
+    fields: tuple[Mapping[str, Any], ...]
+    partition_keys: tuple[str, ...]
+    primary_keys: tuple[str, ...]
+    options: Mapping[str, str]
+
+    def option(self, name: str, default: str = "") -> str:
+        """Return an option in lower case."""
+        return str(self.options.get(name, default)).lower()
+
+    @property
+    def bucket_keys(self) -> tuple[str, ...]:
+        """Return the names of the columns that identify a row in its partition."""
+        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+
+
+@dataclass(frozen=True)
+class PaimonFile:
+    """A data file, as the manifests have it.
+
+    Attributes:
+        manifest: Path of the manifest, for errors.
+        partition: Row of the values of its partition.
+        bucket: Number of its bucket.
+        name: Name of the file.
+        nbytes: Size of the file.
+        num_rows: Number of its rows, with those that delete a key.
+        num_deletes: Number of the rows that delete a key. None: unknown.
+        keys: Rows of the least and greatest key.
+        schema: Number of the schema that it was written with.
+        level: Level of the file: 0 for those that were not compacted.
+        elsewhere: Whether it is outside the folder of the table.
+        has_some_columns: Whether it has only some columns of its rows.
+    """
+
+    manifest: str
+    partition: bytes
+    bucket: int
+    name: str
+    nbytes: int
+    num_rows: int
+    num_deletes: int | None
+    keys: tuple[bytes, bytes]
+    schema: int
+    level: int
+    elsewhere: bool
+    has_some_columns: bool
+
+
+@dataclass(frozen=True)
+class Vector:
+    """The place of the deletion vector of a data file.
+
+    Attributes:
+        file: Name of the file in the folder `index`.
+        nbytes: Size of that file.
+        start: Offset of the vector.
+        length: Length of the vector, as its format counts it.
+        count: Number of deleted rows. None: unknown.
+        elsewhere: Whether the file is outside the folder of the table.
+    """
+
+    file: str
+    nbytes: int
+    start: int
+    length: int
+    count: int | None
+    elsewhere: bool
+
+
+class Metadata:
+    """The metadata of a table at its newest snapshot.
+
+    Args:
+        location: Folder of the table.
+
+    Attributes:
+        location: Folder of the table.
+        number: Number of the snapshot.
+
+    Raises:
+        ImportError: If fastavro is not installed.
+    """
+
+    def __init__(self, location: Location) -> None:
+        require("paimon", "reading a Paimon table")
+        self.location = location
+        self.number: int = self._newest("snapshot", _SNAPSHOT)
+        self._schemas: dict[int, PaimonSchema] = {}
+
+    @cached_property
+    def schema(self) -> PaimonSchema:
+        """Return the newest schema, in which rows of all snapshots are read."""
+        return self.schema_of(self._newest("schema", _SCHEMA))
+
+    def schema_of(self, number: int) -> PaimonSchema:
+        """Return a schema by its number."""
+        if number not in self._schemas:
+            self._schemas[number] = self._read_schema(number)
+        return self._schemas[number]
+
+    def data_files(self) -> list[PaimonFile]:
+        """Return the data files of the snapshot.
+
+        Raises:
+            CorruptionError: If a manifest is damaged, or deletes a file that no manifest adds.
+        """
+        found: dict[tuple[object, ...], PaimonFile] = {}
+        for entry, meta in self._entries():
+            kind, file = _data_file(entry, meta)
+            identity = file.partition, file.bucket, file.level, file.name
+            if kind == _ADD:
+                found[identity] = file
+            elif found.pop(identity, None) is None:
+                text = f"the deletion of {file.name!r}, which no manifest before it adds"
+                raise CorruptionError(entry.path, 0, "files of the table", text)
+        return list(found.values())
+
+    def vectors(self) -> dict[tuple[bytes, int, str], Vector]:
+        """Return deletion vectors by partition, bucket and name of their data files."""
+        name = self._snapshot.optional("indexManifest", str)
+        found = {}
+        for record in [] if name is None else self._records(f"manifest/{name}", "index manifest"):
+            if record.value("_INDEX_TYPE", str) != "DELETION_VECTORS":
+                continue
+            if record.value("_KIND", int) != _ADD:
+                raise CorruptionError(record.path, 0, "index files of the table", "a deleted one")
+            for one in record.records("_DELETIONS_VECTORS_RANGES"):
+                vector = Vector(
+                    record.value("_FILE_NAME", str),
+                    record.value("_FILE_SIZE", int),
+                    one.value("f1", int),
+                    one.value("f2", int),
+                    one.optional("_CARDINALITY", int),
+                    record.optional("_EXTERNAL_PATH", str) is not None,
+                )
+                partition, bucket = record.value("_PARTITION", bytes), record.value("_BUCKET", int)
+                found[partition, bucket, one.value("f0", str)] = vector
+        return found
+
+    @cached_property
+    def _snapshot(self) -> MetadataObject:
+        return self._json(f"snapshot/snapshot-{self.number}", "snapshot")
+
+    def _entries(self) -> Iterator[tuple[MetadataObject, MetadataObject]]:
+        """Yield the entries of all manifests, the older first, each with the data file in it."""
+        for kind in ("baseManifestList", "deltaManifestList"):
+            name = self._snapshot.value(kind, str)
+            for manifest in self._records(f"manifest/{name}", "manifest list"):
+                path = f"manifest/{manifest.value('_FILE_NAME', str)}"
+                for entry in self._records(path, "manifest"):
+                    yield entry, entry.record("_FILE")
+
+    def _newest(self, folder: str, pattern: re.Pattern[str]) -> int:
+        names = (file.name for file in self.location.files(folder))
+        numbers = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
+        if not numbers:
+            raise StaleStoreError(f"{self.location.show(folder)}: {GONE}")
+        return max(numbers)
+
+    def _read_schema(self, number: int) -> PaimonSchema:
+        record = self._json(f"schema/schema-{number}", "schema")
+        fields = record.value("fields", list)
+        for field in fields:
+            _check_field(field, record.path)
+        options = record.optional("options", dict) or {}
+        return PaimonSchema(
+            number,
+            tuple(fields),
+            tuple(record.optional("partitionKeys", list) or ()),
+            tuple(record.optional("primaryKeys", list) or ()),
+            options,
+        )
+
+    def _json(self, name: str, kind: str) -> MetadataObject:
+        path = self.location.show(name)
+        value = parse_json(self._read(name), path, f"a {kind}", most_bytes=_MOST_JSON)
+        record = MetadataObject(value, path)
+        self._check_version(kind, record.optional("version", int) or 1, path)
+        return record
+
+    def _records(self, name: str, kind: str) -> Iterator[MetadataObject]:
+        path = self.location.show(name)
+        for value in records_of(self._read(name), path, kind):
+            record = MetadataObject(value, path)
+            self._check_version("manifest", record.value("_VERSION", int), path)
+            yield record
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.location.read(name)
+        except FileNotFoundError:
+            raise StaleStoreError(f"{self.location.show(name)}: {GONE}") from None
+
+    def _check_version(self, kind: str, version: int, path: str) -> None:
+        if version > _VERSIONS[kind]:
+            raise FormatError(
+                f"source: {path} has version {version} of Paimon's {kind} files, which is not "
+                f"supported (up to {_VERSIONS[kind]} is); pass the rows that Spark reads"
+            )
+
+
+@dataclass(frozen=True)
+class MetadataObject:
+    """An object of a metadata file, whose fields are checked as they are read.
+
+    Attributes:
+        content: Values by the names of the fields.
+        path: Path of the file, for errors.
+    """
+
+    content: Any
+    path: str
+
+    def value(self, name: str, kind: type[Value]) -> Value:
+        """Return the value of a field.
+
+        Raises:
+            CorruptionError: If the field is missing, or has another type.
+        """
+        found = self.optional(name, kind)
+        if found is None:
+            raise CorruptionError(self.path, 0, f"a value of {name!r}", "none")
+        return found
+
+    def optional(self, name: str, kind: type[Value]) -> Value | None:
+        """Return the value of a field. None: It is missing or null.
+
+        Raises:
+            CorruptionError: If the field has another type.
+        """
+        if not isinstance(self.content, Mapping):
+            raise CorruptionError(self.path, 0, "an object", type(self.content).__name__)
+        found = self.content.get(name)
+        if found is not None and type(found) is not kind:
+            expected = f"{kind.__name__} as {name!r}"
+            raise CorruptionError(self.path, 0, expected, type(found).__name__)
+        return found
+
+    def record(self, name: str) -> MetadataObject:
+        """Return the object in a field."""
+        return MetadataObject(self.value(name, dict), self.path)
+
+    def records(self, name: str) -> list[MetadataObject]:
+        """Return the objects in a list; none if it is null."""
+        return [MetadataObject(one, self.path) for one in self.optional(name, list) or ()]
+
+
+def _data_file(entry: MetadataObject, file: MetadataObject) -> tuple[int, PaimonFile]:
+    """Return what an entry does, and the data file that it does it to."""
+    kind = entry.value("_KIND", int)
+    if kind not in (_ADD, _DELETE):
+        raise CorruptionError(entry.path, 0, f"{_ADD} or {_DELETE} as '_KIND'", kind)
+    return kind, PaimonFile(
+        entry.path,
+        entry.value("_PARTITION", bytes),
+        entry.value("_BUCKET", int),
+        file.value("_FILE_NAME", str),
+        file.value("_FILE_SIZE", int),
+        file.value("_ROW_COUNT", int),
+        file.optional("_DELETE_ROW_COUNT", int),
+        (file.value("_MIN_KEY", bytes), file.value("_MAX_KEY", bytes)),
+        file.value("_SCHEMA_ID", int),
+        file.value("_LEVEL", int),
+        file.optional("_EXTERNAL_PATH", str) is not None,
+        file.optional("_WRITE_COLS", list) is not None,
+    )
+
+
+def _check_field(field: Any, path: str) -> None:
+    """Check a field of a schema, and those in it."""
+    record = MetadataObject(field, path)
+    record.value("id", int)
+    record.value("name", str)
+    _check_type(record.content.get("type"), path)
+
+
+def _check_type(kind: Any, path: str) -> None:
+    if isinstance(kind, str):
+        return
+    record = MetadataObject(kind, path)
+    record.value("type", str)
+    for name in ("element", "key", "value"):
+        if name in record.content:
+            _check_type(record.content[name], path)
+    for field in record.optional("fields", list) or ():
+        _check_field(field, path)

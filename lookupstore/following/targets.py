@@ -124,7 +124,8 @@ def columns_hash(snapshot: Snapshot, names: Sequence[str]) -> str:
         snapshot: Snapshot that has the files.
         names: Names of the columns that are read.
     """
-    stored = [snapshot.stored_field(name) for name in names]
+    places = [snapshot.columns.get_field_index(name) for name in names]
+    stored = [snapshot.stored.field(place) for place in places]
     numbers = {int((field.metadata or {}).get(FIELD_ID, -1)) for field in stored}
     ids = snapshot.ids_of_names or {}
     # Columns with these ids, and what is in them.

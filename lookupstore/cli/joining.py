@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lookupstore.cli.completion import FACT_COLUMNS
 from lookupstore.cli.json_text import json_lines
-from lookupstore.cli.opened import lookups_options, only_files, open_lookups
+from lookupstore.cli.opened import lookups_options, naming_no_cache, only_files, open_lookups
 from lookupstore.cli.options import PLACE, columns_option, names_of, no_cache_option, output_option
 from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import TextFlags, check_kept, text_flags
@@ -69,7 +69,7 @@ def join(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     wanted = None if columns is None else names_of(columns)
-    with open_lookups(path, wanted, **what) as opened:
+    with open_lookups(path, wanted, **what) as opened, naming_no_cache(opened):
         if isinstance(opened, Reader):
             raise click.UsageError(
                 f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"

@@ -18,6 +18,7 @@ from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import (
     Opened,
     lookups_options,
+    naming_no_cache,
     only_files,
     only_stores,
     open_lookups,
@@ -107,7 +108,7 @@ def get(
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
         given = _keys(opened, keys, keys_file, text, order, hexadecimal)
-        with given as asked, ExitStack() as stack:
+        with given as asked, naming_no_cache(opened), ExitStack() as stack:
             if out is not None:
                 tables = stack.enter_context(closing(watched(asked.tables, "Looking up")))
                 asked = replace(asked, tables=tables)

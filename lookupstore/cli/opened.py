@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +24,8 @@ from lookupstore.cli.sources import is_pipe
 from lookupstore.cli.terminal import echoed_info
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
+from lookupstore.errors import DiskQuotaError
+from lookupstore.hostcache.own_folder import VARIABLE
 from lookupstore.quantities import size_text
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import is_stream
@@ -101,6 +104,8 @@ def open_lookups(
         if kind is PathKind.SORTED_FILE:
             Reader(path, order=order).close()  # raises the error of a file of another kind
         if kind is PathKind.SORTED_FILE or (kind is PathKind.STORE and list_names(Location(path))):
+            if where is not None:
+                raise _where_error(path, kind)
             raise click.UsageError(
                 f"{shown_uri(path)} is a {kind.value}, which has its key; leave out --key"
             )
@@ -121,6 +126,8 @@ def open_lookups(
     if no_cache:
         raise click.UsageError("--no-cache is an option of columnar files, with --key")
     if where is not None:
+        if kind in (PathKind.STORE, PathKind.SORTED_FILE):
+            raise _where_error(path, kind)
         raise click.UsageError("--where is an option of columnar files, with --key")
     if latest_partition is not None:
         raise click.UsageError("--latest-partition is an option of columnar files, with --key")
@@ -137,6 +144,14 @@ def open_lookups(
         return open_store(path, version=version)
     only_stores(version=version)
     return Reader(path, order=order)
+
+
+def _where_error(path: str, kind: PathKind) -> click.UsageError:
+    """Return the error for a condition on rows that are not those of columnar files."""
+    return click.UsageError(
+        f"{shown_uri(path)} is a {kind.value}, and --where is for columnar files; build a store "
+        "with 'lookupstore build --where', or filter the output"
+    )
 
 
 def _table_lookup(path: str, columns: Sequence[str] | None) -> TableLookup:
@@ -197,6 +212,22 @@ def keyless_files(
             "--on-duplicate need --key, and --order is of sorted files"
         )
     return open_source(path)
+
+
+@contextmanager
+def naming_no_cache(opened: Opened) -> Iterator[None]:
+    """Add `--no-cache` to errors of a cache folder that cannot hold a lookup file."""
+    try:
+        yield
+    except DiskQuotaError as error:
+        if not isinstance(opened, ColumnarFiles) or "its lookup file" not in str(error):
+            raise
+        raise DiskQuotaError(f"{error}, or give --no-cache") from error
+    except OSError as error:
+        if not isinstance(opened, ColumnarFiles) or VARIABLE not in (error.strerror or ""):
+            raise
+        remedy = f"{error.strerror}, or give --no-cache"
+        raise type(error)(error.errno, remedy, error.filename) from error
 
 
 def only_stores(**given: object) -> None:

@@ -57,6 +57,7 @@ def filter_option(*, required: bool) -> Option:
     """Return the option that selects rows."""
     return click.option(
         "--filter",
+        "--where",
         "filters",
         multiple=True,
         required=required,
@@ -106,7 +107,7 @@ latest_partition_option: Option = click.option(
 where_option: Option = click.option(
     "--where",
     metavar="SQL",
-    help="Use only rows for which this is true, such as \"country = 'US'\".",
+    help="For columnar files: use only rows for which this is true, such as \"country = 'US'\".",
 )
 key_option: Option = click.option(
     "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.cli.completion import offering
 from lookupstore.cli.options import Option, names_of
@@ -35,7 +36,9 @@ _SQL_TYPES = {
 }  # fmt: skip
 # Words for characters, which a shell would take for its own.
 _CHARACTERS = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_DECIMAL = re.compile(r"decimal(128|256)?\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+# A timestamp with a zone, as Arrow prints it and `info` does.
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([^\]]+)\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -207,8 +210,8 @@ def _character(_: click.Context, param: click.Parameter, given: str | None) -> s
 def _types(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, pa.DataType]:
     """Return types that were typed as COLUMN=TYPE."""
     found: dict[str, pa.DataType] = {}
-    # Commas in brackets belong to a decimal.
-    for one in re.split(r",(?![^(]*\))", ",".join(given)) if given else ():
+    # Commas in brackets belong to a type.
+    for one in re.split(r",(?![^(]*\)|[^\[]*\])", ",".join(given)) if given else ():
         name, equals, kind = (part.strip() for part in one.partition("="))
         if not (name and equals and kind):
             raise click.BadParameter(f"{one!r}: give COLUMN=TYPE, such as zip=text")
@@ -222,15 +225,20 @@ def _type_of(kind: str) -> pa.DataType:
     name = kind.lower()
     if name in _SQL_TYPES:
         return _SQL_TYPES[name]
-    decimal = _DECIMAL.fullmatch(name)
+    decimal, zoned = _DECIMAL.fullmatch(name), _ZONED.fullmatch(kind)
     try:
         if decimal is not None:
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+            make = pa.decimal256 if decimal[1] == "256" else pa.decimal128
+            return make(int(decimal[2]), int(decimal[3]))
+        if zoned is not None:
+            epoch = pa.scalar(0, pa.timestamp(zoned[1].lower()))
+            return pc.assume_timezone(epoch, zoned[2].strip()).type  # an unknown zone fails
         return pa.type_for_alias(name)
     except ValueError:
         raise click.BadParameter(
             f"{kind!r} is not a type; give text, int, bigint, float, double, boolean, date, "
-            "timestamp, timestamp_ntz, decimal(P,S), or the name of an Arrow type"
+            "timestamp (in UTC), timestamp_ntz (without a zone), decimal(P,S), or the name of an "
+            "Arrow type"
         ) from None
 
 

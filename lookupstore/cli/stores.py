@@ -19,13 +19,13 @@ from lookupstore.cli.options import (
     overwrite_option,
     retain_option,
     version_option,
-    where_option,
 )
 from lookupstore.cli.output import write_json, write_list
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
+from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store import expiry, publishing, version_files
 from lookupstore.store.store import open as open_store
@@ -38,7 +38,8 @@ from lookupstore.store.store import open as open_store
               help="Key columns; they sort the store.")  # fmt: skip
 @click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns (default: all that are not in the key).")  # fmt: skip
-@where_option
+@click.option("--where", metavar="SQL", help="Use only rows for which this is true, such as "
+              "\"country = 'US'\".")  # fmt: skip
 @click.option(
     "--buckets",
     type=click.IntRange(1, 1 << 16),
@@ -227,6 +228,7 @@ def publish(
 
     Files that PATH already has are not copied again.
     """
+    before = version_files.list_names(Location(path))
     with (
         open_store(store, version=version) as opened,
         publishing.publish(
@@ -238,7 +240,11 @@ def publish(
             retain=seconds_of(retain, "--retain"),
         ) as published,
     ):
-        write_info(published, output)
+        version = (published.version, published.id)
+        if output == "table" and before and before[-1] == version:
+            echo(f"{shown_uri(path)}: version {version[0]} is already there, nothing copied")
+        else:
+            write_info(published, output)
 
 
 def _on_duplicate(value: str) -> Any:

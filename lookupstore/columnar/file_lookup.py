@@ -277,6 +277,7 @@ class FileLookup(descriptors.Holder):
                 self._name,
                 needed_bytes(self._made),
                 lambda path, room: self._write(path, room, advance),
+                source=self.plan.source.uri,
             )
         )
 

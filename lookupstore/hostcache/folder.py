@@ -134,7 +134,7 @@ class HostFolder:
             NotOwnError: Others may change the contents of the folder.
             OSError: The folder cannot be made.
         """
-        with self._telling():
+        with self.telling():
             mode = make_own_folder(self.path)
             if not self._is_made:
                 # An earlier version has made folders that others may read.
@@ -147,12 +147,12 @@ class HostFolder:
         """Hold the folder's exclusive lock."""
         self.make()
         with ExitStack() as stack:
-            with self._telling():
+            with self.telling():
                 stack.enter_context(flock(os.path.join(self.path, LOCK)))
             yield
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def telling(self) -> Iterator[None]:
         """Add the purpose of the folder, and the remedy, to errors of the folder."""
         try:
             yield
@@ -203,10 +203,10 @@ class HostFolder:
                 may_pass=True,
             )
 
-    def give_room(self, path: str, name: str, nbytes: int) -> None:
+    def give_room(self, path: str, name: str, what: str, nbytes: int) -> None:
         with self.locked():
             had = size_of(path) or 0
-            self.reserve(nbytes - had, name, "it takes", "split it into smaller files")
+            self.reserve(nbytes - had, name, what, "split it into smaller files")
             descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
             try:
                 os.ftruncate(descriptor, nbytes)

@@ -66,10 +66,11 @@ class PinnedLookupFile:
 class Room:
     """Quota reserved for a file being written, as a sparse file of that size."""
 
-    def __init__(self, folder: HostFolder, path: str, name: str) -> None:
+    def __init__(self, folder: HostFolder, path: str, name: str, what: str) -> None:
         self._folder = folder
         self._path = path
         self._name = name
+        self._what = what
         self._nbytes = 0
 
     def ensure(self, nbytes: int) -> None:
@@ -79,7 +80,7 @@ class Room:
             DiskQuotaError: If that is more than the quota, or files in use leave no room.
         """
         if nbytes > self._nbytes:
-            self._folder.give_room(self._path, self._name, nbytes)
+            self._folder.give_room(self._path, self._name, self._what, nbytes)
             self._nbytes = nbytes
 
     def give_back(self) -> None:
@@ -129,7 +130,13 @@ class LookupFiles:
             touch(descriptor)
             return pinned
 
-    def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> PinnedLookupFile:
+    def make(
+        self,
+        name: str,
+        needed: int,
+        write: Callable[[str, Room], None],
+        source: str | None = None,
+    ) -> PinnedLookupFile:
         """Pin a lookup file, and make it first if this host does not have it.
 
         Args:
@@ -138,6 +145,7 @@ class LookupFiles:
                 until it is made.
             write: Function that writes the file to a path, and reserves room for more than
                 `needed`. Anything else that it puts next to the file is removed.
+            source: File that the lookup file is of, for errors. None: they name the lookup file.
 
         Raises:
             DiskQuotaError: The file is larger than the quota, or files in use leave no room.
@@ -147,7 +155,7 @@ class LookupFiles:
         if LOOKUP_FILE_NAME.fullmatch(name) is None:
             raise ValueError(f"name={name!r}; give 32 hexadecimal digits")
         while (pinned := self.pin(name)) is None:
-            self.make_at(self._path(name), needed, write)
+            self.make_at(self._path(name), needed, write, source)
         return pinned
 
     def discard(self, name: str) -> None:
@@ -158,7 +166,13 @@ class LookupFiles:
         with self._folder.locked():
             remove(self._path(name))
 
-    def make_at(self, target: str, needed: int, write: Callable[[str, Room], None]) -> None:
+    def make_at(
+        self,
+        target: str,
+        needed: int,
+        write: Callable[[str, Room], None],
+        source: str | None = None,
+    ) -> None:
         """Make a file, unless others have made it, in a folder of its own whose size counts."""
         name = os.path.basename(target)
         with self._maker_of(name) as folder:
@@ -166,7 +180,8 @@ class LookupFiles:
             try:
                 if os.path.exists(target):
                     return
-                room = Room(self._folder, os.path.join(folder, ROOM), name)
+                what = "it takes" if source is None else "its lookup file takes"
+                room = Room(self._folder, os.path.join(folder, ROOM), source or name, what)
                 room.ensure(needed)
                 write(path, room)
                 os.chmod(path, 0o600)
@@ -194,7 +209,7 @@ class LookupFiles:
                 stack.close()
                 # Python checks once more that the folder exists: its maker may just have removed
                 # it.
-                with suppress(FileExistsError):
+                with self._folder.telling(), suppress(FileExistsError):
                     os.makedirs(folder, mode=0o700, exist_ok=True)
                 with suppress(FileNotFoundError):
                     inode = stack.enter_context(flock(folder, os.O_RDONLY | os.O_DIRECTORY))

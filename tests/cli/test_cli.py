@@ -783,6 +783,10 @@ def test_publish(versioned: Path, tmp_path: Path) -> None:
     with lookupstore.open(tmp_path / "copy") as opened:
         assert (len(opened), opened.verify().stray) == (3, ())
     assert len(lookupstore.versions(tmp_path / "copy")) == 1
+    same = run("publish", versioned, tmp_path / "copy", "--overwrite")
+    assert same.stdout == f"{tmp_path}/copy: version 2 is already there, nothing copied\n"
+    same = run("publish", versioned, tmp_path / "copy", "--output", "json")
+    assert json.loads(same.stdout)["version"] == 2
 
 
 def test_build_with_retain(versioned: Path, tmp_path: Path) -> None:
@@ -1110,6 +1114,15 @@ def test_a_key_is_of_columnar_files_and_tables(tmp_path: Path, store: Path) -> N
             done = run(verb, path, *keys, "--key", "id")
             assert done.exit_code == 2
             assert f"is a {kind}, which has its key; leave out --key" in done.stderr
+            for key in ([], ["--key", "id"]):
+                done = run(verb, path, *keys, *key, "--where", "id = 1")
+                assert (done.exit_code, "leave out" in done.stderr) == (2, False)
+                assert (
+                    f"is a {kind}, and --where is for columnar files; build a store with "
+                    "'lookupstore build --where', or filter the output"
+                ) in done.stderr
+    assert "For columnar files: use only rows" in run("get", "--help").stdout
+    assert "For columnar files: use only rows" not in run("build", "--help").stdout
 
 
 def test_columnar_files_as_they_are(tmp_path: Path) -> None:
@@ -1279,6 +1292,10 @@ def test_text_is_not_looked_up_in(tmp_path: Path, extension: str) -> None:
         assert f"make a store of it: lookupstore build {path} STORE --key NAME" in done.stderr
 
 
+def _refuse_to_write(path: str, **_: object) -> None:
+    raise OSError(errno.EROFS, "Read-only file system", path)
+
+
 def test_lookup_files_are_told_of_or_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1320,5 +1337,18 @@ def test_lookup_files_are_told_of_or_not_made(
     monkeypatch.setattr(opened, "_LARGE", 1 << 20)
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "other"))
     assert run(*words, "--output", "csv").stderr == ""
+    # Errors of a cache folder name the file, and what works without the folder.
+    (tmp_path / "none").mkdir(mode=0o700)
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "none"))
+    monkeypatch.setenv("LOOKUPSTORE_CACHE_BYTES", "100KB")
+    too_large = f"{tmp_path}/f.parquet: its lookup file takes"
+    for said in (too_large, "Read-only file system: cannot keep local copies and lookup files"):
+        if said != too_large:
+            monkeypatch.setattr(os, "makedirs", _refuse_to_write)
+        path, key = words[1], ["--key", "id"]
+        facts = ["join", path, path, *key, "--on", "id", "--prefix", "x_"]
+        for verb, has in ((words, True), (facts, True), (["scan", path, *key], False)):
+            told = run(*verb, "--output", "csv").stderr
+            assert (said in told, ", or give --no-cache" in told) == (True, has), (verb[0], told)
     refused = run("get", tmp_path / "f.parquet", 1, "--no-cache")
     assert "--no-cache is an option of columnar files, with --key" in refused.stderr

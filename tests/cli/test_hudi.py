@@ -183,7 +183,7 @@ def test_scan(table: Path) -> None:
     assert sorted(row["id"] for row in lines("scan", table, *where)) == sorted(
         row["id"] for row in everything if row["id"] >= 2 and row["page"] is not None
     )
-    eu = lines("scan", table, "--filter", "id > 2", "--partition", "eu")
+    eu = lines("scan", table, "--where", "id > 2", "--partition", "eu")
     assert [row["id"] for row in eu] == [3]
     assert lines("scan", table, "--partition", "none") == []
     old = lines("scan", table, "--as-of", first, "--columns", "page,id", "--partition", "eu")

@@ -225,9 +225,18 @@ def test_types_in_the_words_of_sql_and_arrow() -> None:
             "int64", "decimal128(10, 2)", "int32", "timestamp[us]", "uint8",
         ]  # fmt: skip
     assert rows_of("s")[0]["b"] == Decimal("1.50")
+    # The names that `info` prints.
+    types = "b=decimal256(10, 2),d=timestamp[us, tz=UTC],e=decimal128(3, 0)"
+    done("build - t --key a --names a,b,c,d,e --delimiter | --zone UTC --types", types, given=text)
+    with lookupstore.open("t") as store:
+        assert [str(field.type) for field in store.schema] == [
+            "int64", "decimal256(10, 2)", "int64", "timestamp[us, tz=UTC]", "decimal128(3, 0)",
+        ]  # fmt: skip
     for wrong, said in (
         ("b", "'b': give COLUMN=TYPE, such as zip=text"),
         ("b=money", "'money' is not a type; give text, int,"),
+        ("b=money", "timestamp (in UTC), timestamp_ntz (without a zone)"),
+        ("b=timestamp[us, tz=Mars]", "'timestamp[us, tz=Mars]' is not a type"),
         ("b=decimal(99,2)", "'decimal(99,2)' is not a type"),
         ("b=int,b=text", "the column 'b' is given twice"),
     ):

@@ -108,7 +108,9 @@ class _Builder:
                 f"filter: {_shown(given)} is no filter; give an expression of pyarrow.compute, SQL "
                 "such as 'a >= 3', a tuple such as ('a', '>=', 3), or a list of these"
             )
-        if isinstance(given[0], str) and len(given) > 1 and given[1] in _OPERATORS:
+        first, second = (*given, None)[:2]
+        # An expression has no truth: it is not compared with names.
+        if isinstance(first, str) and isinstance(second, str) and second in _OPERATORS:
             raise TypeError(
                 f"filter: {_shown(given)} is a list, whose parts are filters; give a tuple: "
                 f"{_shown(tuple(given))}"

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import is_bytes, is_text
 from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.key_files import Keys
+from lookupstore.cli.key_text import MOST_NAMED
 from lookupstore.keys.lookups import Lookups, value_columns
 from lookupstore.sst import Reader
 
@@ -34,9 +35,11 @@ class LookupResult:
         asked: Number of keys that have been looked up so far.
         missing: Positions of missing keys among these, at most `MOST_PLACES`.
         num_missing: Number of missing keys among these.
+        first_missing: Rows of nulls for the first missing keys among these, at most `MOST_ROWS`.
     """
 
     MOST_PLACES = 1000
+    MOST_ROWS = MOST_NAMED
 
     def __init__(
         self, opened: Lookups | Reader, keys: Keys, columns: Sequence[str] | None = None
@@ -53,6 +56,7 @@ class LookupResult:
             self._names = value_columns(opened, columns)
             values = [opened.value_schema.field(name) for name in self._names]
         self.schema: pa.Schema = pa.schema([*keys.schema, *values])
+        self.first_missing: pa.Table = self.schema.empty_table()
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows of the found keys, in the order of the keys."""
@@ -82,7 +86,12 @@ class LookupResult:
                 del self.missing[self.MOST_PLACES :]
             self.asked += len(present)
             columns = [*keys.columns, *values.columns]
-            yield pa.Table.from_arrays(columns, schema=self.schema), present
+            rows = pa.Table.from_arrays(columns, schema=self.schema)
+            if missing and self.first_missing.num_rows < self.MOST_ROWS:
+                others = _those(rows, pc.invert(present))
+                both = pa.concat_tables([self.first_missing, others])
+                self.first_missing = both.slice(0, self.MOST_ROWS)
+            yield rows, present
 
     def _look(self, keys: pa.Table) -> tuple[pa.BooleanArray, pa.Table]:
         if isinstance(self._opened, Reader):

@@ -23,7 +23,7 @@ def csv_names(schema: pa.Schema) -> bytes:
     """
     for field in schema:
         try:
-            _texts(pa.nulls(1, plain_type(field.type)))
+            csv_texts(pa.nulls(1, plain_type(field.type)))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise ValueError(
                 f"column {field.name!r}: CSV cannot hold {field.type}; "
@@ -47,10 +47,11 @@ def csv_lines(batch: pa.RecordBatch) -> bytes:
     """
     if not batch.num_columns:
         return b"\n" * int(batch.num_rows)
-    return _lines([_texts(unwrap(column)) for column in batch.columns])
+    return _lines([csv_texts(unwrap(column)) for column in batch.columns])
 
 
-def _texts(column: pa.Array) -> pa.Array:
+def csv_texts(column: pa.Array) -> pa.Array:
+    """Return the values of a column as texts: those of `csv_lines`, without quotes."""
     kind = column.type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"{kind} in CSV")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 
 import click
@@ -23,6 +24,7 @@ from lookupstore.cli.terminal import echo, echoed_info
 from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
+from lookupstore.hudi.timeline.cleans import cleaned_files
 from lookupstore.quantities import counted, size_text
 from lookupstore.storage.uris import shown_uri
 
@@ -129,7 +131,8 @@ def history(path: str, limit: int | None, columns: str | None, output: str) -> N
     found = _opened(path).history(limit)
     names = found.column_names
     if columns is not None:
-        wanted = names_of(columns)
+        heads = {head: name for name, head in _TOLD_FIRST.items()}
+        wanted = [heads.get(name, name) for name in names_of(columns)]
         unknown = [name for name in wanted if name not in names]
         if unknown or not wanted:
             raise click.UsageError(f"--columns {columns}: choose of {', '.join(names)}")
@@ -228,8 +231,11 @@ def clean(
     )
     if dry_run:
         _write_files_to_delete(path, table.clean(**chosen, dry_run=True), output)
-    else:
+    elif output == "json":
         _write_done(path, table.clean(**chosen), output)
+    else:
+        planned = table.clean(**chosen, dry_run=True)
+        _write_cleans(path, table, table.clean(**chosen), planned)
 
 
 @click.command()
@@ -423,6 +429,27 @@ def _write_done(
     else:
         said = ", ".join(map(told, done))
         echo(f"{shown_uri(path)}: {said or nothing}")
+
+
+def _write_cleans(
+    path: str, table: HudiTable, done: list[Instant], planned: list[FileSlice]
+) -> None:
+    """Print cleans with the number and size of the files that they deleted."""
+    if not done:
+        _write_done(path, done, "table")
+        return
+    times = {one.time for one in done}
+    view = table.view()
+    # All instants after a beginning of the first one's time.
+    cleaned = cleaned_files(view.folder, view.timeline, min(times)[:-1])
+    names = [posixpath.join(one.partition, one.name) for one in cleaned if one.clean.time in times]
+    sizes = {one.path: one.bytes for one in planned}
+    # A clean of a dead writer, which was finished, deleted files of unknown sizes.
+    is_known = all(name in sizes for name in names)
+    nbytes = sum(sizes[name] for name in names) if is_known else None
+    size = "" if nbytes is None else f", {size_text(nbytes)}"
+    said = ", ".join(map(told, done))
+    echo(f"{shown_uri(path)}: {said}: {counted(len(names), 'file')} deleted{size}")
 
 
 def _write_files_to_delete(path: str, files: list[FileSlice], output: str) -> None:

@@ -20,7 +20,7 @@ from lookupstore.cli.hudi_options import (
 )
 from lookupstore.cli.hudi_results import failed, fields_of, measured, said, told
 from lookupstore.cli.key_files import check_no_notation, check_one_of, read_keys
-from lookupstore.cli.key_text import parse_keys
+from lookupstore.cli.key_text import MOST_NAMED, key_texts, missing_text, parse_keys
 from lookupstore.cli.options import (
     PLACE,
     as_of_option,
@@ -138,9 +138,12 @@ def get(
         _write(found.select(names), output)
     if missing:
         if keys_file is None:
-            said = "no key " + ", ".join(map(repr, dict.fromkeys(keys[one] for one in missing)))
+            said = f"no key {missing_text(keys[one] for one in missing)}"
         else:
-            said = f"{len(missing):,} of {counted(len(rows), 'key')} not found"
+            first = wanted.take(missing[:MOST_NAMED]).select(options.record_key)
+            said = f"{len(missing):,} of {counted(len(rows), 'key')} not found: " + missing_text(
+                key_texts(first), has_more=len(missing) > MOST_NAMED
+            )
         echo(f"Error: {shown_uri(path)}: {said}", err=True)
     return 1 if missing else 0
 

@@ -9,16 +9,20 @@ durations as a whole number of their unit; binary fields as text, or as ``0x`` a
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import restore
+from lookupstore.arrow.types import restore, unwrap
+from lookupstore.cli.csv_text import csv_texts
 from lookupstore.keys.types import key_field
 
 NULL = "\\N"
+#: Number of missing keys that an error names.
+MOST_NAMED = 10
 
 
 def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -66,6 +70,37 @@ def parse_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
     """
     arrays = [_parse(texts, field) for texts, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=key_types(schema))
+
+
+def key_texts(keys: pa.Table) -> list[str]:
+    r"""Return keys as users type them, for any fields that can be parsed.
+
+    >>> key_texts(pa.table({"zip": ["52093", None], "city": ["Bath, Maine", ""]}))
+    ['52093,"Bath, Maine"', '\\N,']
+    """
+    columns = [csv_texts(unwrap(one.combine_chunks())).to_pylist() for one in keys.columns]
+    rows = [[NULL if one is None else one for one in row] for row in zip(*columns, strict=True)]
+    if keys.num_columns == 1:
+        return [row[0] for row in rows]
+    found = []
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(row)
+        found.append(line.getvalue())
+    return found
+
+
+def missing_text(keys: Iterable[str], *, has_more: bool = False) -> str:
+    """Return the first different keys in quotes, as errors name them.
+
+    Args:
+        keys: Keys as they are typed.
+        has_more: Whether there are keys beyond these.
+    """
+    different = [f"'{one}'" for one in dict.fromkeys(keys)]
+    return ", ".join(different[:MOST_NAMED]) + (
+        ", ..." if has_more or len(different) > MOST_NAMED else ""
+    )
 
 
 def key_types(schema: pa.Schema) -> pa.Schema:

@@ -11,10 +11,17 @@ from typing import Any
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.cli.answers import LookupResult, stored_keys
 from lookupstore.cli.key_files import Keys, check_one_of, read_keys
-from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
+from lookupstore.cli.key_text import (
+    key_texts,
+    missing_text,
+    parse_beginning,
+    parse_bound,
+    parse_keys,
+)
 from lookupstore.cli.opened import (
     Opened,
     lookups_options,
@@ -118,10 +125,13 @@ def get(
     if not answers.num_missing:
         return 0
     if keys_file is None:
-        different = [repr(one) for one in dict.fromkeys(keys[i] for i in answers.missing)]
-        said = "no key " + ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
+        said = f"no key {missing_text(keys[i] for i in answers.missing)}"
     else:
-        said = f"{answers.num_missing:,} of {counted(answers.asked, 'key')} not found"
+        first = shown(answers.first_missing).select(asked.schema.names)
+        said = (
+            f"{answers.num_missing:,} of {counted(answers.asked, 'key')} not found: "
+            + missing_text(key_texts(first), has_more=answers.num_missing > first.num_rows)
+        )
     echo(f"Error: {shown_uri(path)}: {said}", err=True)
     return 1
 
@@ -316,4 +326,5 @@ def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
         key = pa.Array.from_buffers(
             pa.type_for_alias(order), len(key), [None, pa.py_buffer(numbers)]
         )
+        key = pc.if_else(stored.is_valid(), key, pa.scalar(None, key.type))
     return type(rows).from_arrays([key, value], names=["key", "value"])

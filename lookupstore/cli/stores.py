@@ -240,9 +240,9 @@ def publish(
             retain=seconds_of(retain, "--retain"),
         ) as published,
     ):
-        version = (published.version, published.id)
-        if output == "table" and before and before[-1] == version:
-            echo(f"{shown_uri(path)}: version {version[0]} is already there, nothing copied")
+        current = version_files.VersionName(published.version, published.id)
+        if output == "table" and before[-1:] == [current]:
+            echo(f"{shown_uri(path)}: version {current.number} is already there, nothing copied")
         else:
             write_info(published, output)
 

@@ -379,6 +379,17 @@ def test_keys_that_are_missing_are_told_apart(store: Path) -> None:
     result = run("get", store.parent / "texts", "a\nc")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert result.stderr.endswith(r"no key 'a\nc'" + "\n")
+    pairs = pa.table({"zip": ["1", None], "city": ["a", None]})
+    lookupstore.build(
+        pairs, store.parent / "pairs", key=["zip", "city"], nullable_keys=["zip", "city"]
+    ).close()
+    for typed in (["52093,\\N", 'it\'s,"a, b"'], ["\\N,x"]):
+        said = f"Error: {store.parent}/pairs: no key " + ", ".join(f"'{one}'" for one in typed)
+        assert run("get", store.parent / "pairs", *typed).stderr == said + "\n"
+    given = pa.table({"zip": ["1", "52093", None], "city": ["a", None, "a, b"]})
+    pq.write_table(given, store.parent / "given.parquet")
+    said = run("get", store.parent / "pairs", "--keys", store.parent / "given.parquet").stderr
+    assert said.endswith(": 2 of 3 keys not found: '52093,\\N', '\\N,\"a, b\"'\n")
 
 
 def test_a_prefix_is_whole_and_starts_with_is_not(tmp_path: Path) -> None:

@@ -94,7 +94,10 @@ def test_keys_of_every_kind(
     named, stdin = given_keys(keys, kind, tmp_path)
     wanted = [{"id": key, **rows[key]} if key in rows else None for key in keys]
     there = [one for one in wanted if one is not None]
-    said = f"Error: {store}: {len(keys) - len(there)} of 700 keys not found\n"
+    gone = list(dict.fromkeys([key for key in keys if key not in rows][:10]))
+    named_keys = ", ".join(f"'{key}'" for key in gone)
+    missing = len(keys) - len(there)
+    said = f"Error: {store}: {missing} of 700 keys not found: {named_keys}, ...\n"
     result = run("get", store, "--keys", named, "--output", "json", given=stdin)
     assert (result.exit_code, result.stderr) == (1, said)
     assert [json.loads(line) for line in result.stdout.splitlines()] == wanted
@@ -165,7 +168,7 @@ def test_keys_of_sorted_files(tmp_path: Path) -> None:
         writer.put_many([b"a", b"b\xff"], [b"1", b"2"])
     got = run("get", tmp_path / "t.sst", "--keys", "-", "--output", "csv", given=b"0x62ff\nz\na")
     assert got.stdout.splitlines() == ["key,value", "0x62ff,0x32", "0x61,0x31"]
-    assert got.stderr == f"Error: {tmp_path}/t.sst: 1 of 3 keys not found\n"
+    assert got.stderr == f"Error: {tmp_path}/t.sst: 1 of 3 keys not found: '0x7a'\n"
     with Writer(tmp_path / "n.sst", dialect="paimon", order="int32") as writer:
         for number in (-5, 7):
             writer.put(number.to_bytes(4, "little", signed=True), str(number).encode())

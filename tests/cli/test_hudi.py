@@ -395,6 +395,7 @@ def test_history(table: Path) -> None:
     assert run("history", table, "--limit", -1).exit_code == 2
     chosen = lines("history", table, "--columns", "rows_deleted, instant")
     assert chosen == [{name: row[name] for name in ("rows_deleted", "instant")} for row in found]
+    assert lines("history", table, "--columns", "deleted,instant") == chosen  # as in its table
     failed = run("history", table, "--columns", "rows_lost")
     assert (failed.exit_code, "choose of instant, completed, action" in failed.stderr) == (2, True)
 
@@ -436,7 +437,7 @@ def test_tag(table: Path) -> None:
 
     missing = run("tag", table, 7, 1, "--output", "json")
     assert missing.exit_code == 1
-    assert "1 of 2 keys not found" in missing.stderr
+    assert "1 of 2 keys not found: '" in missing.stderr
     nowhere, there = map(json.loads, missing.stdout.splitlines())
     assert nowhere == {"id": 7, "_partition": None, "_file_id": None, "_instant": None,
                        "_pos": None}  # fmt: skip
@@ -706,7 +707,9 @@ def test_savepoint_and_clean(table: Path) -> None:
     assert [line.partition(" (")[0] for line in shown[:-1]] == [one["file"] for one in tried]
     assert f"{table}: {len(tried)} file" in shown[-1]
     assert "would be deleted" in shown[-1]
-    assert "clean 2" in run("clean", table, "--retain-commits", 1).stdout
+    cleaned = run("clean", table, "--retain-commits", 1).stdout
+    assert "clean 2" in cleaned
+    assert cleaned.endswith(shown[-1].partition(": ")[2].replace("would be ", "") + "\n")
     assert not any((table / one["file"]).exists() for one in tried)
     assert "nothing to do" in run("clean", table, "--retain-commits", 1, "--dry-run").stdout
     assert "nothing to do" in run("clean", table, "--retain-hours", 1).stdout

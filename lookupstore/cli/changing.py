@@ -19,11 +19,13 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import TextFlags, rows_of, text_flags
+from lookupstore.cli.terminal import echo
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.csv_dialect import USUAL
 from lookupstore.source.opening import in_types, open_source
 from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
+from lookupstore.storage.uris import shown_uri
 from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
@@ -108,7 +110,7 @@ def upsert(
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     oldest = None if max_run_age is None else seconds_of(max_run_age, "--max-run-age")
     with open_store(path) as store:
-        known = store.schema
+        known, before = store.schema, store.version
         keys = pa.schema([known.field(name) for name in store.key])
     gone = None if not deletes else _keys(deletes, keys, text, are_alone=not sources)
     changed = upsert_store(
@@ -128,7 +130,10 @@ def upsert(
         temp_dir=temp_dir,
     )
     with changed:
-        write_info(changed, output)
+        if output == "table" and changed.version == before:
+            echo(f"{shown_uri(path)}: nothing changed, version {before} stays")
+        else:
+            write_info(changed, output)
 
 
 @click.command()
@@ -203,7 +208,16 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
         is_stream(one) and format_of(one, STREAM_FORMATS) == "CSV" for one in files
     )
     dialect = text.dialect if are_alone else replace(text.dialect, names=None)
-    opened = open_source(rows, max_text=text.max_text, dialect=dialect if is_csv else USUAL)
+    try:
+        opened = open_source(rows, max_text=text.max_text, dialect=dialect if is_csv else USUAL)
+    except ValueError as error:
+        said, is_format, _ = str(error).removeprefix("source: ").partition("; if it is CSV")
+        if not is_format:
+            raise
+        raise click.UsageError(
+            f"--deletes: {said}; for lines of keys, give CSV whose first line is "
+            f"{','.join(keys.names)}"
+        ) from None
     source = in_types(opened, keys)
     names = keys.names
     for name in names:

@@ -180,19 +180,24 @@ def _cache_folder() -> Iterator[Diagnosis]:
     except (OSError, RuntimeError) as error:
         yield Diagnosis(what, message_of(error), ERROR, _OTHER_FOLDER)
         return
+    missing: list[str] = []
+    failure: OSError | None = None
+    try:
+        missing = _missing_features(there)
+    except OSError as error:
+        failure = error
+    is_read_only = failure is not None and failure.errno == errno.EROFS
     room = f"{size_text(used)} of {size_text(quota)} used"
     found = f"{folder}: {room}, {size_text(free)} free on the disk"
     if quota < _LITTLE and quota - used <= free and "LOOKUPSTORE_CACHE_BYTES" in os.environ:
         remedy = "raise LOOKUPSTORE_CACHE_BYTES: larger files have no copies here"
         yield Diagnosis(what, found, WARNING, remedy)
-    elif free < _LITTLE:
+    elif free < _LITTLE and not is_read_only:
         remedy = "free some space, or set LOOKUPSTORE_CACHE to a folder on a larger disk"
         yield Diagnosis(what, found, WARNING, remedy)
     else:
         yield Diagnosis(what, found)
-    try:
-        missing = _missing_features(there)
-    except PermissionError:
+    if isinstance(failure, PermissionError):
         status = os.stat(there)
         remedy = _OTHER_FOLDER
         if status.st_uid == os.geteuid():
@@ -200,10 +205,13 @@ def _cache_folder() -> Iterator[Diagnosis]:
         mode = stat.S_IMODE(status.st_mode)
         yield Diagnosis("its mode", f"{mode:o}: you may not write {there}", ERROR, remedy)
         return
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free some space, or choose a larger disk" if full else "choose a local disk"
-        yield Diagnosis("its file system", message_of(error), ERROR, remedy)
+    if failure is not None:
+        remedy = "choose a local disk"
+        if is_read_only:
+            remedy = "set LOOKUPSTORE_CACHE to a folder that can be written"
+        elif failure.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "free some space, or choose a larger disk"
+        yield Diagnosis("its file system", message_of(failure), ERROR, remedy)
         return
     if missing:
         lacks = f"no {' and no '.join(missing)}"

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lookupstore.builder import in_process
 from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
+from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -129,12 +130,22 @@ def build(
 @click.command()
 @click.argument("path", type=PLACE, metavar="STORE")
 @output_option("table", "json")
-def versions(path: str, output: str) -> None:
-    """List the versions of a store, oldest first."""
-    found = version_files.versions(path)
+def versions(path: str, output: str) -> int:
+    """List the versions of a store, oldest first.
+
+    The exit status is 1 if a version is damaged; the others are listed.
+    """
+    found, errors = version_files.readable_versions(path)
     if output == "json":
         write_json([one.to_json() for one in found])
-        return
+    elif found:
+        _write_versions(found)
+    for error in errors:
+        echo(f"Error: {message_of(error)}", err=True)
+    return int(bool(errors))
+
+
+def _write_versions(found: list[version_files.VersionInfo]) -> None:
     rows = [
         {
             "version": one.number,

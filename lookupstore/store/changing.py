@@ -138,6 +138,8 @@ def upsert_version(
         if deletes is not None:
             incoming.delete(deletes)
         description = "deletes" if changes is None else source.description
+        if changes is not None and deletes is not None:
+            description = f"{description}, and deletes"
 
         def change(manifest: Manifest, changer: BucketChanger) -> Changed:
             check_same_store(location, current, manifest)

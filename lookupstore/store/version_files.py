@@ -144,23 +144,44 @@ def versions(path: Place, *, storage_options: Mapping[str, Any] | None = None) -
     """
     location = located(path, storage_options)
     manifests = read_versions(location)
-    return [
-        VersionInfo(
-            number=manifest.version,
-            id=manifest.id,
-            created=manifest.created_at,
-            num_rows=manifest.num_rows,
-            buckets=manifest.buckets,
-            files=len(manifest.data_files),
-            bytes=manifest.bytes,
-            runs=len(manifest.runs),
-            run_bytes=manifest.run_bytes,
-            applied_bytes=manifest.applied_bytes,
-            source=manifest.source,
-            current=manifest is manifests[-1],
-        )
-        for manifest in manifests
-    ]
+    return [_info_of(manifest, current=manifest is manifests[-1]) for manifest in manifests]
+
+
+def readable_versions(path: Place) -> tuple[list[VersionInfo], list[LookupStoreError]]:
+    """List the versions of a store that can be read, and the errors of the others.
+
+    Args:
+        path: As for `versions`, whose errors for a place without a store this raises.
+    """
+    location = located(path)
+    found: list[VersionInfo] = []
+    errors: list[LookupStoreError] = []
+    names = names_of_store(location)
+    for name in names:
+        try:
+            found.append(_info_of(read_version(location, name), current=name == names[-1]))
+        except FileNotFoundError:
+            continue  # expired meanwhile
+        except (CorruptionError, FormatError) as error:
+            errors.append(error)
+    return found, errors
+
+
+def _info_of(manifest: Manifest, *, current: bool) -> VersionInfo:
+    return VersionInfo(
+        number=manifest.version,
+        id=manifest.id,
+        created=manifest.created_at,
+        num_rows=manifest.num_rows,
+        buckets=manifest.buckets,
+        files=len(manifest.data_files),
+        bytes=manifest.bytes,
+        runs=len(manifest.runs),
+        run_bytes=manifest.run_bytes,
+        applied_bytes=manifest.applied_bytes,
+        source=manifest.source,
+        current=current,
+    )
 
 
 def located(path: Place, storage_options: Mapping[str, Any] | None = None) -> Location:

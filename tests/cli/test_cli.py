@@ -709,6 +709,18 @@ def test_versions(versioned: Path) -> None:
     shown = run("versions", versioned).stdout
     assert len(re.findall(r"│ +[123] │ 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", shown)) == 3
     assert shown.count("*") == 1
+    # Only the damaged version is left out.
+    for numbers in ([2], [2, 3], [1, 2, 3]):
+        for number in numbers:
+            (manifest,) = (versioned / "versions").glob(f"*{number}-*.json")
+            manifest.write_text("{")
+        some = run("versions", versioned, "--output", "json")
+        assert some.exit_code == run("versions", versioned).exit_code == 1
+        assert [one["number"] for one in json.loads(some.stdout)] == [
+            number for number in (1, 2, 3) if number not in numbers
+        ]
+        assert all(one["current"] == (one["number"] == 3) for one in json.loads(some.stdout))
+        assert some.stderr.count("\n") == some.stderr.count(" is damaged: ") == len(numbers)
 
 
 def test_one_version(versioned: Path, file: Path) -> None:
@@ -1234,6 +1246,14 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     listed = run("versions", "s", "--output", "json")
     assert [one["runs"] for one in listed] == [0, 1]
     assert listed[1]["run_bytes"] == told["run_bytes"] > 0
+    assert listed[1]["source"] == "changes: c.parquet (1 Parquet file), and deletes"
+    same = click.testing.CliRunner().invoke(main, ["upsert", "s", "--deletes", "d.parquet"])
+    assert same.stdout == "s: nothing changed, version 2 stays\n"
+    (tmp_path / "gone.txt").write_text("3\n")
+    refused = run("upsert", "s", "--deletes", "gone.txt", status=2)
+    assert "gone.txt has the extension '.txt'; supported: .parquet" in refused
+    assert refused.startswith("Error: --deletes: ")
+    assert "; for lines of keys, give CSV whose first line is id (see" in refused
     assert "run_bytes" in click.testing.CliRunner().invoke(main, ["versions", "s"]).stdout
     told = run("compact", "s", "--output", "json")
     assert (told["version"], told["runs"], told["num_rows"]) == (3, 0, 3)

@@ -102,6 +102,20 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert "its file system" not in said
 
 
+def test_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 30, 1 << 30, 0))
+
+    def refuse(path: str, *_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    status, said = found(tmp_path)
+    assert (status, said["its file system"]["verdict"]) == (1, "error")
+    remedy = "set LOOKUPSTORE_CACHE to a folder that can be written"
+    assert said["its file system"]["remedy"] == remedy
+    assert said["cache folder"]["remedy"] == ""
+
+
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger quota cannot help where the disk has no room for this one."""
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 30, 1 << 30, 4096))

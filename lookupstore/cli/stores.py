@@ -149,8 +149,8 @@ def _write_versions(found: list[version_files.VersionInfo]) -> None:
     rows = [
         {
             "version": one.number,
-            # In the form that `changes --since` accepts.
-            "created": f"{one.created:%Y-%m-%dT%H:%M:%SZ}",
+            # In the form and with the digits that `changes --since` needs to find the version.
+            "created": version_files.time_text(one.created).replace("+00:00", "Z"),
             "current": "*" if one.current else "",
             "rows": one.num_rows,
             "bytes": one.bytes,

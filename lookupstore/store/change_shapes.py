@@ -49,6 +49,12 @@ _ENVELOPE = ("schema", PAYLOAD)
 # Prefix of the columns that Apache Hudi adds to rows, and name of the column that marks deletes.
 _META = "_hoodie_"
 _IS_DELETED = "_hoodie_is_deleted"
+# Names, in lower case, of columns in which tools such as AWS DMS write the operation of each row.
+_OPERATIONS = frozenset((_OP, "_op", "__op", "op_type", "operation", "change_type", "_change_type"))
+_AS_CHANGELOG = (
+    f"if it says what became of each row, name it {changelog.CHANGE!r}, with the values "
+    f"{changelog.INSERT!r}, {changelog.AFTER!r} and {changelog.DELETE!r}"
+)
 #: Names of the columns whose types `plan_changes` reads, together with the type of `PAYLOAD` for
 #: events of Debezium; it reads only the names of other columns.
 SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
@@ -423,6 +429,8 @@ def _what_to_do(name: str, given: Sequence[str]) -> str:
     events = {_OP, *_IMAGES} if name in (_OP, *_IMAGES) else {*_ENVELOPE}
     if name in events and events.issubset(given):
         return "if the rows are events of a changelog, pass changes_by='debezium' or 'hudi'"
+    if name.lower() in _OPERATIONS:  # without that column, deletions would be upserted
+        return _AS_CHANGELOG
     return "rename it, or choose with columns= which are taken"
 
 
@@ -435,7 +443,7 @@ def _text_column(given: pa.Schema, name: str, shape: str) -> str:
     if name not in given.names:
         raise ValueError(
             f"changes_by is {shape!r}, but the changes have no column {name!r}; they have "
-            f"[{listed(given.names)}]"
+            f"[{listed(given.names)}]{_flat_remedy(given.names)}"
         )
     kind = plain_type(given.field(name).type)
     if not (is_text(kind) or pa.types.is_null(kind)):
@@ -455,7 +463,16 @@ def _hudi_kinds(given: pa.Schema) -> tuple[str, dict[str, int]] | None:
     raise ValueError(
         f"changes_by is 'hudi', but the changes have no column {_OP!r}, {changelog.CHANGE!r}, "
         f"{_IS_DELETED!r} or other column of Hudi; they have [{listed(given.names)}]"
+        f"{_flat_remedy(given.names)}"
     )
+
+
+def _flat_remedy(given: Sequence[str]) -> str:
+    """Return the end of an error about rows that have an operation, but not as an event."""
+    names = [name for name in given if name.lower() in _OPERATIONS]
+    if not names:
+        return ""
+    return f"; leave out changes_by, and {_AS_CHANGELOG.replace('it', repr(names[0]), 1)}"
 
 
 def _images_in(names: Collection[str]) -> list[str]:
@@ -467,7 +484,7 @@ def _check_images(given: pa.Schema, shape: str) -> None:
     if not there:
         raise ValueError(
             f"changes_by is {shape!r}, but the changes have neither 'before' nor 'after'; they "
-            f"have [{listed(given.names)}]"
+            f"have [{listed(given.names)}]{_flat_remedy(given.names)}"
         )
     for name in there:
         kind = plain_type(given.field(name).type)

@@ -51,6 +51,7 @@ from lookupstore.store.version_files import (
     gone_version_error,
     list_names,
     name_of,
+    too_early_error,
     version_at,
 )
 
@@ -332,6 +333,8 @@ def open_changelog(
     location, ours = own.location, name_of(own.manifest)
     last = ours if until is None else version_at(location, until, "until")
     first = None if since is None else version_at(location, since, "since")
+    if first is None and since is not None:  # or every row would be an insert
+        raise too_early_error(location, since, "since")
     if last is None:
         raise FileNotFoundError(f"{location.uri}: until is {until!r}; no version is as old")
     if first is not None and last.number < first.number:

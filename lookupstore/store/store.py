@@ -367,7 +367,8 @@ class LookupStore(PointLookups, LocalLookups):
             ValueError: If `until` is before `since`, a text is not a time, a datetime has no zone,
                 a requested column is called `change`, or the two versions have different columns.
             TypeError: `since` or `until` is neither a number nor a time.
-            FileNotFoundError: There is no such version, or it was removed.
+            FileNotFoundError: There is no such version, it was removed, or `since` or `until` is
+                before the first version.
             StaleStoreError: A version was removed while it was read.
             CorruptionError: The stored bytes are damaged.
 

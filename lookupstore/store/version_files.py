@@ -391,6 +391,15 @@ def version_at(
     )
 
 
+def too_early_error(location: Location, moment: Moment, argument: str) -> FileNotFoundError:
+    """Return the error for a time before the first version, which the store still has."""
+    created = time_text(read_version(location, find_version(location, 1)).created_at)
+    return FileNotFoundError(
+        f"{location.uri}: {argument} is {str(moment)!r}, before version 1 ({created}); leave "
+        f"{argument} out to start from nothing"
+    )
+
+
 def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
     if isinstance(moment, str):
         # Python takes any character between date and time: the sign of a zone after a date, too.

@@ -707,7 +707,7 @@ def test_versions(versioned: Path) -> None:
         (1, 1, False), (2, 2, False), (3, 3, True)
     ]  # fmt: skip
     shown = run("versions", versioned).stdout
-    assert len(re.findall(r"│ +[123] │ 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ", shown)) == 3
+    assert len(re.findall(r"│ +[123] │ 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", shown)) == 3
     assert shown.count("*") == 1
     # Only the damaged version is left out.
     for numbers in ([2], [2, 3], [1, 2, 3]):
@@ -1275,7 +1275,13 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     ]
     assert changes("--since", "2") == []
     assert changes("--since", listed[1]["created"]) == []
-    assert len(changes("--since", "2020-01-01", "--limit", "2")) == 2
+    printed = click.testing.CliRunner().invoke(main, ["versions", "s"]).stdout
+    created = re.findall(r"20\S+Z", printed)
+    assert [changes("--since", one) for one in created] == [changes("--since", n) for n in "123"]
+    too_early = run("changes", "s", "--since", "2020-01-01", status=2)
+    assert "before version 1 (" in too_early
+    assert "leave --since out" in too_early
+    assert len(changes("--limit", "2")) == 2
     assert "no version 7" in run("changes", "s", "--since", "7", status=2)
     assert "since is 'x'" in run("changes", "s", "--since", "x", status=2)
     assert lookupstore.open("s").scan().read_all().to_pydict() == rows
@@ -1298,7 +1304,7 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
         '{"op": "d", "before": {"id": 9, "name": "z", "n": 5}, "after": null}\n'
         '{"op": "c", "before": null, "after": {"id": 7, "name": "q", "n": 7}}\n'
     )
-    assert "pass changes_by=" in run("upsert", "t", "dbz.jsonl", status=2)
+    assert "give --changes-by debezium" in run("upsert", "t", "dbz.jsonl", status=2)
     run("upsert", "t", "dbz.jsonl", "--changes-by", "debezium", "--output", "json")
     assert lookupstore.open("t").get(7) == {"name": "q", "n": 7}
     assert 9 not in lookupstore.open("t")

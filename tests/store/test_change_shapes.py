@@ -435,6 +435,25 @@ def test_json_texts_with_other_fields(people):
             people.upsert(changes, changes_by="hudi")
 
 
+@pytest.mark.parametrize("name", ["Op", "op", "operation", "__op"])
+def test_rows_with_their_operation_are_not_taken_without_it(people, name):
+    """Without the column, the deletions of AWS DMS would be upserted."""
+    feed = pa.table({name: ["I", "D"], "id": [7, 1], "name": ["x", "one"], "hits": [7, 1]})
+    named = "name it 'change', with the values 'insert', 'update_after' and 'delete'"
+    with pytest.raises(KeyError, match=f"no column '{name}'.*{named}") as caught:
+        people.upsert(feed)
+    assert "columns= which" not in str(caught.value)
+    for shape in ("debezium", "hudi", "changelog"):
+        with pytest.raises(
+            ValueError, match=f"leave out changes_by, and if '{name}' says.*{named}"
+        ):
+            people.upsert(feed, changes_by=shape)
+    values = {"I": "insert", "D": "delete"}
+    told = [values[one] for one in feed[name].to_pylist()]
+    store = people.upsert(feed.drop_columns(name).append_column("change", pa.array(told)))
+    assert sorted(rows_of(store)) == [2, 3, 7]
+
+
 def test_rows_of_hudi_that_mark_deletes(people):
     rows = pa.table({
         "_hoodie_record_key": ["1", "2", "9"], "id": [1, 2, 9], "name": ["uno", None, "nine"],

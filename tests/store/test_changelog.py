@@ -414,7 +414,11 @@ def test_versions_by_time(three, monkeypatch):
 
     day = timedelta(days=1)
     assert ids(first) == [2, 3]
-    assert ids(first - day) == [1, 2, 3]
+    assert ids(None) == [1, 2, 3]
+    with pytest.raises(
+        FileNotFoundError, match=r"before version 1 \(2026-03-01T12:00:00.000.*leave since out"
+    ):
+        three.changes(first - day)
     assert ids(first + day / 2) == [2, 3]
     assert ids(first + day) == [3]
     assert ids(first + 9 * day) == []

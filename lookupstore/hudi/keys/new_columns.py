@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,7 @@ from lookupstore.hudi.keys.avro_types import arrow_schema
 from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
-from lookupstore.source.opening import KNOWN, in_columns
+from lookupstore.source.opening import KNOWN, UnknownSourceError, in_columns
 from lookupstore.source.source import Source
 
 _log = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ def columns_of(given: Any) -> pa.Schema:
     """Return a schema, or the schema of rows without reading them.
 
     Raises:
-        TypeError: If `given` is neither a schema nor rows, or the rows show their columns only when
-            read.
+        TypeError: If `given` is neither a schema nor rows, the rows show their columns only when
+            read, or a column has values of several types.
         FileNotFoundError, ValueError: See `open_source`.
 
     >>> columns_of(pa.table({"id": [1]})).names
@@ -42,8 +43,10 @@ def columns_of(given: Any) -> pa.Schema:
     if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:
             return _without_nanoseconds(in_columns(given, pa.schema([])))
-        except TypeError:
+        except UnknownSourceError:
             pass
+        except TypeError as error:  # a column has no type
+            raise TypeError(re.sub("^source(?=: )", "schema", str(error))) from None
     raise TypeError(
         f"schema is {type(given).__name__}; give a pyarrow.Schema, or rows that have these "
         f"columns: {KNOWN}"

@@ -60,6 +60,17 @@ def test_rows_of_every_kind_say_the_columns(tmp_path: Path, kind: str) -> None:
     assert table.scan(columns=["id", "day", "n"]).sort_by("id").to_pydict() == ROWS.to_pydict()
 
 
+def test_a_column_with_values_of_two_types_is_named(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for given in (
+        pandas.DataFrame({"id": [1, 2], "m": ["a", 1]}, dtype=object),
+        [{"id": 1, "m": "a"}, {"id": 2, "m": 1}],
+        {"id": [1, 2], "m": ["a", 1]},
+    ):
+        with pytest.raises(TypeError, match="^schema: .*'m'"):
+            HudiTable.create(tmp_path / "t", given, record_key="id")
+
+
 TEXTS = [
     pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
 ]  # fmt: skip

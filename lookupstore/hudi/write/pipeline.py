@@ -71,7 +71,7 @@ class FoundRows(ABC):
 
     @abstractmethod
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys of the rows that are in the table."""
+        """Return a few keys of the rows that are in the table, each once."""
 
     @abstractmethod
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> Mapping[str, pa.Array]:
@@ -148,7 +148,7 @@ class WritePipeline:
             self.files = len(rows.slices)
         found = sum(sum(load.updates.values()) for load in rows.loads.values())
         if operation == INSERT and found:
-            raise _keys_are_there_error(found, rows.known_keys())
+            raise _keys_are_there_error(rows.known_keys())
         with self.step("plan"):
             packing, boxes, numbers = self._packed(rows)
             buckets = [packing.buckets[number] for number in numbers]
@@ -266,9 +266,9 @@ def _placed(plan: WritePlan, written: Sequence[WrittenFile], time: str) -> dict[
     return {path: boxes.placed(stats, time) for path, boxes in plan.boxes.items() if boxes.new}
 
 
-def _keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:
+def _keys_are_there_error(keys: Sequence[str]) -> ValueError:
     return ValueError(
-        f"{count} rows have keys that the table already has, such as {', '.join(map(repr, keys))}; "
-        "to change these rows, upsert them; to leave them out, pass "
+        f"rows have keys that the table already has, such as {', '.join(map(repr, keys))}; to "
+        "change these rows, upsert them; to leave them out, pass "
         "options=WriteOptions(duplicates='drop')"
     )

@@ -385,9 +385,9 @@ class SparkRows(FoundRows):
         return self._rows.where(F.col(self._rows.columns[own + at])).count()
 
     def known_keys(self) -> list[str]:
-        """Return a few keys that the table has."""
-        known = self._rows.where("slice IS NOT NULL").select("key").limit(SAMPLE).collect()
-        return [row.key for row in known]
+        """Return a few keys that the table has, each once."""
+        known = self._rows.where("slice IS NOT NULL").select("key").distinct()
+        return [row.key for row in known.limit(SAMPLE).collect()]
 
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
         """Return the positions of a sample of the new rows, by partition path."""

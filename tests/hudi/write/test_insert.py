@@ -112,6 +112,16 @@ def test_histories_with_repeated_keys(tmp_path: Path, version: int, seed: int) -
         assert [one.kind for one in table.verify().findings] == ["duplicate"] * repeated
 
 
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 20])
+def test_a_key_that_is_stored_several_times_is_named_once(tmp_path: Path, memory: int) -> None:
+    table = make(tmp_path / "t")
+    for _ in range(3):
+        table.insert(arrow([(1, "a", 1, "x"), (2, "a", 1, "x")]))
+    options = WriteOptions(duplicates="fail", memory=memory)
+    with pytest.raises(ValueError, match="^rows have keys .*, such as '1', '2'; to change"):
+        table.insert(arrow([(1, "a", 2, "y"), (2, "a", 1, "x"), (3, "a", 1, "z")]), options=options)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_insert_looks_into_no_file(tmp_path: Path, version: int) -> None:
     table = make(tmp_path / "t", version=version)

@@ -108,9 +108,10 @@ class MemoryRows(FoundRows):
         return 0 if flags is None else int(np.count_nonzero(flags))
 
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys of the rows that are in the table."""
-        there = np.flatnonzero(self._places.numbers >= 0)
-        return self._keys(there[:SAMPLE])
+        """Return a few keys of the rows that are in the table, each once."""
+        there = self._incoming.keys.filter(pa.array(self._places.numbers >= 0))
+        keys: list[str] = there.unique()[:SAMPLE].to_pylist()
+        return keys
 
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
         """Return the positions of new rows, by partition path."""

@@ -132,7 +132,7 @@ class SpilledRows(FoundRows):
         return self._flags
 
     def known_keys(self) -> Sequence[str]:
-        """Return a few keys of the rows that are in the table."""
+        """Return a few keys of the rows that are in the table, each once."""
         return self._known
 
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
@@ -224,8 +224,8 @@ class SpilledRows(FoundRows):
         if incoming.deleted is not None:
             self._flags += int(np.count_nonzero(incoming.deleted))
         if len(self._known) < SAMPLE:
-            some = np.flatnonzero(places.numbers >= 0)[: SAMPLE - len(self._known)]
-            self._known += incoming.keys.take(pa.array(some)).to_pylist()
+            some = incoming.keys.filter(pa.array(places.numbers >= 0)).unique()[:SAMPLE]
+            self._known = list(dict.fromkeys([*self._known, *some.to_pylist()]))[:SAMPLE]
         known = [self._numbers[one.group] for one in places.slices]
         # The last number is that of rows without a stored row.
         files = np.array([*known, -1], np.int32)[places.numbers]

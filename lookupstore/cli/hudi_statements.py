@@ -50,7 +50,7 @@ def update(
     table = HudiTable.open(path)
     options = flags.options(table, "upsert")
     result = table.update(values, where=where, options=options, dry_run=dry_run)
-    _show(path, result, dry_run, output)
+    _show(path, result, dry_run, output, "updated")
 
 
 @click.command()
@@ -86,12 +86,15 @@ def merge(
     merging = table.merge(text.source_of(files), None if on is None else names_of(on))
     for clause in clauses:
         merging = merging.when(clause)
-    _show(path, merging.execute(options=options, dry_run=dry_run), dry_run, output)
+    result = merging.execute(options=options, dry_run=dry_run)
+    _show(path, result, dry_run, output, "changed")
 
 
-def _show(path: str, result: WriteResult, dry_run: bool, output: str) -> None:
+def _show(path: str, result: WriteResult, dry_run: bool, output: str, verb: str) -> None:
     if output == "json":
         write_json(fields_of(result, dry_run))
         return
-    echo(f"{shown_uri(path)}: {said(result)}")
+    changed = result.rows_inserted + result.rows_updated + result.rows_deleted
+    nothing = "" if changed else f"0 rows {'would be ' if dry_run else ''}{verb}, "
+    echo(f"{shown_uri(path)}: {nothing}{said(result)}")
     echo(measured(result))

@@ -46,6 +46,9 @@ def test_update(path: Path) -> None:
     assert done.exit_code == 0
     assert "2 rows read, 2 rows updated, 1 file rewritten, commit" in done.output
     assert rows(path) == [(1, "/a", 7), (2, "/b", 8), (3, "x=1", 10), (4, "x=1", 10)]
+    nothing = ["--set", "hits = 0", "--where", "id > 9"]
+    assert ": 0 rows updated, commit" in run("update", path, *nothing).output
+    assert ": 0 rows would be updated, " in run("update", path, *nothing, "--dry-run").output
     words = ["--hoodie", f"{INDEX}=SIMPLE", "--output", "json"]
     found = run("update", path, "--set", "page = null", *words)
     assert json.loads(found.stdout)["rows_updated"] == 4

@@ -67,7 +67,7 @@ def test_a_column_with_values_of_two_types_is_named(tmp_path: Path) -> None:
         [{"id": 1, "m": "a"}, {"id": 2, "m": 1}],
         {"id": [1, 2], "m": ["a", 1]},
     ):
-        with pytest.raises(TypeError, match="^schema: .*'m'"):
+        with pytest.raises(TypeError, match=r"^schema: .*'m'"):
             HudiTable.create(tmp_path / "t", given, record_key="id")
 
 

@@ -118,7 +118,7 @@ def test_a_key_that_is_stored_several_times_is_named_once(tmp_path: Path, memory
     for _ in range(3):
         table.insert(arrow([(1, "a", 1, "x"), (2, "a", 1, "x")]))
     options = WriteOptions(duplicates="fail", memory=memory)
-    with pytest.raises(ValueError, match="^rows have keys .*, such as '1', '2'; to change"):
+    with pytest.raises(ValueError, match=r"^rows have keys .*, such as '1', '2'; to change"):
         table.insert(arrow([(1, "a", 2, "y"), (2, "a", 1, "x"), (3, "a", 1, "z")]), options=options)
 
 

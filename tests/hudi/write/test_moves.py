@@ -213,7 +213,7 @@ def test_rows_of_one_key_are_combined_whatever_their_partitions(tmp_path: Path) 
         table = make(tmp_path / f"{verb} {options.combine} {options.duplicates}")
         getattr(table, verb)(rows, options=options)
         assert stored(table) == Counter([(1, "b", 5, "y")])
-    with pytest.raises(ValueError, match="^rows have keys that the table already has"):
+    with pytest.raises(ValueError, match=r"^rows have keys that the table already has"):
         table.insert(arrow([(1, "c", 9, "z")]), options=replace(GLOBAL, duplicates="fail"))
     index = replace(GLOBAL, index=BloomIndex(is_global=True))
     assert table.upsert(arrow([(1, "c", 9, "z")]), options=index).rows_inserted == 1

@@ -358,7 +358,9 @@ def test_bytes_of_one_length(tmp_path: Path) -> None:
 def test_an_insert_of_a_key_that_is_there(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.insert(rows((1, "a", 1, "x")))
-    with pytest.raises(ValueError, match="^rows have keys that the table already has, such as '1'"):
+    with pytest.raises(
+        ValueError, match=r"^rows have keys that the table already has, such as '1'"
+    ):
         table.insert(
             rows((1, "a", 1, "y"), (2, "a", 1, "y")), options=WriteOptions(duplicates="fail")
         )

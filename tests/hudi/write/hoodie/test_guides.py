@@ -14,7 +14,7 @@ import pytest
 from lookupstore.hudi.write.hoodie.given import said_in
 from lookupstore.hudi.write.hoodie.known import option_of
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "hudi-limits.md"
+PAGE = Path(__file__).parents[4] / "docs" / "contributing" / "hudi-options-of-guides.md"
 SITE = "https://hudi.apache.org/docs/1.1.1"
 WRITE = "hoodie.datasource.write."
 SYNC = "hoodie.datasource.hive_sync."

@@ -24,7 +24,7 @@ from lookupstore.cli.terminal import echo, echoed_info
 from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
-from lookupstore.hudi.timeline.cleans import cleaned_files
+from lookupstore.hudi.timeline import cleaned_files
 from lookupstore.quantities import counted, size_text
 from lookupstore.storage.uris import shown_uri
 

@@ -10,6 +10,7 @@ progress. `archive` contains instants that left the timeline: `archived_log` in 
 in later versions.
 """
 
+from lookupstore.hudi.timeline.cleans import cleaned_files
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.given_times import When
 from lookupstore.hudi.timeline.records import from_record, to_record
@@ -18,6 +19,7 @@ from lookupstore.hudi.timeline.work_files import staging_folder
 __all__ = [
     "When",
     "WriteStat",
+    "cleaned_files",
     "from_record",
     "staging_folder",
     "to_record",

@@ -381,7 +381,7 @@ class _Search:
         files = {info.path: (info, kind) for info, kind in zip(seen, known, strict=True) if kind}
         if not files:
             if any(posixpath.splitext(info.path)[1] == ".sst" for info in seen):
-                raise FormatError(
+                raise FileNotFoundError(
                     f"source: {self.shown} is a store, or has one below it; open it with "
                     f"lookupstore.open({self.shown!r}), and give its rows: store.scan()"
                 )

@@ -57,6 +57,9 @@ def _build_of_table(found: re.Match[str]) -> str:
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
     r"^options: ": "--hoodie: ",
+    r"; a dict has Hudi's names: pass WriteOptions\(.*\)$": (
+        "; give a name that begins with hoodie., or an option of this command"
+    ),
     r"^separator and (quote|decimal) are both": r"--delimiter and --\1 are both",
     r"^quote and decimal are both": "--quote and --decimal are both",
     r"^(decimal|zone) is (?=')": r"--\1 is ",
@@ -106,6 +109,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(?<=[,;] )pass changes_by='debezium' or 'hudi'": "give --changes-by debezium or hudi",
     r"(?<=[,;] )pass changes_by='(\w+)'": r"give --changes-by \1",
     r"in types=": "in --schema",
+    r"say it otherwise, or give an expression of pyarrow\.compute": "say it otherwise",
     r"temp_dir(=|(?=:))": "--temp-dir",
     r"pass pyarrow\.csv\.open_csv\(\.\.\.\) with parse_options": "give --delimiter ';'",
     r"pass pyarrow\.csv\.read_csv\(\.\.\.\) with ParseOptions\(quote_char=False\)": (
@@ -231,6 +235,9 @@ def _help(error: click.ClickException) -> str:
             return f" (did you mean {' or '.join(close)}?)"
         return " (put -- before keys that begin with a minus)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
+        options = {one.name for one in error.ctx.command.params}
+        if "since" in options and "unexpected extra argument" in error.message:
+            return " (write it after --since or --until)"
         return f" (see '{error.ctx.command_path} --help')"
     return ""
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed, meant
 from lookupstore.filters.filter import Filter, filter_expression
+from lookupstore.filters.misfits import misfit
 from lookupstore.filters.row_groups import columns_in, names_of
 
 
@@ -93,7 +94,8 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
         found.kept(pa.record_batch([pa.nulls(1, one.type) for one in plain], plain.names))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         kinds = listed(found.names, lambda name: f"{name}: {columns.field(name).type}")
-        raise TypeError(
-            f"where: {error}; give values of the types of the columns: {kinds}"
-        ) from None
+        said = misfit(where, columns) or (
+            f"{error}; give values of the types of the columns: {kinds}"
+        )
+        raise TypeError(f"where: {said}") from None
     return found

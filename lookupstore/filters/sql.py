@@ -329,9 +329,13 @@ class ConditionReader:
             if operand.kind == kind or (is_text(operand.kind) and is_text(kind)):
                 return operand
             if not _casts_safely(operand.kind, kind):
-                raise refused_error(
-                    node, f"makes {kind} of {operand.kind}, which may lose something"
+                problem = f"makes {kind} of {operand.kind}, which may lose something"
+                is_exact = all(
+                    pa.types.is_integer(one) or pa.types.is_decimal(one)
+                    for one in (kind, operand.kind)
                 )
+                # A comparison or assignment of exact numbers needs no cast.
+                raise refused_error(node, problem, "leave out the cast" if is_exact else REMEDY)
             return Operand(operand.expression.cast(kind), kind)
         function = _FUNCTIONS.get(type(node))
         if function is not None:
@@ -341,6 +345,9 @@ class ConditionReader:
             if isinstance(node, exp.Length):
                 kind = pa.int32() if pa.types.is_string(kind) else pa.int64()
             return Operand(function(argument.expression), kind)
+        if isinstance(node, exp.Sub) and node.find(exp.Column) is None:  # day = 2026-03-01
+            remedy = "texts and dates are in single quotes, such as '2026-03-01'"
+            raise refused_error(node, "is no column, and not read", remedy)
         raise refused_error(node, "is no column, and not read")
 
     def value(self, node: exp.Expression) -> Value:

@@ -845,6 +845,7 @@ def test_collect_statistics_and_explain_scan(table: Path) -> None:
         ('page = "/a"', "texts are in single quotes"),
         ("id = " + "[" * 100_000, "filter: id = [["),
         ("id => 3", "filter: "),
+        ("id + 1 > 3", "id + 1 is no column, and not read; say it otherwise\n"),
         ("id >= 3, 4", "is no condition in SQL"),
         ("id is null 3", "is no condition in SQL"),
         ("id between 3", "is no condition in SQL"),

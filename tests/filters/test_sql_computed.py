@@ -210,7 +210,7 @@ def test_conditions_on_both_sides() -> None:
         ("random()", "is not read"),
         ("i; drop table x", "is no condition in SQL"),
         ("round(f, i)", "round to a number of digits"),
-        ("cast(s as int)", "may lose something"),
+        ("cast(s as int)", "may lose something; say it otherwise"),
         ("try_cast(s as int)", "is not read"),
         ("1" * 60, "has too many digits"),
         ("sum(i)", "is not read"),

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from lookupstore.errors import listed
 from lookupstore.filters.filter import Filter, filter_expression
+from lookupstore.filters.misfits import misfit
 from lookupstore.filters.row_groups import columns_in
 from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.storage.location import Location
@@ -31,6 +32,8 @@ def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.E
         raise ValueError(
             f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
         )
+    if (said := misfit(given, schema)) is not None:
+        raise ValueError(f"filter: {said}")
     # This raises the other errors of a filter.
     BaseFiles(location, [], schema).table([], where)
     return where

@@ -155,7 +155,8 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
             found = sql_value(given, aliases)
         except ValueError as error:
             said = str(error).removeprefix("filter: ").replace("no condition in SQL", "no SQL")
-            hint = "" if "single quotes" in said else f"; {_TEXTS}"
+            is_about_texts = "single quotes" not in said and "leave out the cast" not in said
+            hint = f"; {_TEXTS}" if is_about_texts else ""
             raise ValueError(f"{what}: {said}{hint}") from None
     elif isinstance(given, pc.Expression):
         found = given

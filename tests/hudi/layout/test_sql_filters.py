@@ -324,6 +324,12 @@ def test_columns_of_kindred_types_are_compared(word: str, one: pa.Array, other: 
         ("year(day) = 2026", "YEAR(day) is no column, and not read"),
         ("id = 1 and year(day) = 2026", "YEAR(day) is no column, and not read"),
         ("id + 1 > 2", "id + 1 is no column, and not read"),
+        (
+            "day = 2026-03-01",
+            "texts and dates are in single quotes, such as '2026-03-01'",
+        ),
+        ("id = id - 1", "id - 1 is no column, and not read; say it otherwise"),
+        ("cast(id as smallint) = 1", "may lose something; leave out the cast"),
         ("t.id = 1", "t.id is not read"),
         ("id in (select 1)", "is not read"),
         ("id in (1, small)", "give a list of values"),

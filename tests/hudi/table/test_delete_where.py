@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from datetime import date, datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -380,3 +381,26 @@ def test_beside_upserts(tmp_path: Path, version: int, seed: int) -> None:
     assert done["upsert"]
     assert done["delete"]
     assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (("at", "<", datetime(2026, 3, 1)), r"'at' is timestamp\[us, tz=UTC\], and .* tzinfo"),
+        (("local", "<", datetime(2026, 3, 1, tzinfo=timezone.utc)), "a datetime without tzinfo"),
+        (("day", "=", date(2026, 3, 1)), r"'day' is string, and datetime.date.*; give a text"),
+        ([("id", ">", 0), ("id", "in", ["x"])], r"'id' is int64, and \['x'\] does not fit; give a"),
+        ([[("id", ">", 0)], [("id", "between", "a", "b")]], "'a' and 'b' does not fit"),
+        (("id", "like", "a%"), "'id' is int64, and 'like' needs texts"),
+    ],
+)
+def test_values_that_do_not_fit_their_columns(tmp_path: Path, where: Any, said: str) -> None:
+    stamps = {"at": pa.timestamp("us", "UTC"), "local": pa.timestamp("us")}
+    schema = pa.schema({"id": pa.int64(), "day": pa.string(), **stamps})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    now = datetime(2026, 3, 1)
+    table.insert(pa.table([[1], ["a"], [now], [now]], schema=schema))
+    with pytest.raises(ValueError, match=f"^where: the column .*{said}"):
+        table.delete(where=where)
+    with pytest.raises(ValueError, match=f"^filter: the column .*{said}"):
+        table.scan(filter=where)

@@ -10,7 +10,13 @@ the schema of the table between Avro and Arrow, and `new_columns` checks the sch
 
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.given_columns import IS_DELETED
-from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, precombine_of, read_keys
+from lookupstore.hudi.keys.incoming import (
+    Incoming,
+    IncomingRows,
+    ordering_of,
+    precombine_of,
+    read_keys,
+)
 from lookupstore.hudi.keys.key_generator import paths_of
 from lookupstore.hudi.keys.missing_columns import NOTHING_MISSING, MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema
@@ -22,6 +28,7 @@ __all__ = [
     "IncomingRows",
     "MissingColumns",
     "TableSchema",
+    "ordering_of",
     "paths_of",
     "precombine_of",
     "read_keys",

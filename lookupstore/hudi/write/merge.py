@@ -19,7 +19,7 @@ from lookupstore.arrow.types import concat
 from lookupstore.errors import listed
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged
-from lookupstore.hudi.keys.incoming import Incoming, IncomingKeys
+from lookupstore.hudi.keys.incoming import Incoming, IncomingKeys, ordering_of
 from lookupstore.hudi.keys.key_generator import paths_of
 from lookupstore.hudi.keys.missing_columns import MissingColumns
 from lookupstore.hudi.meta_columns import META_COLUMNS, RECORD_KEY
@@ -93,7 +93,9 @@ class MergedRows:
         self.keys: Incoming = Incoming.joined(list(keys.batches()), pa.schema([]))
         self._check_each_once(self.keys)
         fixed = fixed_columns(view.options)
-        self._plan: MergePlan = planned_merge(clauses, self._rows.schema, columns, fixed)
+        self._plan: MergePlan = planned_merge(
+            clauses, self._rows.schema, columns, fixed, ordering_of(view.options)
+        )
         #: Columns whose stored values changed rows keep.
         self.kept: MissingColumns = self._plan.kept
 

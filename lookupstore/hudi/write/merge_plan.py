@@ -73,12 +73,14 @@ class MergePlan:
         unmatched: Clauses for given rows whose key is not stored.
         left: Conditions for the deletion of stored rows whose key is not given. None: every row.
         columns: Data columns of the table.
+        ordering: Name of the column in which each new row needs a value. None: no such column.
     """
 
     matched: tuple[Clause, ...]
     unmatched: tuple[Clause, ...]
     left: tuple[pc.Expression | None, ...]
     columns: pa.Schema
+    ordering: str | None
 
     @property
     def kept(self) -> MissingColumns:
@@ -101,7 +103,8 @@ class MergePlan:
             rows: Numbers of the rows whose key is not stored.
 
         Raises:
-            ValueError: If a value cannot be computed, or does not fit its column.
+            ValueError: If a value cannot be computed, does not fit its column, or is null in the
+                ordering column.
         """
         for clause in self.unmatched:
             assert clause.sets is not None
@@ -114,6 +117,12 @@ class MergePlan:
                 some.filter(pa.array(taken)), keys.take(pa.array(inserted))
             )
             by_name = dict(zip((one.name for one in clause.sets.fields), values, strict=True))
+            if self.ordering is not None and by_name[self.ordering].null_count:
+                first = pc.index(by_name[self.ordering].is_null(), True).as_py()
+                raise ValueError(
+                    f"the ordering column {self.ordering!r} of the row with the key "
+                    f"{keys[inserted[first]].as_py()!r} is null; give a value, or leave the row out"
+                )
             columns = [
                 by_name[one.name] if one.name in by_name else pa.nulls(len(inserted), one.type)
                 for one in self.columns
@@ -122,7 +131,11 @@ class MergePlan:
 
 
 def planned_merge(
-    clauses: GivenMerge, given: pa.Schema, columns: pa.Schema, fixed: Sequence[str]
+    clauses: GivenMerge,
+    given: pa.Schema,
+    columns: pa.Schema,
+    fixed: Sequence[str],
+    ordering: str | None,
 ) -> MergePlan:
     """Check the clauses of a merge against the columns of both sides.
 
@@ -131,11 +144,13 @@ def planned_merge(
         given: Columns of the given rows.
         columns: Data columns of the table.
         fixed: Names of the key and partition columns, which no clause sets.
+        ordering: Name of the column in which each new row needs a value. None: no such column.
 
     Raises:
         TypeError: If the type of a value does not fit its column.
         KeyError: If the table does not have a column that a clause sets.
-        ValueError: If a clause cannot be parsed, or names a column that does not exist.
+        ValueError: If a clause cannot be parsed, names a column that does not exist, or inserts
+            rows without an ordering value.
     """
     target = {name: f"{TARGET}{name}" for name in columns.names}
     source = {name: f"{SOURCE}{name}" for name in given.names}
@@ -144,7 +159,7 @@ def planned_merge(
     both = Aliases(pa.schema([*of_target, *of_source]), {"target": target, "source": source})
     alone = Aliases(pa.schema(of_source), {"source": source})
     stored = Aliases(columns, {"target": {name: name for name in columns.names}})
-    names = _Names(given.names, columns, fixed)
+    names = _Names(given.names, columns, fixed, ordering)
     return MergePlan(
         tuple(
             Clause(
@@ -159,16 +174,24 @@ def planned_merge(
         ),
         tuple(condition(one.where, stored, f"{one.name}: where") for one in clauses.left),
         columns,
+        ordering,
     )
 
 
 class _Names:
     """Assignments of clauses, with the columns of both sides as defaults."""
 
-    def __init__(self, given: Sequence[str], columns: pa.Schema, fixed: Sequence[str]) -> None:
+    def __init__(
+        self,
+        given: Sequence[str],
+        columns: pa.Schema,
+        fixed: Sequence[str],
+        ordering: str | None,
+    ) -> None:
         self._given = given
         self._columns = columns
         self._fixed = fixed
+        self._ordering = ordering
 
     def updates(self, clause: GivenClause, aliases: Aliases) -> Assignments:
         """Return the assignments of a clause that updates."""
@@ -211,6 +234,12 @@ class _Names:
                     f"{clause.name}: values: {name!r} is part of the key or the partition, which "
                     f"new rows keep: write 'source.{name}', or leave it out"
                 )
+        if self._ordering is not None and self._ordering not in (*sets, *fixed):
+            # As in Hudi's MERGE INTO; later upserts compare with the value.
+            raise ValueError(
+                f"{clause.name}: values: no {self._ordering!r}, the ordering column; give every "
+                f"new row a value, such as 'source.{self._ordering}'"
+            )
         sets = {**sets, **{name: pc.field(f"{SOURCE}{name}") for name in fixed}}
         return planned_assignments(sets, columns, (), aliases, f"{clause.name}: values")
 

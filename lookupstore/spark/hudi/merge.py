@@ -25,7 +25,7 @@ from lookupstore.arrow.types import concat
 from lookupstore.errors import listed
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import index_of, written_name
-from lookupstore.hudi.keys import Incoming, paths_of, read_keys
+from lookupstore.hudi.keys import Incoming, ordering_of, paths_of, read_keys
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.table import TableMerge
 from lookupstore.hudi.write import (
@@ -203,7 +203,7 @@ def _task(
     if (paths is None or not options.partition_by) and not index_of(index).is_global:
         index = _EVERYWHERE.get(index, "global-bloom") if options.partition_by else index
     fixed = fixed_columns(options)
-    plan = planned_merge(clauses, given, columns, fixed)
+    plan = planned_merge(clauses, given, columns, fixed, ordering_of(options))
     known = key_task(view, index, named, given)
     is_global = index_of(index).is_global
     return MergeTask(

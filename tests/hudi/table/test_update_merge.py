@@ -115,7 +115,7 @@ def test_random_merges_are_those_of_duckdb(tmp_path: Path, seed: int) -> None:
                 names = list(SCHEMA.names)
                 values = [f"source.{name}" for name in names]
             else:
-                said = {"v": "source.v + 1", "w": "coalesce(source.w, 'new')"}
+                said = {"v": "source.v + 1", "w": "coalesce(source.w, 'new')", "ts": "source.ts"}
                 merge = merge.when_not_matched_insert(said, where=where)
                 names = ["id", *(["day"] if table.options.partition_by else []), *said]
                 values = [said.get(name, f"source.{name}") for name in names]
@@ -265,6 +265,16 @@ def test_floats_are_the_nearest_ones(tmp_path: Path, seed: int) -> None:
         table.update({"g": "1e300"})
 
 
+def test_a_cast_that_an_update_does_not_need(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "d": pa.decimal128(8, 2)})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    table.insert(pa.table([[1], [Decimal("1.25")]], schema=schema))
+    with pytest.raises(ValueError, match=r"may lose something; leave out the cast$"):
+        table.update({"d": "cast(d * 2 as decimal(8, 2))"})
+    assert table.update({"d": "d * 2"}).rows_updated == 1
+    assert table.get(1)["d"] == Decimal("2.50")
+
+
 def test_values_that_are_typed_wrong(table: HudiTable) -> None:
     for value, problem in (
         ("", "to set a text, write it in single quotes, those in it twice"),
@@ -312,6 +322,17 @@ def test_merges_that_are_not_one(table: HudiTable) -> None:
     ):
         with pytest.raises(error, match=problem):
             merge.execute()
+    ordered = HudiTable.create(
+        Path(table.location.uri.removeprefix("file://")).with_name("ordered"),
+        SCHEMA, record_key="id", ordering="ts",
+    )  # fmt: skip
+    no_time = {"id": [8, 9], "day": ["a", "a"], "ts": [1, None], "v": [1, 2], "w": ["x", "y"]}
+    new = ordered.merge(pa.table(no_time, SCHEMA))
+    with pytest.raises(ValueError, match=r"no 'ts', the ordering column; .* 'source.ts'"):
+        new.when_not_matched_insert({"v": "source.v"}).execute()
+    with pytest.raises(ValueError, match="'ts' of the row with the key '9' is null"):
+        new.when_not_matched_insert().execute()
+    assert new.when_not_matched_insert({"ts": "3"}).execute().rows_inserted == 2
     lacks = {"id": [9], "day": ["a"], "v": [1]}
     with pytest.raises(ValueError, match="rows lack columns of the table: 'ts', 'w'; "):
         table.merge(lacks).when_not_matched_insert().execute()

@@ -43,7 +43,9 @@ def with_clauses(merge: TableMerge) -> TableMerge:
             {"v": "coalesce(target.v, 0) + source.ts", "w": "source.w"}, where="source.op = 'U'"
         )
         .when_matched_update({"ts": "source.ts - 1"})
-        .when_not_matched_insert({"v": "source.v", "w": "'new'"}, where="source.op != 'D'")
+        .when_not_matched_insert(
+            {"v": "source.v", "w": "'new'", "ts": "source.ts"}, where="source.op != 'D'"
+        )
     )
 
 

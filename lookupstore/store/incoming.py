@@ -216,10 +216,14 @@ class ChangeEncoding:
                 f"{field.type}; {remedy}"
             ) from None
         except UnfitValueError as error:
+            wider = "another type"
+            if pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type):
+                # Frames of pandas have decimals as wide as the first values.
+                wider = f"decimal128(38, {max(column.type.scale, field.type.scale)}) for it"
             raise ValueError(
                 f"changes: {self._where(batch, error.row, arrivals)}the column {field.name!r} is "
                 f"{column.type} with the value {error.shown}, which {field.type} of the store "
-                "cannot hold; change the value, or build the store with another type"
+                f"cannot hold; change the value, or build the store with {wider}"
             ) from None
 
     def _where(self, batch: pa.RecordBatch, row: int, arrivals: Numbers) -> str:

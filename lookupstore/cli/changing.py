@@ -218,6 +218,9 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
             f"--deletes: {said}; for lines of keys, give CSV whose first line is "
             f"{','.join(keys.names)}"
         ) from None
+    except FileNotFoundError as error:
+        said = str(error).removeprefix("source: ")
+        raise FileNotFoundError(f"--deletes: {said}; give a file of keys") from None
     source = in_types(opened, keys)
     names = keys.names
     for name in names:

@@ -94,7 +94,7 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
         found.kept(pa.record_batch([pa.nulls(1, one.type) for one in plain], plain.names))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         kinds = listed(found.names, lambda name: f"{name}: {columns.field(name).type}")
-        said = misfit(where, columns) or (
+        said = misfit(where, plain) or (
             f"{error}; give values of the types of the columns: {kinds}"
         )
         raise TypeError(f"where: {said}") from None

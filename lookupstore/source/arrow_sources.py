@@ -60,19 +60,32 @@ def stream_source(rows: Any, known: pa.Schema | None) -> Source:
         known: Schema of the destination of the rows, such as a table. None: unknown.
 
     Raises:
-        TypeError: If Arrow does not have the type of a column of polars or DuckDB.
+        TypeError: If Arrow does not have the type of a column of polars or DuckDB, or the object is
+            one column.
     """
     check_polars(rows, "source")
     partly = check_relation(rows, "source")
     # In a C stream, errors of this package would become errors of Arrow with the same text.
     ours = isinstance(rows, ArrowRows)
-    reader = rows._reader() if ours else pa.RecordBatchReader.from_stream(rows)
+    try:
+        reader = rows._reader() if ours else pa.RecordBatchReader.from_stream(rows)
+    except pa.ArrowInvalid as error:
+        if "non-struct" not in str(error):
+            raise
+        raise one_column_error(rows) from None
     batches = checked(reader, partly, "source") if partly else reader
     if known is not None and is_polars(rows):
         return table_source(reader.read_all(), "polars DataFrame")
     source = batches_source(reader.schema, batches, f"Arrow stream of {type_name(rows)}")
     # Other objects may have to run a query to know their length.
     return replace(source, count_rows=lambda: len(rows)) if is_polars(rows) else source
+
+
+def one_column_error(rows: Any) -> TypeError:
+    """Return the error for one column given as rows, such as a Series."""
+    return TypeError(
+        f"source is {type_name(rows)}, one column; give a table or frame, such as .to_frame()"
+    )
 
 
 def dataset_source(dataset: ds.Dataset, description: str) -> Source:

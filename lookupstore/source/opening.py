@@ -22,6 +22,7 @@ from lookupstore.source.arrow_sources import (
     batches_source,
     dataset_source,
     lazy_source,
+    one_column_error,
     stream_source,
     table_source,
 )
@@ -200,4 +201,7 @@ def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | N
     if is_table(first):
         open_part = partial(_opened, max_text=MOST_TEXT, known=known)
         return parts_source(first, items, open_part, known)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(source, pandas.Series):
+        raise one_column_error(source)
     raise UnknownSourceError(f"source: item 0 is {type_name(first)}; give {KNOWN}")

@@ -241,6 +241,9 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
     for avro, stored in _PLAIN.items():
         if kind == stored or (avro in ("string", "bytes") and kind in _large(stored)):
             return avro
+    if types.is_null(kind):
+        typed = "it a type in a pyarrow.Schema, or by .astype('string') or the like in pandas"
+        raise _no_type_error(kind, name, typed)
     raise _no_type_error(kind, name, "a type that Hudi tables support")
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from lookupstore.arrow.exact_casts import cast_exactly, is_castable
 from lookupstore.arrow.fitting import UnfitValueError, is_list
-from lookupstore.arrow.types import plain_type, unwrap
-from lookupstore.errors import listed
+from lookupstore.arrow.types import is_text, plain_type, unwrap
+from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.column_names import check_new_names
 from lookupstore.hudi.keys.missing_columns import MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
@@ -72,7 +72,8 @@ def columns_after(
         raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
     for name in columns.names:
         if name in needed and name not in given.names:
-            raise ValueError(f"rows have no column {name!r}, which is required; add it")
+            remedy = meant(name, given.names, f"add it; the rows have {listed(given.names)}")
+            raise ValueError(f"rows have no column {name!r}, which is required{remedy}")
     others = []
     for field in given:
         at = columns.get_field_index(field.name)
@@ -155,6 +156,10 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
         hint = ", such as .dt.date"
     elif types.is_string(kind) and types.is_integer(given):
         hint = ", such as .astype(str)"
+    elif is_text(given) and types.is_timestamp(kind):
+        hint = f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''})"
+    elif is_text(given) and types.is_date(kind):
+        hint = ", such as by pandas.to_datetime(column).dt.date"
     elif types.is_map(kind) and types.is_struct(given):
         hint = ", as dicts or lists of structs of key and value"
     return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}{hint}")

@@ -58,7 +58,11 @@ def new_options(
         for column in columns:
             # The properties list columns with commas; Hudi's custom keys have a type after a ":".
             if not column or set(column) & set(",:"):
-                raise ValueError(f"{argument} has {column!r}; give names without ',' or ':'")
+                names = [name.strip() for name in column.split(",") if name.strip()]
+                remedy = "give names without ',' or ':'"
+                if len(names) > 1:
+                    remedy = f"give several columns as a list: {names!r}"
+                raise ValueError(f"{argument} has {column!r}; {remedy}")
     mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
     if mode not in PAYLOADS:
         raise ValueError(f"merge_mode is {mode!r}; give {either([repr(one) for one in PAYLOADS])}")

@@ -172,7 +172,11 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
     """
     found = [one for one in view.timeline if one.time == time and one.is_write]
     if not found:
-        raise ValueError(f"instant is {time!r}; give the time of a commit: timeline() lists them")
+        # A rollback removes its commit from the timeline.
+        raise ValueError(
+            f"instant is {time!r}, which is no commit, or is rolled back already; give the time of "
+            "a commit: timeline() lists them"
+        )
     if found[0].is_completed:
         return roll_back_last(view, found[0], lock)
     heartbeats = Heartbeats(view.location)

@@ -71,6 +71,33 @@ def test_a_column_with_values_of_two_types_is_named(tmp_path: Path) -> None:
             HudiTable.create(tmp_path / "t", given, record_key="id")
 
 
+def test_names_in_one_text_and_columns_of_nulls(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"give several columns as a list: \['id', 'day'\]"):
+        HudiTable.create(tmp_path / "t", ROWS, record_key="id, day")
+    with pytest.raises(TypeError, match=r"'x' is null; give it a type in a pyarrow.Schema, or"):
+        HudiTable.create(tmp_path / "t", {"id": [1], "x": [None]}, record_key="id")
+
+
+def test_rows_whose_columns_are_named_or_typed_otherwise(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "day": pa.date32()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    with pytest.raises(ValueError, match=r"no column 'id', .*; did you mean 'ID'\? Add it; the"):
+        table.upsert({"ID": [1], "at": [None], "day": [None]})
+    for name, remedy in (("at", r"column, utc=True\)"), ("day", r"column\).dt.date")):
+        for kind in (pa.string(), pa.large_string()):
+            rows = pa.table({"id": [1], name: pa.array(["2026-03-01"], kind)})
+            with pytest.raises(TypeError, match=f"'{name}' is .*, such as by pandas.*{remedy}$"):
+                table.upsert(rows, missing="null")
+
+
+def test_a_series_is_no_rows(tmp_path: Path) -> None:
+    series = [pytest.importorskip(name).Series([1, 2]) for name in ("pandas", "polars")]
+    table = HudiTable.create(tmp_path / "t", ROWS, record_key="id")
+    for given in (*series, pa.chunked_array([[1, 2]])):
+        with pytest.raises(TypeError, match=r"one column; give a table or frame, such as"):
+            table.upsert(given)
+
+
 TEXTS = [
     pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
 ]  # fmt: skip

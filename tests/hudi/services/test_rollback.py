@@ -214,6 +214,8 @@ def test_what_cannot_be_taken_back(tmp_path: Path) -> None:
     (tmp_path / "inflight").rename(inflight)
     table.table.rollback(third.time)
     assert rows_of(table.path) == {1: "two"}
+    with pytest.raises(ValueError, match="is rolled back already; give the time of a commit"):
+        table.table.rollback(third.time)
 
 
 @pytest.mark.parametrize("action", ["commit", "replacecommit"])

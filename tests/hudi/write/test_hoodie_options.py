@@ -219,6 +219,7 @@ CLUSTERED = {"hoodie.clustering.inline": "true",
              "hoodie.clustering.plan.strategy.sort.columns": "city, ts"}  # fmt: skip
 GENERATOR = "hoodie.datasource.write.keygenerator.class"
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
+    "own": ({"evolve": True}, r"'evolve'; a dict has Hudi's names: pass WriteOptions\(evolve="),
     "unknown": (
         {"hoodie.parquet.max.filesize": 1, "spark.x": 2},
         r"not known here: 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"

@@ -425,7 +425,7 @@ WAYS = [
         "upsert: rows without a column of the key",
         lambda folder: table(folder).upsert(ROWS.drop_columns(["id"])),
         ValueError,
-        "rows have no column 'id', which is required; add it",
+        "rows have no column 'id', which is required; add it; the rows have ",
         lambda folder: table(folder).upsert(ROWS),
     ),
     Way(

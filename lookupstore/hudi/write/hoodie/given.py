@@ -82,7 +82,9 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
         text = str(value).lower() if isinstance(value, bool) else str(value).strip()
         said.append(Said(str(name), text, option, option.parsed(str(name), text)))
     if unknown:
-        raise ValueError(f"options: not known here: {', '.join(unknown)}")
+        ours = [str(name) for name in given if str(name).isidentifier()]
+        remedy = f"; a dict has Hudi's names: pass WriteOptions({ours[0]}=...)" if ours else ""
+        raise ValueError(f"options: not known here: {', '.join(unknown)}{remedy}")
     _log_once(frozenset(idle), "reading" if reads else "writing")
     return sorted(said, key=lambda one: PLACES[one.option.names])
 

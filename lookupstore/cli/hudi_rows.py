@@ -289,11 +289,13 @@ def tag(
             echo(f"first {TABLE_ROWS} keys; --output json, csv or arrow has all", err=True)
     else:
         _write(tagged, output)
-    missing = tagged.column("_pos").null_count
-    if missing:
-        of = f"{missing:,} of {counted(tagged.num_rows, 'key')}"
-        echo(f"Error: {shown_uri(path)}: {of} not found", err=True)
-    return 1 if missing else 0
+    missing = pc.indices_nonzero(tagged.column("_pos").is_null())
+    if len(missing):
+        keys_of = tagged.select(table.options.record_key).take(missing[:MOST_NAMED])
+        named = missing_text(key_texts(keys_of), has_more=len(missing) > MOST_NAMED)
+        of = f"{len(missing):,} of {counted(tagged.num_rows, 'key')}"
+        echo(f"Error: {shown_uri(path)}: {of} not found: {named}", err=True)
+    return 1 if len(missing) else 0
 
 
 @click.command()

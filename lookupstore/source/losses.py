@@ -165,7 +165,7 @@ LOSSES = (
     Loss("Paimon", "deletion vectors or `first-row`: rows before their compaction", NOTED,
          "left out, as in Paimon"),
     Loss("Delta, Iceberg, Paimon", '`on_duplicate="first"` or `"last"`', REFUSED,
-         'use `on_duplicate=("max", column)`'),
+         'use `on_duplicate=("max", column)` in a build'),
     Loss("tables, sets of paths", "an upsert of a key with several rows that differ", REFUSED,
          "use `sequence=`"),
     Loss("Iceberg", "a path into a table, or to one of a catalog", REFUSED,

@@ -99,6 +99,7 @@ def tell(use: Callable[[], Any]) -> tuple[str, BaseException | None]:
 ARGUMENTS: dict[str, Callable[[str, Path], Any]] = {
     "path": lambda uri, here: uri,
     "store": lambda uri, here: f"{uri}/store",
+    "table": lambda uri, here: f"{uri}/table",
     "source": lambda uri, here: f"{uri}/rows.parquet",
     "folder": lambda uri, here: uri,
     "level0": lambda uri, here: [f"{uri}/rows.parquet"],
@@ -305,7 +306,8 @@ def test_no_option_is_told_by_a_server_that_repeats_all(
         uri = f"{base}/new{allowed}" if name in NEW else base
         shown, error = tell(partial(use, name, uri, here, options))
         assert not told(shown), (allowed, shown)
-        assert error is None or allowed < 20, texts_of(error)
+        # deltalake would have to write the table, and repeats requests for minutes.
+        assert error is None or allowed < 20 or name == "follow", texts_of(error)
     for path in here.rglob("*"):
         assert not path.is_file() or not told(path.read_bytes().decode("latin-1")), path
 

@@ -543,9 +543,9 @@ def test_files_that_overlap_with_none_are_not_merged(
     assert [file.keys for file in snapshot_files(tmp_path)] == [None] * 3
     table.commit(table.add(table_of(ranges[3], "new"), sequence=[90, 91]))
     read = []
-    replaced = merge.MergeRule.replaced
+    replaced = merge.KeyMerge.replaced
     monkeypatch.setattr(
-        merge.MergeRule,
+        merge.KeyMerge,
         "replaced",
         lambda rule, section: read.append(len(section)) or replaced(rule, section),
     )

@@ -67,7 +67,7 @@ def sections(ranges: Sequence[tuple[bytes, bytes] | None]) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class MergeRule:
+class KeyMerge:
     """How rows of one key are merged.
 
     Attributes:
@@ -158,7 +158,7 @@ class Buckets:
         buckets: Sections to merge, by partition and bucket.
     """
 
-    def __init__(self, rule: MergeRule, buckets: Mapping[Place, Sequence[Section]]) -> None:
+    def __init__(self, rule: KeyMerge, buckets: Mapping[Place, Sequence[Section]]) -> None:
         self._state = rule, buckets
         self._merged = lru_cache(_LOADED)(lambda place: _merged(rule, buckets[place]))
 
@@ -195,7 +195,7 @@ class ReplacedRows:
     def load(self) -> DeletedRows:
         """Return the rows, with those of the deletion vector.
 
-        Raises the errors of `MergeRule.replaced`.
+        Raises the errors of `KeyMerge.replaced`.
         """
         replaced = self.buckets.replaced(self.place, self.file.address.path)
         if self.file.deleted is None:
@@ -203,7 +203,7 @@ class ReplacedRows:
         return DeletedRows(np.union1d(replaced, self.file.deleted.load().positions))
 
 
-def _merged(rule: MergeRule, bucket: Sequence[Section]) -> dict[str, npt.NDArray[np.int64]]:
+def _merged(rule: KeyMerge, bucket: Sequence[Section]) -> dict[str, npt.NDArray[np.int64]]:
     """Return the replaced rows of each file of a bucket, section by section."""
     none = np.zeros(0, np.int64)
     found = {file.address.path: none for section in bucket for file in section}

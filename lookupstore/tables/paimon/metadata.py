@@ -22,7 +22,9 @@ _SNAPSHOT = re.compile(r"snapshot/snapshot-(\d+)")
 _SCHEMA = re.compile(r"schema/schema-(\d+)")
 # Newest version of each kind of file that is known.
 _VERSIONS = {"snapshot": 3, "schema": 3, "manifest": 2}
+# Largest size of a file of JSON, and of a manifest.
 _MOST_JSON = 64 << 20
+_MOST_MANIFEST = 1 << 30
 _ADD, _DELETE = 0, 1
 
 # Partition and bucket of files. Partitions may share a folder: null and the empty text do.
@@ -218,21 +220,21 @@ class Metadata:
 
     def _json(self, name: str, kind: str) -> MetadataObject:
         path = self.location.show(name)
-        value = parse_json(self._read(name), path, f"a {kind}", most_bytes=_MOST_JSON)
+        value = parse_json(self._read(name, _MOST_JSON), path, f"a {kind}", most_bytes=_MOST_JSON)
         record = MetadataObject(value, path)
         self._check_version(kind, record.optional("version", int) or 1, path)
         return record
 
     def _records(self, name: str, kind: str) -> Iterator[MetadataObject]:
         path = self.location.show(name)
-        for value in records_of(self._read(name), path, kind):
+        for value in records_of(self._read(name, _MOST_MANIFEST), path, kind):
             record = MetadataObject(value, path)
             self._check_version("manifest", record.value("_VERSION", int), path)
             yield record
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, most: int) -> bytes:
         try:
-            return self.location.read(name)
+            return self.location.read(name, most)
         except FileNotFoundError:
             raise StaleStoreError(f"{self.location.show(name)}: {GONE}") from None
 

@@ -28,7 +28,7 @@ from lookupstore.tables.paimon.deletion_vectors import VectorInFile
 from lookupstore.tables.paimon.merge import (
     SYSTEM,
     Buckets,
-    MergeRule,
+    KeyMerge,
     ReplacedRows,
     Section,
     sections,
@@ -162,7 +162,7 @@ class _Planner:
         """Return the files of each bucket, without the rows that do not count."""
         to_merge = {place: [*self._sections(those)] for place, those in made.items()}
         sequence, keys = self._sequence, self._schema.bucket_keys
-        rule = MergeRule(self._description, self._merge_columns, keys, sequence)
+        rule = KeyMerge(self._description, self._merge_columns, keys, sequence)
         buckets = Buckets(rule, {place: those for place, those in to_merge.items() if those})
         found = {}
         for place, those in made.items():

@@ -445,7 +445,7 @@ def test_sql_without_its_parser_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['sqlglot'] = None\n"
         "import pyarrow as pa\n"
-        "from lookupstore.hudi.layout import filter_expression as filter\n"
+        "from lookupstore.filters import filter_expression as filter\n"
         "schema = pa.schema({'a': pa.int64()})\n"
         "filter(('a', '=', 1), schema)\n"
         "try:\n    filter('a = 1', schema)\n"
@@ -460,7 +460,7 @@ def test_sql_without_its_parser_says_what_to_install(tmp_path: Path) -> None:
 def test_only_sql_loads_the_parser() -> None:
     code = (
         "import sys, pyarrow as pa\n"
-        "from lookupstore.hudi.layout import filter_expression as filter\n"
+        "from lookupstore.filters import filter_expression as filter\n"
         "schema = pa.schema({'a': pa.int64()})\n"
         "filter([('a', '=', 1)], schema)\nprint('sqlglot' in sys.modules)\n"
         "filter('a = 1', schema)\nprint('sqlglot' in sys.modules)\n"

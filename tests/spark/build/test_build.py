@@ -549,5 +549,6 @@ def test_executors_have_the_options_of_a_uri(spark, tmp_path):
 def test_arguments_are_those_of_build_without_what_spark_settles():
     given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
     alone = set(inspect.signature(lookupstore.build).parameters)
-    assert alone - given == {"source", "memory", "temp_dir", "progress", "threads", "max_text"}
+    settled = {"memory", "temp_dir", "progress", "threads", "max_text", "where"}
+    assert alone - given == {"source", *settled}
     assert given <= alone

@@ -401,7 +401,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             df,
             {"operation": "insert", "options": WriteOptions(duplicates="fail")},
             ValueError,
-            "2 rows have keys .* such as '1', '2'; to change",
+            "rows have keys .* such as '1', '2'; to change",
         ),
         (df, {"options": bloom}, TypeError, r"options\.index is BloomIndex.*; give a name"),
         (df, {"options": WriteOptions(index="no.Such")}, ValueError, "index is 'no.Such'; give"),

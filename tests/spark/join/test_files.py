@@ -215,4 +215,4 @@ def test_only_rows_that_meet_the_condition_are_joined(
         got = lookup_join(facts, dimension, "user", how, names or None, where=condition)
         assert rows_of(got) == wanted
     with pytest.raises(ValueError, match=r"where: there is no column 'grad'; did you mean 'grade'"):
-        lookup_join(facts, store, "user", where="grad < 3")
+        lookup_join(facts, store, "user", where=("grad", "<", 3))

@@ -559,7 +559,10 @@ def test_arguments_of_another_kind(spark: SparkSession, small):
             lookup_join(df, small, on="id")
     for store in ({"a": 1}, None, pandas):
         kind = type(store).__name__
-        right = "a LookupStore, ColumnarFiles, a HudiTable or a TableLookup, or a path or location"
+        right = (
+            "a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake or "
+            "pyiceberg, or a path or location"
+        )
         with pytest.raises(TypeError, match=f"^store is a {kind}; give {right}$"):
             lookup_join(facts, store, on="id")
     for on in (facts.k == facts.id, [facts.k], {"k": facts.id}):

@@ -195,6 +195,8 @@ class ConditionReader:
         one, other = self.operand(left), self.operand(right)
         if not _compare_as_they_are(one.kind, other.kind):
             raise refused_error(node, f"compares {one.kind} with {other.kind}")
+        if pa.types.is_null(one.kind):  # Arrow does not compare nulls, whose comparison is null
+            return pc.scalar(pa.scalar(None, pa.bool_()))
         return OPERATORS[word](one.expression, other.expression)
 
     def _compared(

@@ -146,6 +146,13 @@ def nan_is_compared(sql: str) -> str:
     )
 
 
+def test_two_values_without_a_type_are_not_equal() -> None:
+    nothing = "case when i > 1 then null end"
+    value = computed_value(f"nullif({nothing}, {nothing})", ALIASES)
+    found = ds.dataset(rows_of(random.Random(1))).to_table(columns={"x": value})["x"]
+    assert found.null_count == len(found)
+
+
 def test_random_values_are_those_of_duckdb(seed: int) -> None:
     rng = random.Random(seed)
     compared, refused = 0, []

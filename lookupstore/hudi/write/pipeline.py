@@ -268,7 +268,7 @@ def _placed(plan: WritePlan, written: Sequence[WrittenFile], time: str) -> dict[
 
 def _keys_are_there_error(keys: Sequence[str]) -> ValueError:
     return ValueError(
-        f"rows have keys that the table already has, such as {', '.join(map(repr, keys))}; to "
+        f"rows have keys that the table already has, such as {', '.join(map(repr, sorted(keys)))}; to "
         "change these rows, upsert them; to leave them out, pass "
         "options=WriteOptions(duplicates='drop')"
     )

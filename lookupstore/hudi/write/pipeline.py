@@ -267,8 +267,8 @@ def _placed(plan: WritePlan, written: Sequence[WrittenFile], time: str) -> dict[
 
 
 def _keys_are_there_error(keys: Sequence[str]) -> ValueError:
+    named = ", ".join(map(repr, sorted(keys)))
     return ValueError(
-        f"rows have keys that the table already has, such as {', '.join(map(repr, sorted(keys)))}; to "
-        "change these rows, upsert them; to leave them out, pass "
-        "options=WriteOptions(duplicates='drop')"
+        f"rows have keys that the table already has, such as {named}; to change these "
+        "rows, upsert them; to leave them out, pass options=WriteOptions(duplicates='drop')"
     )

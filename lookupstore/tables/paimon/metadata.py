@@ -192,9 +192,10 @@ class Metadata:
         """Yield the entries of all manifests, the older first, each with the data file in it."""
         for kind in ("baseManifestList", "deltaManifestList"):
             name = self._snapshot.value(kind, str)
-            for manifest in self._records(f"manifest/{name}", "manifest list"):
+            size = self._snapshot.optional(f"{kind}Size", int)
+            for manifest in self._records(f"manifest/{name}", "manifest list", size):
                 path = f"manifest/{manifest.value('_FILE_NAME', str)}"
-                for entry in self._records(path, "manifest"):
+                for entry in self._records(path, "manifest", manifest.value("_FILE_SIZE", int)):
                     yield entry, entry.record("_FILE")
 
     def _newest(self, folder: str, pattern: re.Pattern[str]) -> int:
@@ -225,9 +226,20 @@ class Metadata:
         self._check_version(kind, record.optional("version", int) or 1, path)
         return record
 
-    def _records(self, name: str, kind: str) -> Iterator[MetadataObject]:
+    def _records(self, name: str, kind: str, size: int | None = None) -> Iterator[MetadataObject]:
+        """Yield the records of a file of Avro.
+
+        Args:
+            name: Name of the file.
+            kind: Kind of the file.
+            size: Size that the file must have: a file that was cut between two blocks has fewer
+                records, and no other error. None: it is not recorded.
+        """
         path = self.location.show(name)
-        for value in records_of(self._read(name, _MOST_MANIFEST), path, kind):
+        content = self._read(name, _MOST_MANIFEST)
+        if size not in (None, len(content)):
+            raise CorruptionError(path, 0, f"{size} bytes", f"{len(content)} bytes")
+        for value in records_of(content, path, kind):
             record = MetadataObject(value, path)
             self._check_version("manifest", record.value("_VERSION", int), path)
             yield record

@@ -118,9 +118,9 @@ def plan_build(
     Args:
         schema: Schema of the source.
         source: Name of the source in errors about its columns. None: These errors name no source.
+        is_lookup_file: Whether the plan is of a lookup file, which never gets upserts.
 
     `key`, `columns`, `on_duplicate` and `nullable_keys` are arguments of `build`.
-        is_lookup_file: Whether nobody upserts into what is built.
 
     Raises:
         KeyError: If the source does not have a column.

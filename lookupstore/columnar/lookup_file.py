@@ -61,7 +61,7 @@ class LookupFilePlan:
         build: Plan that encodes its keys and rows as bytes.
         remedy: Advice about a repeated key, for errors.
         position: Name of the column of the positions of rows in the file, which is not a column of
-            the source. None: there is none.
+            the source. None: the lookup file has no positions.
     """
 
     source: SourceFile

@@ -234,7 +234,7 @@ class SourceFile:
     def without_others(self) -> SourceFile | None:
         """Return the file with only the rows that count in its lookup file.
 
-        Rows that do not count may have the key of another row. None: There are none of them.
+        Rows that do not count may have the key of another row. None: all rows count.
         """
         if self.filter is None or not self.has_others:
             return None

@@ -52,7 +52,7 @@ class RowFilter:
         """Return the condition that this one and another one are met.
 
         Args:
-            other: Another condition. None: there is none.
+            other: Another condition. None: only this one counts.
         """
         if other is None:
             return self

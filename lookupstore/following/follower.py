@@ -276,7 +276,7 @@ def _former(current: Manifest, target: Target) -> Snapshot | None:
         return None
     former = target.history.former(has.snapshot)
     if former is None:
-        raise UnfollowableError(f"the table has no snapshot {has.snapshot} any more")
+        raise UnfollowableError(f"snapshot {has.snapshot} of the table is gone")
     if files_hash(former) != has.files:
         raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
     return former

@@ -374,7 +374,7 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
     assert rebuilt(store) is None
     (table / "_delta_log" / f"{1:020}.json").unlink()  # a backup came back
     store = store.sync()
-    assert "no snapshot 1 any more" in said(store)
+    assert "snapshot 1 of the table is gone" in said(store)
     assert stored(store) == {4: (1,)}
     rows(id=[6], s=[1], n=[1])  # another version 1 than that of before
     store = store.sync()

@@ -7,7 +7,6 @@ of their Arrow types all at once.
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.keys.avro_types import arrow_schema
+from lookupstore.hudi.timeline.avro_file import decoded
 from lookupstore.hudi.timeline.file_schema import MOST_BYTES, checked_schema
 from lookupstore.storage.json_text import parse_json
 
@@ -75,32 +75,6 @@ class AvroRows:
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise CorruptionError(self._path, at, "values of the columns' types", error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.columns)
-
-
-def decoded(schema: Any, content: bytes, path: str, at: int) -> Any:
-    """Return a value that has all of some bytes.
-
-    Args:
-        schema: Schema of the value, for the decoder.
-        content: Bytes of the value.
-        path: Path of the file, for errors.
-        at: Offset of the bytes in the file, for errors.
-
-    Raises:
-        CorruptionError: If the bytes are damaged.
-    """
-    stream = io.BytesIO(content)
-    try:
-        value: Any = fastavro.schemaless_reader(stream, schema, None)
-    except MemoryError:
-        raise
-    except Exception as error:  # fastavro trusts bytes; wrong ones may raise any error
-        found = f"{type(error).__name__}: {error}"
-        raise CorruptionError(path, at + stream.tell(), "an Avro record", found) from error
-    if stream.tell() != len(content):
-        found = f"one of {stream.tell()} bytes in {len(content)}"
-        raise CorruptionError(path, at, "one Avro record", found)
-    return value
 
 
 # Number of schemas that are kept: those of some tables, before and after changes of columns.

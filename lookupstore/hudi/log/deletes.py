@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.log.avro_rows import decoded, logical
+from lookupstore.hudi.log.avro_rows import logical
 from lookupstore.hudi.log.blocks import LogBlock
 from lookupstore.hudi.log.cursor import Cursor
+from lookupstore.hudi.timeline.avro_file import decoded
 
 # Version of the content that has Avro records; those before have objects of Java.
 _VERSION = 3

@@ -112,20 +112,36 @@ def stored_record_decoder(
     return decode
 
 
-def _decoded(
-    schema: Any, change: Change | None, block: bytes, path: str, start: int, name: str
-) -> dict[str, Any]:
-    stream = io.BytesIO(block)
+def decoded(schema: Any, content: bytes, path: str, at: int) -> Any:
+    """Return a value that has all of some bytes.
+
+    Args:
+        schema: Schema of the value, for the decoder.
+        content: Bytes of the value.
+        path: Path of the file, for errors.
+        at: Offset of the bytes in the file, for errors.
+
+    Raises:
+        CorruptionError: If the bytes are damaged.
+    """
+    stream = io.BytesIO(content)
     try:
-        record: Any = fastavro.schemaless_reader(stream, schema, None)
+        value: Any = fastavro.schemaless_reader(stream, schema, None)
     except MemoryError:
         raise
     except Exception as error:  # fastavro trusts bytes; wrong ones may raise any error
         found = f"{type(error).__name__}: {error}"
-        raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
-    if stream.tell() != len(block):
-        found = f"one of {stream.tell()} bytes in {len(block)}"
-        raise CorruptionError(path, start, "one Avro record", found)
+        raise CorruptionError(path, at + stream.tell(), "an Avro record", found) from error
+    if stream.tell() != len(content):
+        found = f"one of {stream.tell()} bytes in {len(content)}"
+        raise CorruptionError(path, at, "one Avro record", found)
+    return value
+
+
+def _decoded(
+    schema: Any, change: Change | None, block: bytes, path: str, start: int, name: str
+) -> dict[str, Any]:
+    record = decoded(schema, block, path, start)
     try:
         made: dict[str, Any] = record if change is None else change(record)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """A store of more and more rows: its build, its first keys, and what each further process needs.
 
 build     seconds and bytes of the files; rows are an int64 key and two int64, in order
-cold      random keys in one call of a new process, the files on the disk only
-calls     calls of a million random keys, in a new process on a host without a table of places; the
+cold      random keys in one call of a new process, one of ten missing, the files on the disk only
+calls     calls of a million such keys, in a new process on a host without a table of places; the
           files are in memory. Hot is the first call within 1.3 times the median of the last three
 warm      `store.warm()` in such a process
 workers   processes that start one after the other and ask as the first one did, which keeps the
@@ -248,7 +248,7 @@ def named(rows: int) -> str:
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a store in the order of their keys."""
     for start in range(0, rows, _CHUNK):
-        yield rows_of(np.arange(start, min(start + _CHUNK, rows)))
+        yield rows_of(2 * np.arange(start, min(start + _CHUNK, rows)))
 
 
 def calls_until_hot(seconds: Sequence[float]) -> int:

@@ -21,6 +21,8 @@ from cold_disk_once import from_disk
 import lookupstore
 
 COLD, CALLS, WARM = "cold", "calls", "warm"
+#: Share of the keys of a call that the store does not have.
+MISSING = 0.1
 
 
 def rows_of(numbers: np.ndarray) -> pa.RecordBatch:
@@ -46,11 +48,11 @@ def private() -> int:
 
 
 class Asker:
-    """Random keys of a store, some in each call.
+    """Random keys of a store, some in each call: one of ten is missing.
 
     Args:
         path: the store.
-        rows: Number of rows of the store; its keys are the numbers below it.
+        rows: Number of rows of the store; its keys are the first even numbers.
         count: keys in a call.
         seed: Seed of the random numbers.
     """
@@ -64,8 +66,10 @@ class Asker:
         self.store.lookup(pa.array([], pa.int64()))  # what the first call of a process imports
         self._touch()
 
-    def _keys(self) -> pa.Array:
-        return pa.array(self._chance.integers(0, self._rows, self._count))
+    def _keys(self) -> np.ndarray:
+        keys = 2 * self._chance.integers(0, self._rows, self._count)
+        keys[self._chance.random(self._count) < MISSING] += 1
+        return keys
 
     def _touch(self) -> None:
         """Let the process use the memory of an answer, by a call to a small store.
@@ -80,11 +84,12 @@ class Asker:
 
     def call(self) -> tuple[float, float]:
         """Return the seconds of a call, and those of processors; answers are compared."""
-        keys = self._keys()
+        numbers = self._keys()
+        keys, stored = pa.array(numbers), pa.array(numbers, mask=numbers % 2 == 1)
         start, processor = time.perf_counter(), time.process_time()
         answers = self.store.lookup(keys)
         found = time.perf_counter() - start, time.process_time() - processor
-        assert answers["b"].combine_chunks().equals(keys)
+        assert answers["b"].combine_chunks().equals(stored)
         return found
 
 

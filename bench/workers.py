@@ -113,7 +113,7 @@ def of_spark(
     spark = session("bench-workers", f"local[{workers}]", **{"spark.log.level": "ERROR"})
     try:
         facts = spark.range(0, workers * calls * keys, 1, workers)
-        facts = facts.select((f.rand(1) * rows).cast("long").alias("key"))
+        facts = facts.select((2 * (f.rand(1) * rows).cast("long")).alias("key"))
         facts.mapInArrow(passed_on, "key long").write.format("noop").mode("overwrite").save()
         before = {pid: memory(pid)["Anonymous"] for pid in python_workers(spark)}
         joined = lookup_join(facts, str(store), on="key", strategy="replicated")

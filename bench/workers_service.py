@@ -32,7 +32,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., object]) -> Itera
     """Look up random keys, and answer what memory the worker needs."""
     count = int(parse_qs(environ["QUERY_STRING"])["keys"][0])
     # pyarrow imports pandas when it is given an array of NumPy, if pandas is there.
-    keys = pa.array(np.random.default_rng().integers(0, ROWS, count))
+    keys = pa.array(2 * np.random.default_rng().integers(0, ROWS, count))
     if Worker.before is None:
         Worker.before = private()
     assert STORE.lookup(keys, "b")["b"].combine_chunks().equals(keys)

@@ -249,14 +249,40 @@ void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, siz
     }
 }
 
+static inline size_t block_among_all(const ls_batch_files *files, ls_batch_item item) {
+    return files->files[item.file].first + item.block;
+}
+
+/* Takes items as ls_batch_take_missing does, each moved behind those of earlier blocks. */
+static size_t take_few_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
+                               ls_batch_item *taken) {
+    size_t kept = 0, missing = 0;
+    for (size_t i = 0; i < *count; i++) {
+        ls_batch_item item = items[i];
+        if (item.block & LS_SEARCHED) {
+            items[kept++] = item;
+            continue;
+        }
+        ls_batch_unpin(files, &item, 1);
+        size_t block = block_among_all(files, item), at = missing++;
+        for (; at > 0 && block_among_all(files, taken[at - 1]) > block; at--)
+            taken[at] = taken[at - 1];
+        taken[at] = item;
+    }
+    *count = kept;
+    return missing;
+}
+
 size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
                              uint32_t *starts, size_t blocks, ls_batch_item *taken) {
     size_t kept = 0, missing = 0;
+    if (starts == NULL)
+        return take_few_missing(files, items, count, taken);
     /* Pins are released in this loop: each release waits until all earlier writes have reached the
      * cache, which takes long where items are moved. */
     for (size_t i = 0; i < *count; i++)
         if (!(items[i].block & LS_SEARCHED)) {
-            starts[files->files[items[i].file].first + items[i].block + 1]++;
+            starts[block_among_all(files, items[i]) + 1]++;
             ls_batch_unpin(files, &items[i], 1);
         }
     for (size_t i = 0; i < blocks; i++)
@@ -267,7 +293,7 @@ size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, 
             items[kept++] = item;
             continue;
         }
-        taken[starts[files->files[item.file].first + item.block]++] = item;
+        taken[starts[block_among_all(files, item)]++] = item;
         missing++;
     }
     *count = kept;

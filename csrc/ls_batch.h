@@ -105,7 +105,8 @@ void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, siz
 
 /* Moves the items that have not been searched to `taken`, file by file in the order of their
  * blocks, and releases their pins; returns their number. `starts` must be zeroed, and must have one
- * entry more than the blocks of all files. REQUIRES: room for *count items. */
+ * entry more than the blocks of all files; for a few items it may be NULL, which takes less time than
+ * all its entries. REQUIRES: room for *count items. */
 size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
                              uint32_t *starts, size_t blocks, ls_batch_item *taken);
 

@@ -8,12 +8,15 @@ Results are the JSON of pytest-benchmark, in a folder for each run below build/b
 comparison the other commit is cloned and built there once, with the package versions of this
 environment. The benchmark files are those of this tree for both commits, which take turns: one file
 of benchmarks after the other. Benchmarks that the other commit cannot run are named and left out.
+With `--turns N` both run each file N times, and the fastest turn of each benchmark counts: a phase
+in which the machine is slow then does not decide.
 Further options, such as `-k paimon` or `--records 1000000`, are passed to pytest.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -50,7 +53,12 @@ def main(given: Sequence[str] | None = None) -> int:
         help="folder of results and of other commits (%(default)s)",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="files with this in their name")
+    parser.add_argument(
+        "--turns", type=int, default=1, metavar="N", help="turns of each commit (%(default)s)"
+    )
     asked, options = parser.parse_known_args(given)
+    if asked.turns < 1 or (asked.turns > 1 and asked.compare is None):
+        parser.error("--turns: give 1 or more, together with --compare")
     paths = [path for path in sorted(HERE.glob("test_*.py")) if asked.only in path.stem]
     if not paths:
         parser.error(f"--only: no file of {HERE} has {asked.only!r} in its name")
@@ -65,7 +73,7 @@ def main(given: Sequence[str] | None = None) -> int:
     python = environment(commit, folder / commit)
     results.mkdir(parents=True)
     sides = {commit: (python, folder / commit), NOW: (Path(sys.executable), ROOT)}
-    return compare(sides, paths, results, options)
+    return compare(sides, paths, results, options, asked.turns)
 
 
 def commit_of(name: str) -> str | None:
@@ -137,6 +145,7 @@ def compare(
     paths: Sequence[Path],
     results: Path,
     options: Sequence[str],
+    turns: int = 1,
 ) -> int:
     """Measure both sides in turns, print pytest-benchmark's comparison, return the exit status.
 
@@ -145,12 +154,13 @@ def compare(
         paths: files of benchmarks.
         results: folder for a JSON file of each side.
         options: further options of pytest.
+        turns: Number of turns of each side for each file.
     """
     parts: dict[str, list[Path]] = {name: [] for name in sides}
     quiet = ("--quiet", "--no-header", "--tb=line", "--benchmark-quiet")
-    for path in paths:
+    for path, turn in itertools.product(paths, range(turns)):
         for name, (python, tree) in sides.items():
-            part = results / f"{name}-{path.stem}.json"
+            part = results / f"{name}-{path.stem}-{turn}.json"
             print(f"{path.stem}, {name}", flush=True)
             status = measure(python, tree, [path], part, (*quiet, *options))
             if status not in (0, 5) and name == NOW:  # 5: no benchmark is selected
@@ -173,12 +183,20 @@ def compare(
 
 
 def merged(parts: Sequence[Path]) -> dict[str, Any]:
-    """Return several JSON files as one, and delete them; those without benchmarks do not exist."""
+    """Return several JSON files as one, and delete them; those without benchmarks do not exist.
+
+    Of a benchmark that is in several files, the one with the least minimum is returned.
+    """
     documents = [json.loads(one.read_text()) for one in parts if one.exists()]
     for one in parts:
         one.unlink(missing_ok=True)
-    benchmarks = [benchmark for one in documents for benchmark in one["benchmarks"]]
-    return {**(documents[0] if documents else {}), "benchmarks": benchmarks}
+    fastest: dict[str, Any] = {}
+    for benchmark in (benchmark for one in documents for benchmark in one["benchmarks"]):
+        name = benchmark["fullname"]
+        known = fastest.setdefault(name, benchmark)
+        if benchmark["stats"]["min"] < known["stats"]["min"]:
+            fastest[name] = benchmark
+    return {**(documents[0] if documents else {}), "benchmarks": list(fastest.values())}
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ cdef class Batch:
     cdef list tables            # tables of its files, kept because `files` points into them
     cdef const ls_batch_files *files
     cdef uint8_t call           # number of the call, from CALLS
+    cdef bint all_placed        # all files had places when the batch began
+    cdef bint all_checked       # and these were checked
     cdef bint all_ready         # all evictable blocks were ready when the batch began
     cdef BinaryColumn keys
     cdef ls_column column       # all keys, or for a run the candidates of a stretch

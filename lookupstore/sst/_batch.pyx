@@ -123,6 +123,8 @@ cdef class Batch:
         global CALLS
         CALLS = self.call = CALLS % 255 + 1
         self.all_ready = layer.all_ready()
+        self.all_placed = layer.all_placed(False)
+        self.all_checked = layer.all_placed(True)
         self.files = &layer.files
         # A filter would rule out keys of changes that the file does not have.
         self.own_filters = layer.filters.each if layer.changes is None else NULL
@@ -409,8 +411,11 @@ cdef class Batch:
         if not self.taker.take(self.answers, self.start, length):
             return False
         missing = self.taker.missing - missing
-        # If nearly all keys are in the files, asking the filter costs more than it saves.
-        self.filters = NULL if 8 * missing < length else self.own_filters
+        # If nearly all keys are in the files, asking the filter costs more than it saves, unless
+        # missing keys are searched in blocks, which costs much more.
+        self.filters = self.own_filters
+        if missing == 0 or (8 * missing < length and self.all_checked):
+            self.filters = NULL
         self.unpin()
         self.routed = self.begun = False
         self.start = self.end
@@ -507,7 +512,9 @@ cdef class Batch:
         cdef MissingBlocks missing = MissingBlocks(
             self.layer, self.tables, self.arenas, self.call, self.length, self.end - self.start)
         self.loaded = True
-        self.all_ready = False  # the rest of the keys is looked up at once
+        # The rest of the keys is looked up at once, unless few of them need blocks: those that
+        # unchecked places do not have.
+        self.all_ready = self.all_ready and self.all_placed
         missing.keys, missing.answers = &self.column, self.answers
         missing.first, missing.deleted = self.first, self.deleted
         missing.take(self.items, &self.count)

@@ -76,6 +76,7 @@ cdef class Layer:
 
     cdef Layer current(self)
     cdef bint all_ready(self)
+    cdef bint all_placed(self, bint checked)
     cdef bint stays(self)
     cdef Changes changes_of(self, size_t file)
     cdef bint begin(self, size_t keys) except -1

@@ -12,7 +12,7 @@ from lookupstore.sst._changes cimport Changes
 from lookupstore.sst._data_blocks cimport DataBlocks
 from lookupstore.sst._filter cimport LS_FILTER_NONE, Filter, ls_filter
 from lookupstore.sst._lookup cimport Lookup, ls_fences
-from lookupstore.sst._table cimport PART_OF_MEMORY, BlockTable, places_size
+from lookupstore.sst._table cimport PART_OF_MEMORY, BlockTable, ls_places_unchecked, places_size
 
 
 # Index and fences of a bucket without a file: those of a file without keys.
@@ -126,6 +126,20 @@ cdef class Layer:
             return True
         for table in self.tables:
             if table is not None and table.pins != NULL and table.ready_blocks < table.count:
+                return False
+        return True
+
+    cdef bint all_placed(self, bint checked):
+        """Return whether all files have places, which may have to be checked.
+
+        A key that checked places do not have is missing.
+        """
+        cdef const ls_batch_file *file
+        cdef size_t i
+        for i in range(self.files.count):
+            file = &self.each[i]
+            if file.blocks and (
+                    file.places == NULL or (checked and ls_places_unchecked(file.places))):
                 return False
         return True
 

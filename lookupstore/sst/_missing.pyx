@@ -35,6 +35,11 @@ cdef extern from "ls_batch.h":
         ls_slice *answers, uint8_t *arena) noexcept nogil
 
 
+# Greatest number of items that are sorted by moving them: the usual way needs a pass over a number
+# for each block of the files.
+cdef enum:
+    FEW_ITEMS = 32
+
 # Maximum number of threads in which a call searches compressed blocks, if there is a group of
 # blocks for each: more would wait for each other, since a quarter of the work needs the GIL.
 cdef size_t MOST_THREADS = min(4, processors())
@@ -100,10 +105,13 @@ cdef class MissingBlocks:
     cdef int take(self, ls_batch_item *items, size_t *count) except -1:
         """Take the items that have not been searched from those of a piece."""
         cdef size_t blocks = self.layer.blocks
-        cdef uint32_t *starts = <uint32_t *>calloc(blocks + 1, sizeof(uint32_t))
+        cdef uint32_t *starts = NULL
+        cdef bint few = count[0] <= FEW_ITEMS
+        if not few:
+            starts = <uint32_t *>calloc(blocks + 1, sizeof(uint32_t))
         self.items = <ls_batch_item *>malloc((count[0] + 1) * sizeof(ls_batch_item))
         try:
-            if starts == NULL or self.items == NULL:
+            if (starts == NULL and not few) or self.items == NULL:
                 raise MemoryError()
             with nogil:
                 self.count = ls_batch_take_missing(

@@ -622,10 +622,25 @@ def test_microbenchmarks_of_two_commits_are_compared(
         r"^test_trailer_check\[native\]( +[\d.]+ +[\d.]+ +[-+][\d.]+%){2}$", shown, re.M
     )
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["before.json", "now.json"]
-    for options in (["--compare", "no-such-commit"], ["--only", "nothing"]):
+    wrong = ["--compare", "no-such-commit"], ["--only", "nothing"], ["--turns", "2"]
+    for options in wrong:
         with pytest.raises(SystemExit, match="2"):
             micro.main([*options, "--folder", str(tmp_path)])
     assert "'no-such-commit' is not a commit; give one" in capfd.readouterr().err
+
+
+def test_the_fastest_turn_of_a_microbenchmark_counts(tmp_path: Path, micro: ModuleType) -> None:
+    parts = [tmp_path / f"{number}.json" for number in range(4)]
+    for part, least in zip(parts, ({"a": 3, "b": 5}, {"a": 2}, {"a": 4, "b": 6}), strict=False):
+        found = [{"fullname": name, "stats": {"min": one}} for name, one in least.items()]
+        part.write_text(json.dumps({"version": part.name, "benchmarks": found}))
+    merged = micro.merged(parts)
+    assert merged["version"] == "0.json"
+    assert {one["fullname"]: one["stats"]["min"] for one in merged["benchmarks"]} == {
+        "a": 2,
+        "b": 5,
+    }
+    assert not any(part.exists() for part in parts)
 
 
 def test_every_bar_of_builds_is_measured(tmp_path: Path, bench_modules: None) -> None:

@@ -289,6 +289,26 @@ def test_a_large_table_is_used_before_all_of_it_is_checked(
         assert reads_of(third).blocks_read == 0
 
 
+def test_the_filter_excludes_missing_keys_before_all_of_a_table_is_checked(
+    large: Path, residency: Residency, seed: int
+) -> None:
+    """Otherwise each of them is searched in its block, also where only one of ten is missing."""
+    rng = random.Random(seed)
+    numbers = [rng.randrange(len(LARGE[0])) for _ in range(20_000)]
+    missing = {place for place in range(20_000) if rng.random() < 0.1}
+    keys = [b"%08d" % (3 * number + (at in missing)) for at, number in enumerate(numbers)]
+    wanted = [None if at in missing else b"%d" % number for at, number in enumerate(numbers)]
+    with opened(large, residency.shared_tables) as first:
+        list(warmed(first))
+    with opened(large, residency.shared_tables) as second:
+        second.lookup(LARGE[0][::100])
+        assert is_shared(second)
+        assert checks(lookup_of(second).data)
+        before = reads_of(second).filter_negatives
+        assert second.lookup(keys).to_pylist() == wanted
+        assert reads_of(second).filter_negatives - before > 0.95 * len(missing)
+
+
 def test_a_large_table_that_is_damaged_costs_no_answer(
     large: Path, residency: Residency, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:

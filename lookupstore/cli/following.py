@@ -26,6 +26,8 @@ from lookupstore.sst.codec import COMPRESSIONS
               help="Key columns; they sort the store.")  # fmt: skip
 @click.option("--columns", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns (default: all that are not in the key).")  # fmt: skip
+@click.option("--where", metavar="SQL", help="Use only rows for which this is true, such as "
+              "\"country = 'US'\".")  # fmt: skip
 @click.option("--buckets", type=click.IntRange(1, 1 << 16),
               help="Number of data files of a build (default: that of the store, otherwise one for "
               "each 512 MiB).")  # fmt: skip
@@ -47,6 +49,7 @@ def follow(
     path: str,
     key: str,
     columns: str | None,
+    where: str | None,
     buckets: int | None,
     nullable_keys: str,
     compression: str | None,
@@ -58,10 +61,11 @@ def follow(
     retain: str,
     output: str,
 ) -> None:
-    """Bring a store to the newest snapshot of a Delta or Iceberg table.
+    """Bring a store to the newest snapshot of a table.
 
-    TABLE is the folder or URI of a Delta table, or of an Iceberg table without a catalog. The first
-    run builds the store; later runs of the same command publish the rows that changed since.
+    TABLE is the folder or URI of a Delta, Hudi or Paimon table, or of an Iceberg table without a
+    catalog. The first run builds the store; later runs of the same command publish the rows that
+    changed since.
     """
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     store = follow_table(
@@ -69,6 +73,7 @@ def follow(
         path,
         key=names_of(key),
         columns=None if columns is None else names_of(columns),
+        where=where,
         buckets=buckets,
         nullable_keys=names_of(nullable_keys),
         compression=compression,

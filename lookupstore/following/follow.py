@@ -9,6 +9,7 @@ from typing import Any
 from lookupstore.builder.bucket_count import check_buckets
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.in_process import existing_folder
+from lookupstore.filters import Filter
 from lookupstore.following.follower import Follower
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of
@@ -66,6 +67,7 @@ def follow(
     *,
     key: str | Sequence[str],
     columns: Sequence[str] | None = None,
+    where: Filter | None = None,
     buckets: int | None = None,
     nullable_keys: str | Sequence[str] = (),
     memory: Size = 1 << 30,
@@ -86,21 +88,24 @@ def follow(
     new deletes. Rows that only moved to other files, as in a compaction, do not change.
 
     All rows are read again if this is not possible: if the table, one of the columns in the store,
-    or the history of the table was replaced; if a vacuum or expiry removed the old snapshot; or if
-    the store was changed in another way. A warning is logged, and `store.info().follows` has the
-    reason.
+    the condition, or the history of the table was replaced; if a vacuum, expiry, clean or restore
+    removed the old snapshot; or if the store was changed in another way. A warning is logged, and
+    `store.info().follows` has the reason.
 
     Any number of processes may follow one table with one store: each snapshot is applied once.
 
     Args:
-        table: Folder or URI of a Delta table, or of an Iceberg table without a catalog; a
-            `deltalake.DeltaTable`, whose newest version is followed whichever it has open; or a
-            table or scan of pyiceberg, whose catalog says which snapshot is the newest.
+        table: Folder or URI of a Delta, Hudi or Paimon table, of an Iceberg table without a
+            catalog, or of another store; a `deltalake.DeltaTable`, whose newest version is followed
+            whichever it has open; or a table or scan of pyiceberg, whose catalog says which
+            snapshot is the newest.
         path: Folder, URI or location of the store. It is made if missing; otherwise it must be
             empty or a store that follows a table.
         key: Names of the key columns, which must be unique in each snapshot.
         columns: Names of the value columns, in the order in which lookups return them. Default: all
             columns that are not in the key.
+        where: Condition that rows must meet to be stored, as `lookupstore.build` takes it. Default:
+            all rows.
         buckets: Number of data files of a build. Default: that of the store, otherwise by size.
         nullable_keys: Key columns whose nulls are keys of their own. In others a null is an error.
         memory: Memory for rows, in bytes or as a text such as `"1GB"`; rows that do not fit are
@@ -126,12 +131,14 @@ def follow(
         DuplicateKeyError: If a key has several rows in the newest snapshot.
         KeyError: If the table lacks a column.
         ValueError: If a key is null, the key is another than that of the store and
-            `allow_new_key` is False, the scan is of one snapshot, or an argument is out of range.
-        TypeError: If `table` is not a table, or the type of a key column has no order.
+            `allow_new_key` is False, the scan is of one snapshot, `where` is not understood, or an
+            argument is out of range.
+        TypeError: If `table` is not a table, `where` is not a filter, or the type of a key column
+            has no order.
         FileNotFoundError: There is no such table or folder.
         FileExistsError: There is a store that follows no table, or the folder has other files.
         FormatError: If the table has something that is not supported, which the error names, or
-            the path is not that of a Delta or Iceberg table.
+            the path is not that of a table.
         ImportError: If the package that reads the table is not installed.
         CorruptionError: A file of the table or the store is damaged.
         StaleStoreError: A file of the newest snapshot is gone.
@@ -156,6 +163,7 @@ def follow(
         location,
         key=key,
         columns=columns,
+        where=where,
         nullable_keys=nullable_keys,
         buckets=buckets,
         allow_new_key=allow_new_key,

@@ -14,10 +14,17 @@ from functools import partial
 from typing import Any
 
 from lookupstore.builder.in_process import publish_build, spill_folder
-from lookupstore.errors import CommitConflictError, DuplicateKeyError, StaleStoreError
+from lookupstore.builder.plan import BuildPlan
+from lookupstore.errors import (
+    CommitConflictError,
+    DuplicateKeyError,
+    FormatError,
+    StaleStoreError,
+)
+from lookupstore.filters import Filter
 from lookupstore.following.changes import SnapshotChanges
 from lookupstore.following.records import FollowingRecords, UnfollowableError, keys_at_once
-from lookupstore.following.targets import Target, files_hash, newest_target
+from lookupstore.following.targets import Target, newest_target
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.runs import RepeatedKeyError
@@ -26,16 +33,20 @@ from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, Compa
 from lookupstore.store.changing import publish_changes, retried
 from lookupstore.store.column_differences import column_difference
 from lookupstore.store.data_files import FileOptions
-from lookupstore.store.manifest import Manifest
+from lookupstore.store.manifest import FollowedSnapshot, Manifest
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.publish_step import changed_meanwhile_error
 from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
-from lookupstore.tables.differences import FileDifference, differing_files
-from lookupstore.tables.rows import snapshot_source
-from lookupstore.tables.snapshot import Snapshot
+from lookupstore.tables.history import RowDifference, TableMoment
 
 # The defaults of an upsert.
 _COMPACTION = CompactionRule(max_runs=8, max_share=0.25)
+
+#: Remedy for a key of several rows.
+ONE_ROW = (
+    "a store that follows a table needs keys of one row each: name more key columns, or delete the "
+    "other rows from the table"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +60,7 @@ class Follower:
         location: Location of the store.
         key: Names of the key columns.
         columns: Names of the value columns. None: all that are not in the key.
+        where: Condition that rows must meet to be stored. None: all rows count.
         nullable_keys: Key columns whose nulls are keys of their own.
         buckets: Number of buckets of a build. None: that of the store, otherwise by size.
         allow_new_key: Whether a build may replace a store with another key.
@@ -65,6 +77,7 @@ class Follower:
     location: Location
     key: str | Sequence[str]
     columns: Sequence[str] | None
+    where: Filter | None
     nullable_keys: str | Sequence[str]
     buckets: int | None
     allow_new_key: bool
@@ -100,7 +113,11 @@ class Follower:
                     "overwrite=True to replace it"
                 )
         target = newest_target(
-            self.table, key=self.key, columns=self.columns, nullable_keys=self.nullable_keys
+            self.table,
+            key=self.key,
+            columns=self.columns,
+            where=self.where,
+            nullable_keys=self.nullable_keys,
         )
         if current is None:
             return self._build(target, None, "overwrite is set" if is_there else None)
@@ -109,7 +126,7 @@ class Follower:
             if former is None:
                 _log.info(
                     "%s: version %d has the rows of the %s",
-                    self.location.uri, current.version, target.snapshot.description,
+                    self.location.uri, current.version, target.newest.description,
                 )  # fmt: skip
                 return None
             return self._apply(current, former, target)
@@ -129,7 +146,7 @@ class Follower:
         if reason is not None:
             _log.warning(
                 "%s: built of all rows of the %s: %s",
-                location.uri, target.snapshot.description, reason,
+                location.uri, target.newest.description, reason,
             )  # fmt: skip
         new = NewVersion(
             location,
@@ -140,20 +157,9 @@ class Follower:
             temp_dir=self.temp_dir,
             change=current is not None,
         )
+        replaces = None if current is None else name_of(current)
         try:
-            return publish_build(
-                new,
-                snapshot_source(target.snapshot),
-                plan=replace(target.plan, in_order=False),
-                options=self.options,
-                buckets=self.buckets,
-                memory=self.memory,
-                threads=self.threads,
-                progress=self.progress,
-                temp_dir=self.temp_dir,
-                replaces=None if current is None else name_of(current),
-                follows=replace(target.follows, rebuilt=reason),
-            )
+            return self._publish(new, target, replaces, replace(target.follows, rebuilt=reason))
         except RepeatedKeyError as error:
             raise _repeated_error(target, error.key) from None
         except FileExistsError as error:
@@ -161,17 +167,46 @@ class Follower:
                 raise CommitConflictError(str(error)) from error
             raise
 
-    def _apply(self, current: Manifest, former: Snapshot, target: Target) -> VersionName | None:
-        """Publish the differences between two snapshots.
+    def _publish(
+        self,
+        new: NewVersion,
+        target: Target,
+        replaces: VersionName | None,
+        follows: FollowedSnapshot,
+    ) -> VersionName:
+        """Publish a version with all rows.
+
+        Args:
+            new: The version, not begun.
+            target: What the store is to become.
+            replaces: Name of the only version that it may replace. None: any version, or none.
+            follows: The snapshot, as the manifest records it.
+        """
+        return publish_build(
+            new,
+            target.newest.source(),
+            plan=replace(target.plan, in_order=False),
+            options=self.options,
+            buckets=self.buckets,
+            memory=self.memory,
+            threads=self.threads,
+            progress=self.progress,
+            temp_dir=self.temp_dir,
+            replaces=replaces,
+            follows=follows,
+        )
+
+    def _apply(self, current: Manifest, former: TableMoment, target: Target) -> VersionName | None:
+        """Publish the differences between two moments of the table.
 
         Raises:
-            UnfollowableError: If the store does not have the rows of the former snapshot, or a file
+            UnfollowableError: If the store does not have the rows of the former moment, or a file
                 of that is gone.
         """
-        location, newest, plan = self.location, target.snapshot, target.plan
-        gone, new = differing_files(former, newest), differing_files(newest, former)
+        location, newest = self.location, target.newest
+        gone, new = former.lacking(newest), newest.lacking(former)
         changes = SnapshotChanges(
-            plan,
+            target.plan,
             buckets=current.buckets,
             memory=self.memory,
             folder=spill_folder(location, self.temp_dir),
@@ -190,11 +225,11 @@ class Follower:
                     yield bucket, changed
 
         with closing(changes), progress_bars(self.progress, late=True) as bars:
-            total = [one.file.num_rows for one in (*gone, *new)]
+            total = [one.num_rows for one in (*gone, *new)]
             known = None if None in total else sum(count or 0 for count in total)
             advance = bars("Reading", known) if bars else not_shown
             try:
-                _read(changes, former, gone, target, new, advance)
+                _read(changes, gone, new, target.plan, advance)
                 published = publish_changes(
                     location,
                     newest.description,
@@ -221,20 +256,18 @@ class Follower:
 
 def _read(
     changes: SnapshotChanges,
-    former: Snapshot,
-    gone: Sequence[FileDifference],
-    target: Target,
-    new: Sequence[FileDifference],
+    gone: Sequence[RowDifference],
+    new: Sequence[RowDifference],
+    plan: BuildPlan,
     advance: Advance,
 ) -> None:
-    """Read the rows that differ between two snapshots.
+    """Read the rows that differ between two moments of a table.
 
     Args:
         changes: Object to which the rows are added.
-        former: The former snapshot.
-        gone: Its files with rows that the newest snapshot lacks.
-        target: The newest snapshot.
-        new: Its files with rows that the former snapshot lacks.
+        gone: Rows that are gone.
+        new: Rows that are new.
+        plan: Plan of the rows in the store.
         advance: Function that is called with the number of rows after each batch.
 
     Raises:
@@ -242,19 +275,19 @@ def _read(
     """
     try:
         for difference in gone:
-            for keys in difference.rows(former, target.plan.key_schema.names):
+            for keys in difference.rows(plan.key_schema.names):
                 changes.remove(keys)
                 advance(keys.num_rows)
         for difference in new:
-            for rows in difference.rows(target.snapshot, target.plan.columns):
+            for rows in difference.rows(plan.columns):
                 changes.add(rows)
                 advance(rows.num_rows)
     except (StaleStoreError, FileNotFoundError) as error:
         raise UnfollowableError(str(error)) from None
 
 
-def _former(current: Manifest, target: Target) -> Snapshot | None:
-    """Return the snapshot whose rows a version has. None: it is the newest one.
+def _former(current: Manifest, target: Target) -> TableMoment | None:
+    """Return the moment whose rows a version has. None: it is the newest one.
 
     Raises:
         UnfollowableError: If the differences to the newest snapshot cannot be known.
@@ -274,17 +307,16 @@ def _former(current: Manifest, target: Target) -> Snapshot | None:
         if has.files != wanted.files:
             raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
         return None
-    former = target.history.former(has.snapshot)
+    try:
+        former = target.former(has.snapshot)
+    except FormatError as error:  # for example of a column whose type has changed since
+        raise UnfollowableError(f"snapshot {has.snapshot} is no longer readable: {error}") from None
     if former is None:
         raise UnfollowableError(f"snapshot {has.snapshot} of the table is gone")
-    if files_hash(former) != has.files:
+    if former.files_hash != has.files:
         raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
     return former
 
 
 def _repeated_error(target: Target, key: bytes) -> DuplicateKeyError:
-    return target.plan.repeated_error(
-        key,
-        "a store that follows a table needs keys of one row each: name more key columns, or delete "
-        "the other rows from the table",
-    )
+    return target.plan.repeated_error(key, ONE_ROW)

@@ -52,6 +52,7 @@ from lookupstore.hudi.timeline.names import BASE_FILE, LOG_FILE, GroupId, is_log
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
+    COMMIT,
     COMPACTION,
     REPLACE,
     SAVEPOINT,
@@ -217,8 +218,25 @@ class TableView:
         if as_of is not None:
             later = {one.time for one in self.timeline.writes() if one.time > as_of}
             self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
+        return groups, self._current_slices(groups, found, replaced, as_of)
+
+    def _current_slices(
+        self,
+        groups: Sequence[FileGroup],
+        found: Sequence[FoundFile],
+        replaced: Collection[GroupId],
+        as_of: str | None = None,
+    ) -> list[FileSlice]:
+        """Return the current slice of each file group, with its log files.
+
+        Args:
+            groups: Groups of base files.
+            found: All data files that exist now.
+            replaced: Ids of the groups that are replaced.
+            as_of: Request time of the last instant that counts. None: all instants count.
+        """
         if not self.merges_logs:
-            return groups, [group.current for group in groups]
+            return [group.current for group in groups]
         committed = CommittedInstants.of(self.timeline, as_of)
         if self.options.version == 6:
             pending = [one.time for one in self.timeline.pending() if one.action == COMPACTION]
@@ -226,7 +244,7 @@ class TableView:
         else:
             belongs = by_completion(committed, self._completed_at())
         logs = log_files(found, self.location)
-        return groups, slices_with_logs(groups, logs, committed, replaced, belongs)
+        return slices_with_logs(groups, logs, committed, replaced, belongs)
 
     def _check_columns_by_name(self) -> None:
         """Check that the columns of log blocks have the names of the table's columns."""
@@ -278,18 +296,59 @@ class TableView:
             return self.groups(None)
         if self.merges_logs:
             raise self._logs_error()
+        groups, _ = self._state_until(position, argument, ())
+        return groups
+
+    def slices_until(
+        self, position: str, argument: str, without: Collection[str] = ()
+    ) -> list[FileSlice]:
+        """Return the slices with the rows as of a position.
+
+        Slices with log files are `MergedSlice`. Errors are those of `groups_until`, except for
+        changes in log files.
+
+        Args:
+            position: Position of the last instant that counts.
+            argument: Name of the caller's argument, which errors name.
+            without: Request times of other instants that do not count, because they were pending.
+
+        Raises:
+            FormatError: If a log file has a name that is not known.
+        """
+        _, slices = self._state_until(position, argument, without)
+        if any(isinstance(one, MergedSlice) for one in slices):
+            self._check_columns_by_name()
+        return slices
+
+    def _state_until(
+        self, position: str, argument: str, without: Collection[str]
+    ) -> tuple[list[FileGroup], list[FileSlice]]:
+        """Return the groups of base files, and the slices, as of a position."""
         self._check_reached(argument, position, lambda one: one.position)
         later = {one.time for one in self.timeline.writes() if one.position > position}
-        before = tuple(one for one in self.timeline if one.time not in later)
-        view = replace(self, timeline=Timeline(before))
+        later |= {one.time for one in self.timeline.writes() if one.time in without}
+        before = (self._pending(one) if one.time in later else one for one in self.timeline)
+        view = replace(self, timeline=Timeline(tuple(before)))
         replaced: set[GroupId] = set()
         for instant in view.timeline.writes():
             replaced |= self.replaced(instant)
-        files = [file for file in self.files() if file.time not in later]
+        found = self._data_files()
+        files = self._base_files(found)
         self._check_listed(None)
         groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
         self._check_not_cleaned(groups, replaced, later, argument, position)
-        return groups
+        return groups, view._current_slices(groups, found, replaced)
+
+    def _pending(self, instant: Instant) -> Instant:
+        """Return a completed write as it was before its completion.
+
+        In a table with log files, a commit is a compaction.
+        """
+        if not instant.is_completed or not instant.writes_base_files:  # a savepoint, for example
+            return instant
+        merges = self.options.table_type != COPY_ON_WRITE and instant.action == COMMIT
+        action = COMPACTION if merges else instant.action
+        return replace(instant, state=State.INFLIGHT, completed=None, action=action)
 
     def _check_not_cleaned(
         self,

@@ -30,6 +30,7 @@ from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
@@ -92,9 +93,9 @@ class DeltaHistory:
         is_path = isinstance(given, (str, Location))
         self._table = _at(given) if is_path else _opened_again(given)
         #: The newest version.
-        self.newest: Snapshot = snapshot_of(self._table)
+        self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(self._table))
 
-    def former(self, snapshot_id: str) -> Snapshot | None:
+    def former(self, snapshot_id: str) -> SnapshotMoment | None:
         """Return a former version, in the columns of the newest one. None: it is gone.
 
         Args:
@@ -106,7 +107,7 @@ class DeltaHistory:
             files = snapshot_of(_opened_again(self._table, int(snapshot_id))).files
         except DeltaError:  # the log does not reach that far
             return None
-        return replace(self.newest, files=files)
+        return SnapshotMoment(replace(self.newest.snapshot, files=files))
 
 
 #: The history of a table of the format, by its folder, URI or object.

@@ -23,23 +23,34 @@ class FileDifference:
     """The rows of a data file that another snapshot lacks.
 
     Attributes:
+        snapshot: The snapshot with the rows.
         file: The file, as the snapshot with the rows has it.
         other: The file as the other snapshot has it, with other deletes. None: it lacks the file.
     """
 
+    snapshot: Snapshot
     file: TableFile
     other: TableFile | None
 
-    def rows(self, snapshot: Snapshot, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    @property
+    def num_rows(self) -> int | None:
+        """Return the number of rows of the file. None: unknown."""
+        return self.file.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the file."""
+        return self.file.nbytes
+
+    def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
         Args:
-            snapshot: Snapshot with the rows.
             columns: Names of the columns to yield.
 
         Raises the errors of `snapshot_source`.
         """
-        file, other = self.file, self.other
+        snapshot, file, other = self.snapshot, self.file, self.other
         if other is None:
             yield from rows_of(snapshot, file, columns)
             return
@@ -81,17 +92,17 @@ class _AllOthers:
         return pc.invert(found)
 
 
-def differing_files(one: Snapshot, other: Snapshot) -> list[FileDifference]:
+def differing_files(one: Snapshot, others: Sequence[TableFile]) -> list[FileDifference]:
     """Return the files of a snapshot that may have rows which another snapshot lacks.
 
     Args:
         one: Snapshot with the files.
-        other: The other snapshot of the table.
+        others: Files of the other snapshot of the table.
     """
-    there = {file.data_identity: file for file in other.files}
+    there = {file.data_identity: file for file in others}
     found = ((file, there.get(file.data_identity)) for file in one.files)
     return [
-        FileDifference(file, same)
+        FileDifference(one, file, same)
         for file, same in found
         if same is None or same.identity != file.identity
     ]

@@ -32,6 +32,7 @@ from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
 from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.rows import rows_of, snapshot_source
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
@@ -94,9 +95,9 @@ class IcebergHistory:
         scan = _at(given).scan() if is_path else _newest_scan(given)
         self._scan = scan
         #: The newest snapshot.
-        self.newest: Snapshot = snapshot_of(scan)
+        self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(scan))
 
-    def former(self, snapshot_id: str) -> Snapshot | None:
+    def former(self, snapshot_id: str) -> SnapshotMoment | None:
         """Return a former snapshot, in the columns of the newest one. None: it is gone.
 
         Args:
@@ -108,7 +109,7 @@ class IcebergHistory:
             if found is None:
                 return None
         try:
-            return _Planner(self._scan, found).snapshot()
+            return SnapshotMoment(_Planner(self._scan, found).snapshot())
         except FileNotFoundError:  # an expiry that still runs has removed a manifest
             return None
 

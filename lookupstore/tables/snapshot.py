@@ -170,12 +170,16 @@ class TableFile:
         return self.address.shown, str(self.nbytes), self.written, *self._values
 
     @property
-    def identity(self) -> tuple[str, ...]:
-        """Return texts that differ between files with different rows, as the table has them."""
+    def stored_identity(self) -> tuple[str, ...]:
+        """Return texts that differ between files with different rows, whatever columns are read."""
         deleted = "" if self.deleted is None else self.deleted.identity
         keys = [one.identity for one in self.deleted_keys]
-        shown, nbytes, written, *values = self.data_identity
-        return shown, nbytes, written, deleted, *values, *keys
+        return self.address.shown, str(self.nbytes), self.written, deleted, *keys
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Return texts that differ between files with different rows, as the table has them."""
+        return *self.stored_identity, *self._values
 
     @property
     def _values(self) -> Iterator[str]:
@@ -200,6 +204,8 @@ class Snapshot:
         ids_of_names: Field ids of the columns of files without such ids, by the names that lead to
             each. None: Files without field ids are not read, if `stored` has ids.
         filter: Condition for the rows. None: all rows count.
+        ids_of_columns: Identity of each column by its name, which another column of that name does
+            not have. Empty: fields of `stored` have ids, or columns have only names.
         table_id: Identity of the table, which another table at its place does not have.
         snapshot_id: Identity of the snapshot in the table.
     """
@@ -211,6 +217,7 @@ class Snapshot:
     files: tuple[TableFile, ...]
     ids_of_names: Mapping[tuple[str, ...], int] | None = None
     filter: RowFilter | None = None
+    ids_of_columns: Mapping[str, str] = field(default_factory=dict)
     table_id: str = ""
     snapshot_id: str = ""
 
@@ -256,20 +263,3 @@ class Snapshot:
         condition = "" if self.filter is None else self.filter.identity
         said = [*columns, files, str(self.ids_of_names), condition]
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
-
-
-class TableHistory(Protocol):
-    """A table at its newest snapshot, with its former snapshots.
-
-    Attributes:
-        newest: The newest snapshot.
-    """
-
-    @property
-    def newest(self) -> Snapshot: ...
-    def former(self, snapshot_id: str) -> Snapshot | None:
-        """Return a former snapshot, in the columns of the newest one. None: it is gone.
-
-        Args:
-            snapshot_id: Identity of the snapshot.
-        """

@@ -46,12 +46,30 @@ def test_the_same_command_builds_and_follows(
     assert lookupstore.open(path).get(2) == {"s": "b", "n": 2}
 
 
+def test_only_rows_that_meet_the_condition_are_followed(tmp_path: Path) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2], "s": ["a", "b"]}))
+    words = ("follow", table, path, "--key", "id", "--where", "s = 'b'")
+    assert run(*words).exit_code == 0
+    deltalake.DeltaTable(table).update(updates={"s": "'b'"}, predicate="id = 1")
+    assert run(*words).exit_code == 0
+    assert list(lookupstore.open(path)) == [1, 2]
+
+
+def test_the_command_follows_hudi_tables(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id")
+    for one in range(2):
+        table.upsert(pa.table({"id": [one]}))
+        assert run("follow", tmp_path / "t", tmp_path / "s", "--key", "id").exit_code == 0
+    with lookupstore.open(tmp_path / "s") as store:
+        assert (list(store), store.version) == ([0, 1], 2)
+
+
 def test_errors_name_options(tmp_path: Path) -> None:
     table = tmp_path / "t"
     rows = pa.table({"id": [1, 1, None], "s": ["a", "b", "c"]})
     deltalake.write_deltalake(table, rows)
     lookupstore.build(pa.table({"id": [9]}), tmp_path / "own", key="id").close()
-    HudiTable.create(tmp_path / "hudi", rows, record_key="id")
 
     def error(*words: object) -> str:
         found = run("follow", *words)
@@ -66,5 +84,5 @@ def test_errors_name_options(tmp_path: Path) -> None:
     assert "name more key columns" in error(*words)
     assert "Missing option '--key'" in error(table, tmp_path / "s")
     assert "no such file or folder" in error(tmp_path / "none", tmp_path / "s", "--key", "id")
-    said = error(tmp_path / "hudi", tmp_path / "s", "--key", "id")
-    assert "is a Hudi table, which stores do not follow; pass the output of 'lookupstore" in said
+    said = error(table, tmp_path / "s", "--key", "id", "--where", "x = 1")
+    assert "x is no column; the table has 'id', 's'" in said

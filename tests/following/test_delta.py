@@ -328,6 +328,60 @@ def test_columns_that_are_not_in_the_store_may_change(tmp_path: Path) -> None:
     assert (stored(store), rebuilt(store)) == ({1: ("a",), 2: ("b",)}, None)
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_only_rows_that_meet_the_condition_are_in_the_store(
+    tmp_path: Path, seed: int, number: int
+) -> None:
+    chance = random.Random(seed + number)
+    table = tmp_path / "t"
+    rows = pa.table({"id": range(60), "n": [one % 9 for one in range(60)], "p": ["x", "y"] * 30})
+    deltalake.write_deltalake(table, rows, partition_by=chance.choice([None, ["p"]]))
+    where = chance.choice(["n > 4", "p = 'x' and n < 7", "p = 'y' or n is null"])
+    conditions = {
+        "n > 4": lambda n, _: n is not None and n > 4,
+        "p = 'x' and n < 7": lambda n, p: p == "x" and n is not None and n < 7,
+        "p = 'y' or n is null": lambda n, p: p == "y" or n is None,
+    }
+
+    def expected() -> Model:
+        return {one: (n,) for one, (n, p) in scanned_columns(table, "n", "p").items()
+                if conditions[where](n, p)}  # fmt: skip
+
+    store = follow(table, tmp_path / "s", key="id", columns=["n"], where=where, buckets=2)
+    assert stored(store) == expected()
+    for _ in range(8):
+        low = chance.randint(0, 50)
+        value = chance.choice(["1", "6", "null"])
+        match chance.choice(["update", "update", "delete", "part", "compact"]):
+            case "update":
+                predicate = f"id >= {low} and id < {low + 12}"
+                deltalake.DeltaTable(table).update(updates={"n": value}, predicate=predicate)
+            case "delete":
+                deltalake.DeltaTable(table).delete(f"id = {low}")
+            case "part":
+                deltalake.DeltaTable(table).update(updates={"p": "'x'"}, predicate=f"id = {low}")
+            case "compact":
+                deltalake.DeltaTable(table).optimize.compact()
+        newer = store.sync()
+        assert stored(newer) == expected()
+        assert rebuilt(newer) is None
+        if newer is not store:
+            check_changes(newer.changes(store.version), stored(store), stored(newer))
+        store = newer
+    again = follow(table, tmp_path / "s", key="id", columns=["n"], where="id < 5")
+    assert rebuilt(again) == "a column with the same name, or the filter, is another one now"
+    assert set(stored(again)) == set(scanned(table)) & set(range(5))
+
+
+def test_conditions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1], "s": ["a"]}))
+    with pytest.raises(ValueError, match="where: x is no column"):
+        follow(tmp_path / "t", tmp_path / "s", key="id", where="x = 1")
+    with pytest.raises(TypeError, match="where: "):
+        follow(tmp_path / "t", tmp_path / "s", key="id", where=("id", "=", "a"))
+    assert not (tmp_path / "s").exists()
+
+
 def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table, path = tmp_path / "t", tmp_path / "s"
 

@@ -61,10 +61,19 @@ def applied(model: Model, changes: Iterable[pa.RecordBatch], keys: int = 1) -> M
     return found
 
 
-def check_changes(changes: pa.RecordBatchReader, before: Model, after: Model) -> None:
-    """Check a changelog against two models: all that changed is there, and nothing else."""
+def check_changes(
+    changes: pa.RecordBatchReader, before: Model, after: Model, keys: int = 1
+) -> None:
+    """Check a changelog against two models: all that changed is there, and nothing else.
+
+    Args:
+        changes: `change`, `keys` key columns, and value columns.
+        before: rows by key, before.
+        after: rows by key, after.
+        keys: how many key columns there are; a key of several is a tuple.
+    """
     batches = list(changes)
-    found = applied(before, batches)
+    found = applied(before, batches, keys)
     assert found.keys() == after.keys()
     assert all(same(found[key], after[key]) for key in after)
     other = [key for key in {*before, *after}

@@ -197,6 +197,7 @@ class PaimonTable:
         partition_keys: Names of the columns by which files are partitioned.
         options: Options of the table.
         written: Manifests and lists of manifests of the newest snapshot.
+        created: Time of its first schema, in milliseconds.
     """
 
     folder: Path
@@ -209,6 +210,7 @@ class PaimonTable:
     snapshot: int = 0
     files: dict[str, File] = field(default_factory=dict)
     codec: str = "null"
+    created: int = 1_700_000_000_000
     written: list[Path] = field(default_factory=list)
     _next_id: int = 0
     _base: list[dict[str, Any]] = field(default_factory=list)
@@ -242,6 +244,7 @@ class PaimonTable:
             "partitionKeys": list(self.partition_keys),
             "primaryKeys": list(self.primary_keys),
             "options": dict(self.options),
+            "timeMillis": self.created + self.schema,
         }
         (self.folder / "schema" / f"schema-{self.schema}").write_text(json.dumps(said))
 

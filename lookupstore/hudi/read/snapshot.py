@@ -6,24 +6,19 @@ Meta columns are left out, because they describe the table and not a row, and ea
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
-import xxhash
 
 from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source
-from lookupstore.errors import LookupStoreError, StaleStoreError
+from lookupstore.errors import StaleStoreError
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.meta_columns import META_COLUMNS
-from lookupstore.hudi.read.scan_plan import plan_scan
+from lookupstore.hudi.read.moments import SliceHistory, data_columns
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.source.folder_columns import said_by
 from lookupstore.source.source import Source
 from lookupstore.storage.location import Location, as_location
-from lookupstore.storage.read_errors import READ_ERRORS
 
 # Number of footers that are read at a time.
 _THREADS = 16
@@ -48,29 +43,11 @@ def table_source(path: str | Location) -> Source:
     >>> source.schema.names, source.count_rows()
     (['id'], 2)
     """
-    view = read_view(as_location(path))
-    plan = plan_scan(view, data_columns(view))
+    return SliceHistory(path).newest.source()
 
-    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return replace(plan, columns=tuple(columns)).batches(plan.files)
 
-    def count_rows() -> int | None:
-        if plan.has_logs:  # counting them would read them all
-            return None
-        try:
-            return plan.num_rows()
-        except (*READ_ERRORS, LookupStoreError):  # reading the rows raises the error with the file
-            return None
-
-    files = f"{len(plan.files)} file{'s'[: len(plan.files) != 1]}"
-    return Source(
-        plan.wanted,
-        f"{view.location.uri} (Hudi table, {files})",
-        batches,
-        count_rows,
-        is_files=True,
-        fingerprint=_fingerprint(view),
-    )
+#: The history of a table, by its folder or URI.
+table_history = SliceHistory
 
 
 def table_files(
@@ -100,11 +77,6 @@ def table_files(
     return view.table_schema.columns, files
 
 
-def data_columns(view: TableView) -> list[str]:
-    """Return the names of the columns of a table that are not meta columns."""
-    return [name for name in view.schema.names if name not in META_COLUMNS]
-
-
 def _base_file(view: TableView, file: FileSlice) -> SourceFile:
     """Return a base file with the columns that the table still has."""
     try:
@@ -114,11 +86,3 @@ def _base_file(view: TableView, file: FileSlice) -> SourceFile:
         raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
     names = set(data_columns(view))
     return replace(source, schema=pa.schema([one for one in source.schema if one.name in names]))
-
-
-def _fingerprint(view: TableView) -> str:
-    """Return a text that every completed write changes."""
-    writes = [(one.time, one.action, one.position) for one in view.timeline.writes()]
-    # A commit may change the columns without adding rows.
-    said = [view.location.uri, writes, str(view.table_schema.columns)]
-    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

@@ -137,6 +137,26 @@ class ColumnsOfFiles:
         return pa.struct(found)
 
 
+def ids_in(field: Field) -> list[Any]:
+    """Return the ids of a field, and of those in it, which other fields do not have.
+
+    >>> ids_in({"id": 1, "name": "a", "type": {"type": "ARRAY", "element": "INT"}})
+    [1]
+    >>> struct = {"type": "ROW", "fields": [{"id": 3, "name": "c", "type": "INT"}]}
+    >>> ids_in({"id": 2, "name": "b", "type": struct})
+    [2, [3]]
+    """
+    return [field["id"], *_ids_in_type(field["type"])]
+
+
+def _ids_in_type(kind: Any) -> list[Any]:
+    if isinstance(kind, str):
+        return []
+    inner = [kind[name] for name in ("element", "key", "value") if name in kind]
+    found = [one for each in inner for one in _ids_in_type(each)]
+    return [*found, *(ids_in(field) for field in kind.get("fields") or ())]
+
+
 def _texts(kind: Any) -> list[str]:
     """Return the texts of a type, and of those in it."""
     if isinstance(kind, str):

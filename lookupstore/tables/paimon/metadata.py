@@ -115,10 +115,11 @@ class Vector:
 
 
 class Metadata:
-    """The metadata of a table at its newest snapshot.
+    """The metadata of a table at a snapshot.
 
     Args:
         location: Folder of the table.
+        number: Number of the snapshot. None: the newest one.
 
     Attributes:
         location: Folder of the table.
@@ -128,16 +129,36 @@ class Metadata:
         ImportError: If fastavro is not installed.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, number: int | None = None) -> None:
         require("paimon", "reading a Paimon table")
         self.location = location
-        self.number: int = self._newest("snapshot", _SNAPSHOT)
+        self.number: int = max(self._numbers("snapshot", _SNAPSHOT)) if number is None else number
         self._schemas: dict[int, PaimonSchema] = {}
+
+    def at(self, number: int) -> Metadata:
+        """Return the metadata of the table at another snapshot, with the schemas of this one.
+
+        Args:
+            number: Number of the snapshot, which may be gone.
+        """
+        found = Metadata(self.location, number)
+        found.schema, found._schemas = self.schema, self._schemas
+        return found
 
     @cached_property
     def schema(self) -> PaimonSchema:
         """Return the newest schema, in which rows of all snapshots are read."""
-        return self.schema_of(self._newest("schema", _SCHEMA))
+        return self.schema_of(max(self._numbers("schema", _SCHEMA)))
+
+    @cached_property
+    def table_id(self) -> str:
+        """Return the number and the time of the oldest schema.
+
+        Another table in the folder has another time.
+        """
+        number = min(self._numbers("schema", _SCHEMA))
+        path = f"schema/schema-{number}"
+        return f"{number}-{self._json(path, 'schema').optional('timeMillis', int) or 0}"
 
     def schema_of(self, number: int) -> PaimonSchema:
         """Return a schema by its number."""
@@ -198,12 +219,13 @@ class Metadata:
                 for entry in self._records(path, "manifest", manifest.value("_FILE_SIZE", int)):
                     yield entry, entry.record("_FILE")
 
-    def _newest(self, folder: str, pattern: re.Pattern[str]) -> int:
+    def _numbers(self, folder: str, pattern: re.Pattern[str]) -> list[int]:
+        """Return the numbers of the files in a folder, of which there is one at least."""
         names = (file.name for file in self.location.files(folder))
         numbers = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
         if not numbers:
             raise StaleStoreError(f"{self.location.show(folder)}: {GONE}")
-        return max(numbers)
+        return numbers
 
     def _read_schema(self, number: int) -> PaimonSchema:
         record = self._json(f"schema/schema-{number}", "schema")

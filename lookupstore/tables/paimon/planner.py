@@ -17,13 +17,14 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.arrow.types import is_text
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.trees import answers
+from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.paimon.binary_row import values_of
-from lookupstore.tables.paimon.columns import ColumnsOfFiles, check_orc, table_columns
+from lookupstore.tables.paimon.columns import ColumnsOfFiles, check_orc, ids_in, table_columns
 from lookupstore.tables.paimon.deletion_vectors import VectorInFile
 from lookupstore.tables.paimon.merge import (
     SYSTEM,
@@ -104,6 +105,37 @@ def table_snapshot(given: str | Location, *, keys: str | None = None) -> Snapsho
     return _Planner(Metadata(as_location(given)), keys).snapshot()
 
 
+class PaimonHistory:
+    """A Paimon table at its newest snapshot, with its former ones.
+
+    Args:
+        given: Folder or URI of the table.
+
+    Raises the errors of `table_source`.
+    """
+
+    def __init__(self, given: str | Location) -> None:
+        self._metadata = Metadata(as_location(given))
+        #: The newest snapshot.
+        self.newest: SnapshotMoment = SnapshotMoment(_Planner(self._metadata, None).snapshot())
+
+    def former(self, snapshot_id: str) -> SnapshotMoment | None:
+        """Return a former snapshot, in the columns of the newest one. None: it is gone.
+
+        Args:
+            snapshot_id: Number of the snapshot.
+        """
+        try:
+            found = _Planner(self._metadata.at(int(snapshot_id)), None).snapshot()
+        except StaleStoreError:  # it expired, or the table was rolled back
+            return None
+        return SnapshotMoment(found)
+
+
+#: The history of a table of the format, by its folder or URI.
+table_history = PaimonHistory
+
+
 class _Planner:
     """The planner of one snapshot.
 
@@ -154,6 +186,9 @@ class _Planner:
             self._columns,
             self._columns,
             tuple(sorted(files, key=lambda file: file.address.path)),
+            ids_of_columns={field["name"]: str(ids_in(field)) for field in self._schema.fields},
+            table_id=self._metadata.table_id,
+            snapshot_id=str(self._metadata.number),
         )
 
     def _merged(
@@ -168,7 +203,7 @@ class _Planner:
         for place, those in made.items():
             replaced = {}
             for section in to_merge[place]:
-                identity = _identity(section)
+                identity = _identity(section, sequence)
                 for file in section:
                     rows = ReplacedRows(buckets, place, file, identity)
                     replaced[file.address.path] = rows
@@ -415,10 +450,10 @@ class _Planner:
         )
 
 
-def _identity(section: Section) -> str:
-    """Return a text that differs between sections with other rows."""
-    files = sorted(":".join(file.identity) for file in section)
-    return xxhash.xxh3_128_hexdigest("\n".join(files).encode())
+def _identity(section: Section, sequence: Sequence[str]) -> str:
+    """Return a text that differs between sections with other rows, or another order of these."""
+    files = sorted(":".join(file.stored_identity) for file in section)
+    return xxhash.xxh3_128_hexdigest("\n".join([*sequence, *files]).encode())
 
 
 def _is_file(filesystem: fs.FileSystem, path: str) -> bool:

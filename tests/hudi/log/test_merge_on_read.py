@@ -17,22 +17,20 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from support.hudi.log_history import LogHistory, by_key, row
 from support.hudi.log_tables import (
     AVRO,
     CDC,
     COMMIT,
     COMPACTED,
     EVENT,
-    HFILE,
     PARQUET,
     PARTIAL,
     SCHEMA,
-    Change,
     LogTable,
     Row,
     block,
     deletes_content,
-    merged,
 )
 from support.hudi.oracle import assert_same_rows, other_scan
 
@@ -47,14 +45,6 @@ from lookupstore.hudi.read import plan_scan
 
 VERSIONS = (6, 8, 9)
 NAMES = {"mor_v6_nonpartitioned": "id", "mor_v9_txns_nonpart_nometa": "txn_id"}
-
-
-def row(key: int, ts: int | None, value: str | None = "a") -> Row:
-    return {"id": key, "ts": ts, "value": value}
-
-
-def by_key(*rows: Row) -> dict[str, Row]:
-    return {str(one["id"]): one for one in rows}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,102 +145,6 @@ def test_statistics_and_datasets_are_of_base_files(
     assert table.explain_scan(("id", "=", -1)).statistics.count == 1
 
 
-class History:
-    """A random history of a table of one file group, and what its rows must be."""
-
-    def __init__(self, path: Path, rng: random.Random, version: int, mode: str) -> None:
-        self.rng, self.mode = rng, mode
-        self.table = LogTable(path, version, mode)
-        self.file_id = "a-0"
-        self.base: dict[str, Row] = {}
-        self.changes: list[list[Change]] = []
-        self.number = 1
-        # In version 6, ordering values grow where versions of Hudi differ.
-        self.grows = version == 6
-        self.ts = 100
-
-    def next_ts(self) -> int:
-        if self.grows:
-            self.ts += self.rng.randrange(2)
-            return self.ts
-        return self.rng.randrange(90, 110)
-
-    def random_row(self) -> Row:
-        value = self.rng.choice(["x", "", None, "ü" * 3])
-        return row(self.rng.randrange(12), self.next_ts(), value)
-
-    def rows(self) -> dict[str, Row]:
-        return merged(self.base, [one for some in self.changes for one in some], self.mode)
-
-    def insert(self) -> None:
-        """Begin the file group with a base file."""
-        rows = by_key(*(self.random_row() for _ in range(self.rng.randrange(8))))
-        self.table.base(self.file_id, list(rows.values()))
-        self.base = rows
-
-    def content(self, time: str) -> tuple[bytes, list[Change]]:
-        content, changes = b"", []
-        for _ in range(self.rng.randrange(1, 3)):
-            if self.rng.random() < 0.3:
-                deletes = []
-                for key in self.rng.sample(range(12), 3):
-                    ts = None if self.rng.random() < 0.5 else self.next_ts()
-                    zero = self.rng.choice([("int", 0), ("null", None)])
-                    deletes.append((str(key), *(zero if ts is None else ("long", ts))))
-                    changes.append(Change(str(key), ts, None))
-                content += self.table.deletes(time, deletes)
-            else:
-                rows = [self.random_row() for _ in range(self.rng.randrange(1, 6))]
-                kind = self.rng.choice([AVRO, PARQUET, HFILE])
-                if kind == HFILE:  # sorted, without repeated keys
-                    rows = [one for _, one in sorted(by_key(*rows).items())]
-                content += self.table.data(time, rows, kind)
-                changes += [Change(str(one["id"]), one["ts"], one) for one in rows]
-        return content, changes
-
-    def delta(self) -> None:
-        instant = self.table.begin("deltacommit")
-        content, changes = self.content(instant.time)
-        end = self.rng.choice(["commit", "commit", "commit", "pending", "rolled back"])
-        self.table.log(self.file_id, self.table.name_time(instant.time), content, self.number)
-        if end == "commit":
-            self.table.finish(instant, schema=SCHEMA)
-            self.changes.append(changes)
-        elif end == "rolled back":
-            self.roll_back(instant.time)
-        if self.rng.random() < 0.3:
-            self.number += 1
-
-    def roll_back(self, time: str) -> None:
-        for file in (self.table.path / ".hoodie").rglob(f"{time}.deltacommit.*"):
-            file.unlink()
-        if self.table.version == 6:
-            command = self.table.rollback_block(f"{time[:-3]}999", time)
-            self.table.log(self.file_id, self.table.name_time(time), command, self.number)
-        else:
-            for file in self.table.path.glob(f".*{time}.log*"):
-                file.unlink()
-
-    def compact(self) -> None:
-        """Write a base file; since version 8, a delta commit meanwhile is not part of it."""
-        late = None
-        if self.table.version != 6 and self.rng.random() < 0.5:
-            late = self.table.begin("deltacommit")
-        instant = self.table.begin("compaction")
-        rows = self.rows()
-        stat = self.table.write(instant.time, self.file_id, list(rows.values()), schema=SCHEMA)
-        if self.rng.random() < 0.3:
-            assert self.table.rows() == rows  # pending: its base file does not count
-        self.table.finish(instant, [stat], schema=SCHEMA)
-        self.base, self.changes, self.table.slice, self.number = rows, [], instant.time, 1
-        if late is not None:
-            content, changes = self.content(late.time)
-            self.table.log(self.file_id, late.time, content)
-            assert self.table.rows() == rows
-            self.table.finish(late, schema=SCHEMA)
-            self.changes = [changes]
-
-
 @pytest.mark.parametrize("mode", [EVENT, COMMIT])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_histories_are_merged_as_by_hudi(
@@ -259,7 +153,7 @@ def test_random_histories_are_merged_as_by_hudi(
     rng = random.Random(seed)
     for number in range(8):
         read_in_parts(monkeypatch, rng.choice([1, 3, 100]))
-        history = History(tmp_path / str(number), rng, version, mode)
+        history = LogHistory(tmp_path / str(number), rng, version, mode)
         if rng.random() < 0.8 or version == 6:
             history.insert()
         for _ in range(rng.randrange(1, 12)):

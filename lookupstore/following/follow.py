@@ -139,7 +139,7 @@ def follow(
         FileExistsError: There is a store that follows no table, or the folder has other files.
         FormatError: If the table has something that is not supported, which the error names, or
             the path is not that of a table.
-        ImportError: If the package that reads the table is not installed.
+        ImportError: If the package that reads the table, or SQL, is not installed.
         CorruptionError: A file of the table or the store is damaged.
         StaleStoreError: A file of the newest snapshot is gone.
         CommitConflictError: Another writer published first on every retry.

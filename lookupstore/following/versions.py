@@ -177,8 +177,6 @@ class VersionHistory:
                 found = VersionMoment.of(store)
         except (FileNotFoundError, StaleStoreError):
             return None
-        if found.snapshot_id != snapshot_id:
-            return None
         if (found.schema, found.values) != (self.newest.schema, self.newest.values):
             raise FormatError(f"the store {self._location.uri} had other columns")
         return found

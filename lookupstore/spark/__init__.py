@@ -1,13 +1,13 @@
 """Build stores, read them and join with them in Spark.
 
 `session` returns a session that runs on this machine. `build_store` makes a store of a DataFrame or
-of files, `update_store` changes a store by the rows of a DataFrame or of a stream. `lookup_join`
-joins a DataFrame with a store, `lookup_joins` joins it with several, `explain_join` explains such a
-join, and `register_lookup` makes a SQL function that looks up rows in a store.
-`read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` and `hudi_merge` write
-to one, `hudi_sink` writes a stream to one, and `cluster_table` sorts the rows of one. `register`
-adds the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi` to a
-session.
+of files, `follow` makes one that follows a table, and `update_store` changes a store by the rows of
+a DataFrame or of a stream. `lookup_join` joins a DataFrame with a store, `lookup_joins` joins it
+with several, `explain_join` explains such a join, and `register_lookup` makes a SQL function that
+looks up rows in a store. `read_table` reads a Hudi table, `tag_location` finds keys in one,
+`upsert` and `hudi_merge` write to one, `hudi_sink` writes a stream to one, and `cluster_table`
+sorts the rows of one. `register` adds the formats `lookupstore`, for `spark.read` and `df.write`,
+and `lookupstore.hudi` to a session.
 Only this folder of the package needs PySpark. Modules for Hudi tables are imported on demand, since
 they also need the extra `hudi`, which joins with stores do not.
 """
@@ -20,6 +20,7 @@ from lookupstore.extras import require as _require
 _require("spark", "lookupstore.spark")
 
 from lookupstore.spark.build.build import build_store
+from lookupstore.spark.build.follow import follow
 from lookupstore.spark.build.update import update_store
 from lookupstore.spark.join.explain import JoinExplanation, explain_join
 from lookupstore.spark.join.function import register_lookup
@@ -52,6 +53,7 @@ __all__ = [
     "LookupMetrics",
     "build_store",
     "explain_join",
+    "follow",
     "lookup_join",
     "lookup_joins",
     "register",

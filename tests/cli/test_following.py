@@ -51,6 +51,7 @@ def test_only_rows_that_meet_the_condition_are_followed(tmp_path: Path) -> None:
     deltalake.write_deltalake(table, pa.table({"id": [1, 2], "s": ["a", "b"]}))
     words = ("follow", table, path, "--key", "id", "--where", "s = 'b'")
     assert run(*words).exit_code == 0
+    assert list(lookupstore.open(path)) == [2]
     deltalake.DeltaTable(table).update(updates={"s": "'b'"}, predicate="id = 1")
     assert run(*words).exit_code == 0
     assert list(lookupstore.open(path)) == [1, 2]

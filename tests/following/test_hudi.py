@@ -22,6 +22,7 @@ from support.hudi.small_tables import SmallTable, row
 import lookupstore
 from lookupstore import LookupStore, follow
 from lookupstore.hudi import HudiTable, Instant, WriteOptions
+from lookupstore.hudi.read.scan_plan import ScanPlan
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -327,6 +328,25 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
         assert stored(plain) == {1: ("z", None), 2: ("b", None), 3: ("d", 1)}
 
 
+def test_only_slices_that_differ_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = SmallTable(tmp_path / "t", 9)
+    for at in range(3):
+        table.commit(f"{at}-0", [row(at, "old"), row(at + 10, "old")])
+    store = follow(tmp_path / "t", tmp_path / "s", key="id")
+    table.commit("1-0", [row(1, "new"), row(11, "old")])
+    read: list[tuple[list[str], tuple[str, ...]]] = []
+    real = ScanPlan.batches
+
+    def noted(plan: ScanPlan, files: Any = None, **more: Any) -> Any:
+        read.append(([file.group.file_id for file in files], plan.columns))
+        return real(plan, files, **more)
+
+    monkeypatch.setattr(ScanPlan, "batches", noted)
+    newer = store.sync()
+    assert newer.get(1) == {"value": "new"}
+    assert read == [(["1-0"], ("id",)), (["1-0"], ("id", "value"))]
+
+
 def test_partitions_that_the_condition_excludes_are_not_read(tmp_path: Path) -> None:
     schema = pa.schema({"id": pa.int64(), "day": pa.int32()})
     table = HudiTable.create(tmp_path / "t", schema, record_key="id", partition_by="day", name="t")
@@ -338,5 +358,7 @@ def test_partitions_that_the_condition_excludes_are_not_read(tmp_path: Path) -> 
         file.write_bytes(b"damaged")
     with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1") as store:
         assert list(store) == [2, 3, 8]
+    with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1 and day < 9") as store:
+        assert "or the filter, is another one" in (rebuilt(store) or "")
     with lookupstore.build(tmp_path / "t", tmp_path / "built", key="id", where="day = 1") as built:
         assert list(built) == [2, 3, 8]

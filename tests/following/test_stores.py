@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,5 +87,22 @@ def test_what_makes_it_read_all_rows(tmp_path: Path) -> None:
     store = store.sync()
     assert "is no longer readable: the store" in (rebuilt(store) or "")
     assert "had other columns" in (rebuilt(store) or "")
+    store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"], where="n > 1")
+    assert "or the filter, is another one" in (rebuilt(store) or "")
+    assert list(store) == ["b"]
+    store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"], where="n > 0")
+    assert "or the filter, is another one" in (rebuilt(store) or "")
+    assert list(store) == ["a", "b"]
+    shutil.rmtree(tmp_path / "s")
+    for _ in range(4):  # another store has as many versions
+        lookupstore.build(rows, tmp_path / "s", key="id", overwrite=True, retain=0).close()
+    store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"])
+    said = (store.info().follows or {})["snapshot"]
+    shutil.rmtree(tmp_path / "s")
+    for _ in range(int(said.partition("-")[0])):
+        lookupstore.build(rows.slice(1), tmp_path / "s", key="id", overwrite=True).close()
+    store = store.sync()
+    assert rebuilt(store) == f"snapshot {said} has other files now"
+    assert list(store) == ["b"]
     with pytest.raises(FileExistsError, match="a store, which follows no table"):
         follow(tmp_path / "s", tmp_path / "s", key="mail")

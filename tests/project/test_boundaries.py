@@ -59,7 +59,7 @@ hudi.table        | hudi.read hudi.clustering                      | pyarrow
 hudi              | hudi.table                                     |
 spark.base        | source                                         | numpy py4j pyarrow pyspark rich
 spark.hudi        | spark.base hudi                                | numpy pyarrow pyspark
-spark.build       | spark.hudi                                     | numpy pyarrow pyspark xxhash
+spark.build       | following spark.hudi                           | numpy pyarrow pyspark xxhash
 spark.join        | spark.base hudi                                | numpy pyarrow pyspark
 spark.format      | spark.build                                    | numpy pyarrow pyspark
 spark             | spark.format spark.join                        |

@@ -56,11 +56,11 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded
-from lookupstore.store.manifest import DATA_FOLDER, DataFile
+from lookupstore.store.manifest import DATA_FOLDER, DataFile, FollowedSnapshot
 from lookupstore.store.marks import is_mark
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.store import LookupStore
-from lookupstore.store.version_files import located
+from lookupstore.store.version_files import VersionName, located, name_of
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -270,10 +270,29 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
             )
 
 
-def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
+def publish_files(
+    new: NewVersion,
+    task: BuildTask,
+    files: Sequence[DataFile],
+    source: str,
+    *,
+    replaces: VersionName | None = None,
+    follows: FollowedSnapshot | None = None,
+) -> VersionName:
     """Publish data files, one per bucket, after deleting all other files of the build.
 
     The deleted files were written by attempts that failed, or that Spark did not use.
+
+    Args:
+        new: The new version, begun.
+        task: Description of the build.
+        files: Data files that tasks wrote.
+        source: Description of the source of the rows.
+        replaces: Name of the only version that it may replace. None: any version, or none.
+        follows: Snapshot of a table whose rows these are. None: they follow no table.
+
+    Returns:
+        Name of the version.
 
     Raises:
         FileExistsError, CommitConflictError, CommitUnknownError: If publishing fails; see
@@ -290,8 +309,9 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
         buckets=task.buckets,
         options=task.options,
         source=source,
+        follows=follows,
     )
-    new.publish(manifest)
+    published = new.publish(manifest, replaces=replaces)
     _log.info(
         "%s: %d rows in %d files, %d bytes",
         new.location.uri,
@@ -299,6 +319,7 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
         len(files),
         manifest.bytes,
     )
+    return name_of(published)
 
 
 def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -> None:
@@ -316,6 +337,11 @@ def _packed_rows(df: DataFrame, task: BuildTask, splits: Splits) -> DataFrame:
         packs = numbers.mapInArrow(functools.partial(encode_splits, task, splits), task.packs)
     else:
         packs = _numbered(df, task).mapInArrow(functools.partial(encode_batches, task), task.packs)
+    return moved_packs(packs, task)
+
+
+def moved_packs(packs: DataFrame, task: BuildTask) -> DataFrame:
+    """Return packs with all those of a bucket adjacent in one task."""
     moved = in_buckets(packs, task.buckets)
     return moved if has_a_task_each(packs) else moved.sortWithinPartitions(BUCKET)
 

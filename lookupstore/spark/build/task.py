@@ -31,6 +31,7 @@ from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.new_version import settle
+from lookupstore.tables.history import RowDifference
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
@@ -157,6 +158,20 @@ def encode_splits(task: BuildTask, splits: Splits, batches: Batches) -> Batches:
         for number in numbers
         for split in splits[number]
         for columns in _placed(split, task)
+    )
+    yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
+
+
+def encode_parts(
+    task: BuildTask, parts: Sequence[Sequence[RowDifference]], batches: Batches
+) -> Batches:
+    """Turn numbers of tasks into packs of the rows of a table that these read."""
+    numbers = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    encoded = (
+        task.encode_ranked(rows.columns)
+        for number in numbers
+        for part in parts[number]
+        for rows in part.rows(task.schema.names)
     )
     yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
 

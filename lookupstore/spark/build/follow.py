@@ -1,0 +1,177 @@
+"""Follow a table with Spark: executors build the store, and the driver applies what changes."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lookupstore.builder.bucket_count import bucket_count, check_buckets
+from lookupstore.builder.data_files import file_options
+from lookupstore.errors import DuplicateKeyError
+from lookupstore.filters import Filter
+from lookupstore.following.follow import FollowingStore
+from lookupstore.following.follower import ONE_ROW, Follower
+from lookupstore.following.targets import Target
+from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.sorting.ahead import threads_of
+from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.spark.build.build import check_seen, moved_packs, publish_files, task_of
+from lookupstore.spark.build.plan_size import COLUMNAR_RATIO
+from lookupstore.spark.build.splits import TASK_BYTES
+from lookupstore.spark.build.task import ENTRY, encode_parts, write_batches
+from lookupstore.spark.jobs import parallelism, watched_jobs
+from lookupstore.spark.raised import raised_in
+from lookupstore.spark.sessions import session
+from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
+from lookupstore.store.expiry import HOUR
+from lookupstore.store.manifest import DataFile, FollowedSnapshot
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.version_files import VersionName, located
+from lookupstore.tables.history import RowDifference
+
+
+def follow(
+    table: Any,
+    path: str | os.PathLike[str] | Location,
+    *,
+    key: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    where: Filter | None = None,
+    buckets: int | None = None,
+    nullable_keys: str | Sequence[str] = (),
+    memory: Size = 1 << 30,
+    compression: str | None = None,
+    overwrite: bool = False,
+    allow_new_key: bool = False,
+    retain: Duration = HOUR,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> FollowingStore:
+    """Bring a store to the newest snapshot of a table with Spark, and open it on the driver.
+
+    Executors read all rows where `lookupstore.follow` would: for the first version, and if the
+    differences cannot be known. The driver applies the differences of later calls, and of `sync()`
+    of the returned store.
+
+    Args:
+        table: Table as `lookupstore.follow` takes it. Executors read its files, without Spark's
+            readers.
+        path: Folder of the store, on a file system that the driver and all executors share; or a
+            URI or location.
+        key: Names of the key columns, which must be unique in each snapshot.
+        columns: Names of the value columns. Default: all columns that are not in the key.
+        where: Condition that rows must meet to be stored, as `lookupstore.build` takes it. Default:
+            all rows.
+        buckets: Number of data files of a build, and of the tasks that write them. Default: that of
+            the store, otherwise by size.
+        nullable_keys: Key columns whose nulls are keys of their own. In others a null is an error.
+        memory: Memory of the driver for rows that changed, in bytes or as a text such as `"1GB"`.
+        compression: Name of the codec of the data files of a build. Default: none in a local
+            folder, zstd elsewhere.
+        overwrite: Whether to build the store of all rows, whatever is there.
+        allow_new_key: Whether the key may have other names or types than in the store.
+        retain: Time for which replaced versions are kept; see `lookupstore.expire`.
+        spark: Session whose executors build. Default: the active one, or a new one from
+            `session()`.
+        storage_options: Options of the URIs of the table and the store, as `lookupstore.follow`
+            takes them. Executors use them too.
+
+    Raises: The errors of `lookupstore.follow`. Errors of executors are raised with their own types.
+    """
+    path, table = paths_with_options(storage_options, path=path, table=table)
+    location = located(path)
+    check_buckets(buckets)
+    follower = SparkFollower(
+        table,
+        location,
+        key=key,
+        columns=columns,
+        where=where,
+        nullable_keys=nullable_keys,
+        buckets=buckets,
+        allow_new_key=allow_new_key,
+        retain=retain,
+        progress=None,
+        options=file_options(location, compression),
+        memory=bytes_of(memory, "memory", least=2 * MIN_MEMORY),
+        threads=threads_of(None),
+        temp_dir=None,
+        spark=spark or session(),
+    )
+    return FollowingStore(follower, follower.sync(overwrite=overwrite))
+
+
+@dataclass(frozen=True)
+class SparkFollower(Follower):
+    """A table and a store that follows it, which executors build.
+
+    Attributes:
+        spark: Session of the executors.
+    """
+
+    spark: SparkSession
+
+    def _publish(
+        self,
+        new: NewVersion,
+        target: Target,
+        replaces: VersionName | None,
+        follows: FollowedSnapshot,
+    ) -> VersionName:
+        spark, newest = self.spark, target.newest
+        parts = newest.lacking(None)
+        groups = _groups(parts, parallelism(spark))
+        title = f"lookupstore: build {self.location.uri}"
+        try:
+            with new, watched_jobs(spark, title, "Building") as written:
+                current, buckets = new.current(), self.buckets
+                if buckets is None and current is not None:
+                    buckets = current.buckets
+                if buckets is None:
+                    buckets = bucket_count(COLUMNAR_RATIO * sum(part.nbytes for part in parts))
+                plan, options = target.plan, self.options
+                task = task_of(new, plan, newest.schema, buckets, options, rows=written, reads=True)
+                numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
+                encode = functools.partial(encode_parts, task, groups)
+                packs = moved_packs(numbers.mapInArrow(encode, task.packs), task)
+                entries = packs.mapInArrow(functools.partial(write_batches, task), ENTRY)
+                files = [DataFile(**row.asDict()) for row in entries.collect()]
+                check_seen(self.location, [file.name for file in files])
+                return publish_files(
+                    new, task, files, newest.description, replaces=replaces, follows=follows
+                )
+        except PySparkException as error:
+            raised = raised_in(error, (encode_parts, write_batches))
+            if isinstance(raised, DuplicateKeyError):
+                what = str(raised).partition(";")[0]
+                raise DuplicateKeyError(f"{what}; {ONE_ROW}", key=raised.key) from None
+            if raised is None:
+                raise
+            raise raised from None
+
+
+def _groups(parts: Sequence[RowDifference], tasks: int) -> list[list[RowDifference]]:
+    """Return the parts of a table in groups, one for each task that reads.
+
+    Args:
+        parts: Parts of the table. Those of one bucket are adjacent.
+        tasks: Number of tasks that can run at the same time.
+    """
+    least, most = TASK_BYTES
+    size = max(least, min(most, sum(part.nbytes for part in parts) // max(1, tasks)))
+    groups: list[list[RowDifference]] = []
+    room = 0
+    for part in parts:
+        if not groups or part.nbytes > room:
+            groups.append([])
+            room = size
+        groups[-1].append(part)
+        room -= part.nbytes
+    return groups

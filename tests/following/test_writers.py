@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib
 import math
 import random
+import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.paimon_tables import PaimonTable
 from support.remote import FaultyDisk, Killed, Remote
 from support.samples import some_of
 
 import lookupstore
 from lookupstore import Location, LookupStoreError, expire, follow
+from lookupstore.hudi import HudiTable
 from lookupstore.store.changed_bucket import CompactionRule
 from lookupstore.store.version_files import read_newest, read_versions
 
@@ -132,6 +136,72 @@ def test_every_operation_on_the_store_fails_once(
         run(place)
         assert rows_of(place) == models[1]
         versions = [one.follows for one in read_versions(place)]
+        assert len({one and one.snapshot for one in versions}) == len(versions)
+
+
+def paimon_tables(folder: Path) -> Iterator[None]:
+    """Make a table with the rows before, and replace them when asked again."""
+    fields = {"id": "BIGINT NOT NULL", "v": "STRING"}
+    table = PaimonTable(folder, fields, ["id"])
+    for at, rows in enumerate((BEFORE, AFTER)):
+        table.commit(table.add(rows, sequence=range(60 * at, 60 * at + 60)))
+        if at:  # rows of the first 30 keys are deleted
+            kinds = [3] * 30
+            table.commit(table.add(BEFORE.slice(0, 30), sequence=range(200, 230), kinds=kinds))
+        yield
+
+
+def hudi_tables(folder: Path) -> Iterator[None]:
+    """Make a table with the rows before, and replace them when asked again."""
+    table = HudiTable.create(folder, BEFORE.schema, record_key="id", name="t")
+    table.insert(BEFORE)
+    yield
+    table.insert_overwrite_table(AFTER)
+    yield
+
+
+def store_tables(folder: Path) -> Iterator[None]:
+    """Make a store with the rows before, and replace them when asked again."""
+    lookupstore.build(BEFORE, folder, key="id").close()
+    yield
+    lookupstore.build(AFTER, folder, key="id", overwrite=True).close()
+    yield
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
+@pytest.mark.parametrize("tables", [paimon_tables, hudi_tables, store_tables])
+def test_a_follower_of_other_tables_that_fails_once(
+    tmp_path: Path, tables: Callable[[Path], Iterator[None]], kill: bool
+) -> None:
+    """The table does not change meanwhile, so that each operation fails with the same one."""
+    turns = tables(tmp_path / "t")
+    next(turns)
+    run = partial(follow, tmp_path / "t", key="id", buckets=2, retain=0)
+    run(tmp_path / "old").close()
+    next(turns)
+
+    def steps(place: Path, at: int | None) -> list[Any]:
+        disk = FaultyDisk(at, kill=kill)
+        shutil.copytree(tmp_path / "old", place)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in os_modules:
+                patch.setattr(module, "os", disk)
+            with suppress(Killed, OSError, LookupStoreError):
+                run(place).close()
+        return disk.done
+
+    operations = steps(tmp_path / "clean", None)
+    assert rows_of(tmp_path / "clean") == pairs(AFTER)
+    assert len(operations) > 8
+    for at, _ in some_of(enumerate(operations)):
+        place = tmp_path / str(at)
+        steps(place, at)
+        assert rows_of(place) in (pairs(BEFORE), pairs(AFTER))
+        with run(place) as store:
+            assert "rebuilt" not in (store.info().follows or {})
+        assert rows_of(place) == pairs(AFTER)
+        versions = [one.follows for one in read_versions(Location(place))]
         assert len({one and one.snapshot for one in versions}) == len(versions)
 
 

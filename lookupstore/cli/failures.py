@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from lookupstore.cli.lazy import LazyGroup
 from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
+from lookupstore.interrupts import INTERRUPTED
 
 # Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
@@ -105,7 +105,16 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"\btimeline\(\) lists": "'lookupstore hudi timeline' lists",
     r"(sequence|kind)= (?=takes)": r"--\1 ",
     r"leave (since|until) out": r"leave --\1 out",
+    r"which names no zone; give the zone$": (
+        "which names no zone; give --zone with the zone of such times, for example UTC"
+    ),
     r"leave out changes_by": "leave out --changes-by",
+    r"pass kinds='([^']*)'": r"give --kinds \1",
+    r"^kinds is ('[^']*'), and changes_by is": r"--kinds is \1, and --changes-by is",
+    r"^kinds: ": "--kinds: ",
+    r"columns= leaves out": "--columns leaves out",
+    r"otherwise changes_by='rows'": "otherwise --changes-by rows",
+    r"pass changes_by='rows' and columns=": "give --changes-by rows and --columns",
     r"(?<=[,;] )pass changes_by='debezium' or 'hudi'": "give --changes-by debezium or hudi",
     r"(?<=[,;] )pass changes_by='(\w+)'": r"give --changes-by \1",
     r"in types=": "in --schema",
@@ -182,7 +191,7 @@ class Main(LazyGroup):
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             echo("Interrupted", err=True)
-            status = 130
+            status = INTERRUPTED
         _leave_nothing_to_write()
         sys.exit(status or 0)
 
@@ -197,6 +206,8 @@ class Main(LazyGroup):
         except Exception as error:
             if ctx.params["debug"]:
                 echo_traceback(error)
+            import pyarrow as pa  # commands that only print help do without it
+
             # ValueErrors of Arrow are about data; those of lookupstore are about arguments.
             usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException

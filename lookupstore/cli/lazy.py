@@ -10,6 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from lookupstore.interrupts import quiet_interrupts
+
 
 class LazyGroup(click.Group):
     """A group that imports a command only when it runs.
@@ -37,7 +39,8 @@ class LazyGroup(click.Group):
         """
         if cmd_name not in self.lazy:
             return None
-        module = importlib.import_module(self.lazy[cmd_name][0])
+        with quiet_interrupts():
+            module = importlib.import_module(self.lazy[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 

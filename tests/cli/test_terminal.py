@@ -294,6 +294,40 @@ def test_into_head(recorded: Path) -> None:
         assert (process.stderr.read(), process.wait()) == (b"", 0)
 
 
+# Ctrl-C is pressed when a module is imported.
+PRESSED = """
+import os, signal, sys
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+signal.signal(signal.SIGINT, signal.{handler})
+from lookupstore.__main__ import main
+main()
+"""
+IMPORTED = (
+    "lookupstore.cli", "click", "lookupstore.cli.lookups", "pyarrow", "lookupstore.store.store",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])
+@pytest.mark.parametrize("module", IMPORTED)
+def test_interrupted_while_it_starts(recorded: Path, module: str, handler: str) -> None:
+    """Nothing is printed; in the background, where the shell ignores it, it goes on."""
+    run = subprocess.run(
+        [sys.executable, "-c", PRESSED.format(module=module, handler=handler), "get", "wide", "1"],
+        cwd=recorded,
+        env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+        capture_output=True,
+    )
+    if handler == "SIG_IGN":
+        assert (run.stderr, run.returncode) == (b"", 0)
+        assert run.stdout
+    else:
+        assert (run.stdout, run.stderr, run.returncode) == (b"", b"", 130)
+
+
 def test_interrupted(recorded: Path, tmp_path: Path) -> None:
     """What is interrupted ends its line and with 130, and leaves no file."""
     out = tmp_path / "out.csv"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import lookupstore
+
 ROOT = Path(__file__).parents[2]
 MODULES = (
     "lookupstore",
@@ -43,6 +45,26 @@ def test_import_star(module: str) -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = {name for name in ran.stdout.split() if re.fullmatch("[A-Za-z].*|__version__", name)}
     assert found == set(names)
+
+
+def test_names_that_are_imported_when_they_are_used() -> None:
+    """They are there as if they were imported: for `dir`, for types, and if a name is wrong."""
+    text = (ROOT / "lookupstore" / "__init__.py").read_text()
+    typed = dict(
+        (name, module)
+        for module, names in re.findall(r"^    from lookupstore\.(\S+) import (.+)$", text, re.M)
+        for name in names.replace("open as open", "open").split(", ")
+    )
+    assert typed == vars(lookupstore)["_MODULES"]
+    assert {*lookupstore.__all__, "open", "sst", "columnar", "errors"} <= set(dir(lookupstore))
+    code = (
+        "import lookupstore; assert 'build' not in vars(lookupstore); "
+        "assert lookupstore.sst.Reader and lookupstore.columnar.ColumnarFiles; "
+        "assert lookupstore.build is lookupstore.build and 'build' in vars(lookupstore); "
+        "assert not hasattr(lookupstore, 'bulid'); lookupstore.bulid"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "AttributeError: module 'lookupstore' has no attribute 'bulid'" in ran.stderr
 
 
 def test_they_are_few() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lookupstore.builder.bucket_count import check_buckets
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
+from lookupstore.errors import LookupStoreError
 from lookupstore.quantities import seconds_of
 from lookupstore.spark.options import given_location, given_names, given_number
 from lookupstore.storage.location import Location
@@ -30,6 +33,31 @@ WRITE_OPTIONS = (
     "allow_new_key",
     "storage_options",
 )
+
+# Remedies of the library for Python, as options of a write.
+_AS_OPTIONS = {
+    r"pass (allow_empty|allow_new_key)=True": r'add .option("\1", "true")',
+    r"pass on_duplicate='first', 'last' or \('max', column\)": (
+        'add .option("on_duplicate", RULE) with first, last or max:column'
+    ),
+    r"pass on_duplicate=\('max', column\)": 'add .option("on_duplicate", "max:column")',
+    r"pass nullable_keys=\['(.*?)'\]": r'add .option("nullable_keys", "\1")',
+    r"with columns=\[\.\.\.\]": 'with .option("columns", "a,b")',
+}
+
+
+@contextmanager
+def remedies_as_options() -> Iterator[None]:
+    """Name options of the write instead of arguments in the errors of the block."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, LookupStoreError) as error:
+        said = error.args[0] if error.args else None
+        if isinstance(said, str):
+            for argument, option in _AS_OPTIONS.items():
+                said = re.sub(argument, option, said)
+            error.args = (said, *error.args[1:])
+        raise
 
 
 @dataclass(frozen=True)

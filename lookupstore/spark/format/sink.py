@@ -34,7 +34,7 @@ from lookupstore.processors import processors
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, merge
 from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, task_of
 from lookupstore.spark.build.task import BuildTask
-from lookupstore.spark.format.options import sink_options
+from lookupstore.spark.format.options import remedies_as_options, sink_options
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import write_bucket
@@ -88,6 +88,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         self._positions = positions
 
     @classmethod
+    @remedies_as_options()
     def plan(
         cls, schema: StructType, options: Mapping[str, str], *, overwrite: bool
     ) -> StoreWriter:
@@ -133,6 +134,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         positions = [columns.names.index(name) for name in task.schema.names]
         return cls(new, task, positions, chooses=chooses)
 
+    @remedies_as_options()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRun:
         """Write the rows of one task as a sorted run, in a worker.
 
@@ -169,6 +171,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             raise task.plan.repeated_error(error.key) from None
         return run
 
+    @remedies_as_options()
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Merge the runs into the data files and publish the version, on the driver.
 

@@ -35,6 +35,7 @@ from support.object_store import (
 
 import lookupstore
 from lookupstore.builder import bucket_count
+from lookupstore.errors import DuplicateKeyError
 from lookupstore.hudi import HudiTable
 from lookupstore.spark import build_store, lookup_join, register
 from lookupstore.spark import session as any_session
@@ -803,7 +804,7 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path) -> Non
         (broken, "broken on purpose"),
         (repeated, "the key id=0 occurs more than once in the source"),
         (repeated_in_one, "occurs more than once in the source"),
-        (null, r"key column 'id' is null in a row of the source; pass nullable_keys=\['id'\]"),
+        (null, r"is null in a row of the source; add .option\(\"nullable_keys\", \"id\"\)"),
     ]
     for df, message in cases:
         with pytest.raises(PySparkException, match=message):
@@ -843,6 +844,21 @@ def task_rows(keys: list[int], task: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(
             {"k": keys[start : start + 100], "v": values[start : start + 100]}
         ).cast(pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())]))
+
+
+def test_remedies_of_a_write_are_options(tmp_path) -> None:
+    """Who has written `.option(...)` is told options, which are right as they are typed."""
+    writer = writer_of(tmp_path)
+    with pytest.raises(DuplicateKeyError, match=r'; add \.option\("on_duplicate", RULE\) with fi'):
+        writer.write(task_rows([1, 1], 0))
+    writer.commit([writer.write(task_rows([1, 2], 0))])
+    writer = writer_of(tmp_path, overwrite=True)
+    with pytest.raises(ValueError, match=r'no rows, .*; add \.option\("allow_empty", "true"\) t'):
+        writer.commit([writer.write(task_rows([], 0))])
+    writer = writer_of(tmp_path, overwrite=True, allow_empty="true")
+    writer.commit([writer.write(task_rows([], 0))])
+    with lookupstore.open(tmp_path / "s") as store:
+        assert (store.version, len(store)) == (2, 0)
 
 
 @pytest.mark.parametrize("rule", ["first", "last", "max:v"])

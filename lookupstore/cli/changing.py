@@ -56,6 +56,10 @@ temp_dir_option: Option = click.option(
               help="What the rows are: rows to upsert, or events of a changelog, as 'lookupstore "
               "changes', Debezium or Apache Hudi write them (default: changelog if the sources "
               "have a text column 'change' that the store lacks, otherwise rows).")  # fmt: skip
+@click.option("--kinds", type=COLUMNS, metavar="COLUMN",
+              help="Column of a changelog that says what became of each row, as I, U and D of AWS "
+              "DMS or __op and __deleted of Debezium do (default: change, or _change_type of a "
+              "change feed of Delta or Iceberg).")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
               help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
               "for all value columns or for one; repeatable.")  # fmt: skip
@@ -83,6 +87,7 @@ def upsert(
     deletes: tuple[str, ...],
     columns: str | None,
     changes_by: ChangesBy | None,
+    kinds: str | None,
     rules: tuple[str, ...],
     sequence: str | None,
     max_runs: int,
@@ -119,6 +124,7 @@ def upsert(
         deletes=gone,
         columns=None if columns is None else names_of(columns),
         changes_by=changes_by,
+        kinds=kinds,
         rule=rule,
         sequence=sequence,
         max_runs=max_runs,

@@ -21,45 +21,49 @@ from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import is_text, plain_type, unwrap
-from lookupstore.errors import listed, meant
+from lookupstore.errors import listed
 from lookupstore.source.opening import in_types
+from lookupstore.store.change_columns import (
+    IMAGES,
+    IS_DELETED,
+    META,
+    OP,
+    PAYLOAD,
+    changelog_kinds,
+    check_images,
+    check_known,
+    check_no_kinds,
+    chosen_columns,
+    hudi_kinds,
+    image_names,
+    images_in,
+    text_column,
+)
+from lookupstore.store.change_kinds import (
+    BEFORE,
+    CHANGELOG,
+    DEBEZIUM,
+    DELETE,
+    FEED_COLUMNS,
+    HUDI,
+    ROW,
+    KindColumn,
+    Kinds,
+    Numbers,
+    feed_columns,
+    kind_by_default,
+    order_of,
+)
 
 #: Shape of changes. `rows`: all rows are upserted. `changelog`: the shape of `LookupStore.changes`.
 #: `debezium`: events of Debezium. `hudi`: events of Apache Hudi.
 ChangesBy: TypeAlias = Literal["rows", "changelog", "debezium", "hudi"]
 SHAPES: tuple[ChangesBy, ...] = get_args(ChangesBy)
 
-#: Effects of an event on the row of a key. `ROW`: the row is stored. `DELETE`: the row is deleted.
-#: `BEFORE`: the row is replaced by the next event of the key; without such an event, the row has
-#: another key now, and this key is deleted, too.
-ROW, DELETE, BEFORE = 0, 1, 2
-
-_CHANGELOG = {
-    changelog.INSERT: ROW,
-    changelog.BEFORE: BEFORE,
-    changelog.AFTER: ROW,
-    changelog.DELETE: DELETE,
-}
-_DEBEZIUM = {"c": ROW, "r": ROW, "u": ROW, "d": DELETE}
-_HUDI = {"i": ROW, "u": ROW, "d": DELETE}
-_OP, _IMAGES = "op", ("before", "after")
-#: Name of the column in which Kafka Connect stores an event of Debezium, next to its schema.
-PAYLOAD = "payload"
-_ENVELOPE = ("schema", PAYLOAD)
-# Prefix of the columns that Apache Hudi adds to rows, and name of the column that marks deletes.
-_META = "_hoodie_"
-_IS_DELETED = "_hoodie_is_deleted"
-# Names, in lower case, of columns in which tools such as AWS DMS write the operation of each row.
-_OPERATIONS = frozenset((_OP, "_op", "__op", "op_type", "operation", "change_type", "_change_type"))
-_AS_CHANGELOG = (
-    f"if it says what became of each row, name it {changelog.CHANGE!r}, with the values "
-    f"{changelog.INSERT!r}, {changelog.AFTER!r} and {changelog.DELETE!r}"
-)
 #: Names of the columns whose types `plan_changes` reads, together with the type of `PAYLOAD` for
 #: events of Debezium; it reads only the names of other columns.
-SHAPE_COLUMNS = (changelog.CHANGE, _OP, *_IMAGES, _IS_DELETED)
+SHAPE_COLUMNS = (changelog.CHANGE, OP, *IMAGES, IS_DELETED, *FEED_COLUMNS)
 
-_Kinds = npt.NDArray[np.uint8]
 _Places = npt.NDArray[np.int64]
 
 
@@ -79,7 +83,7 @@ class Events:
     row_places: _Places
     keys: pa.RecordBatch
     key_places: _Places
-    key_kinds: _Kinds
+    key_kinds: Kinds
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,12 @@ class ChangeReader:
         source_names: Names of the columns to read from the source.
         keys: Names of the key columns of the store.
         known: Arrow schema of the store, key columns first.
-        kinds: Name of the column that says what becomes of a row, with the meaning of each of its
-            values. None: all rows are upserted.
+        kinds: Column that says what becomes of a row. None: all rows are upserted.
         has_images: Whether the rows are in columns `before` and `after`.
         chosen: Names of the value columns to take. None: all.
         in_payload: Whether the events are structs in a column `payload`.
+        ordered_by: Name of the column with the version of each event. In one version, rows follow
+            deletes. None: events are in the order of the rows.
     """
 
     shape: ChangesBy
@@ -104,10 +109,11 @@ class ChangeReader:
     source_names: tuple[str, ...]
     keys: tuple[str, ...]
     known: pa.Schema
-    kinds: tuple[str, dict[str, int]] | None = None
+    kinds: KindColumn | None = None
     has_images: bool = False
     chosen: tuple[str, ...] | None = None
     in_payload: bool = False
+    ordered_by: str | None = None
 
     @property
     def is_changelog(self) -> bool:
@@ -124,7 +130,7 @@ class ChangeReader:
             typed = replace(self, in_payload=False).types_in_text(event)
             fields = [typed.field(one.name) if one.name in typed.names else one for one in event]
             return pa.schema([payload.with_type(pa.struct(fields))])
-        images = [given.field(name) for name in _images_in(given.names)]
+        images = [given.field(name) for name in images_in(given.names)]
         structs = [one for one in images if pa.types.is_struct(one.type)]
         # In a snapshot, all rows before the change are null; their types are those of rows after
         # it.
@@ -153,8 +159,8 @@ class ChangeReader:
             first_row: Number of the first row, from 0, for errors. Default: rows have no numbers.
 
         Returns:
-            Events whose places are twice the numbers of their rows; rows in a column `after` have
-            one more, so that each follows the row that it replaces.
+            Events whose places are twice the numbers of their rows; rows to upsert have one more,
+            so that each follows the row that it replaces.
 
         Raises:
             ValueError: If a row does not say what becomes of it, or lacks the row before or after
@@ -170,54 +176,66 @@ class ChangeReader:
         rows, keys = batch.select(list(self.names)), batch.select(list(self.keys))
         return Events(
             keep_rows(rows, pa.array(is_row)),
-            np.flatnonzero(is_row) * 2,
+            np.flatnonzero(is_row) * 2 + 1,
             keep_rows(keys, pa.array(~is_row)),
             np.flatnonzero(~is_row) * 2,
             kinds[~is_row],
         )
 
-    def _kinds(self, batch: pa.RecordBatch, first_row: int | None) -> _Kinds:
+    def arrivals(self, batch: pa.RecordBatch, numbers: Numbers) -> Numbers:
+        """Return the numbers that order the rows of a batch; the greater is that of the newer row.
+
+        Args:
+            batch: Batch of n rows with the columns `source_names`.
+            numbers: Array of uint64 with the n numbers of the rows.
+
+        Raises:
+            ValueError: If a row has no number in the column that orders them.
+        """
+        if self.ordered_by is None:
+            return numbers
+        versions = unwrap(batch.column(self.ordered_by)).cast(pa.int64())
+        if versions.null_count or pc.min(versions).as_py() < 0:
+            raise ValueError(
+                f"changes: the column {self.ordered_by!r} has a row without a version; pass the "
+                "rows as the feed has them"
+            )
+        return np.asarray(versions).astype(np.uint64)
+
+    def _kinds(self, batch: pa.RecordBatch, first_row: int | None) -> Kinds:
         """Return the kind of each row; rows without effect are `DELETE` without a row."""
         assert self.kinds is not None
-        name, meanings = self.kinds
+        name = self.kinds.name
         column = batch.column(name)
-        texts = unwrap(column)
-        if not meanings:
-            flags = texts.cast(pa.bool_()).fill_null(False)
-            return np.where(np.asarray(flags), DELETE, ROW).astype(np.uint8)
-        if pa.types.is_null(texts.type):
-            texts = texts.cast(pa.string())
-        found = pc.index_in(texts, value_set=pa.array(list(meanings), texts.type))
-        bad = found.is_null()
+        kinds, bad = self.kinds.effects(column)
         if self.has_images:  # after a delete, Kafka sends an empty message
-            empty = texts.is_null()
-            for one in _images_in(batch.schema.names):
+            empty = column.is_null()
+            for one in images_in(batch.schema.names):
                 empty = pc.and_(empty, batch.column(one).is_null())
             bad = pc.and_not(bad, empty)
         if bad.true_count:
             row = pc.index(bad, True).as_py()
+            found = unwrap(column)[row]
             raise ValueError(
-                f"changes: {_where(first_row, row)}the column {name!r} is "
-                f"{shown_value(texts[row])}; expected {', '.join(map(repr, meanings))}"
-                f"{self._remedy(texts[row].as_py())}"
+                f"changes: {_where(first_row, row)}the column {name!r} is {shown_value(found)}; "
+                f"expected {', '.join(map(repr, self.kinds.meanings))}{self._remedy(found.as_py())}"
             )
-        codes = np.asarray(found.fill_null(len(meanings)))
-        return np.take(np.array([*meanings.values(), DELETE], np.uint8), codes)
+        return kinds
 
-    def _remedy(self, found: str | None) -> str:
-        if self.shape == "debezium" and found == "t":
+    def _remedy(self, found: object) -> str:
+        if isinstance(found, str) and found.lower() in ("t", "truncate"):
             return "; the table was truncated: build the store again from its rows"
-        if self.shape == "changelog":
+        if self.shape == "changelog" and self.kinds is not None and not self.kinds.any_case:
             return "; if it is not what became of the rows, pass changes_by='rows' and columns="
         return "; leave such rows out"
 
-    def _of_images(self, batch: pa.RecordBatch, kinds: _Kinds, first_row: int | None) -> Events:
-        images = {name: batch.column(name) for name in _images_in(batch.schema.names)}
+    def _of_images(self, batch: pa.RecordBatch, kinds: Kinds, first_row: int | None) -> Events:
+        images = {name: batch.column(name) for name in images_in(batch.schema.names)}
         missing = pa.nulls(batch.num_rows)
-        before, after = (images.get(name, missing) for name in _IMAGES)
+        before, after = (images.get(name, missing) for name in IMAGES)
         is_row = kinds == ROW
         has_before, has_after = (np.asarray(one.is_valid()) for one in (before, after))
-        op = batch.column(_OP)
+        op = batch.column(OP)
         nothing = np.asarray(op.is_null())
         for what, lacks in (("after", is_row & ~has_after), ("before", ~is_row & ~has_before)):
             lacks &= ~nothing
@@ -279,8 +297,8 @@ class ChangeReader:
         lines = "\n".join(texts.to_pylist())
         source = in_types(io.BytesIO(lines.encode()), self.known)
         if whole:
-            given = [name for name in source.schema.names if not name.startswith(_META)]
-            _check_known(given, self.known.names, self.chosen)
+            given = [name for name in source.schema.names if not name.startswith(META)]
+            check_known(given, self.known.names, self.chosen)
         for name in names:
             if name not in source.schema.names:
                 raise KeyError(
@@ -301,6 +319,7 @@ def plan_changes(
     keys: Sequence[str],
     *,
     changes_by: ChangesBy | None = None,
+    kinds: str | None = None,
     columns: str | Sequence[str] | None = None,
     read: Collection[str] = (),
 ) -> ChangeReader:
@@ -310,8 +329,11 @@ def plan_changes(
         given: Arrow schema of the changes.
         known: Arrow schema of the store, key columns first.
         keys: Names of the key columns.
-        changes_by: Shape of the changes. Default: `changelog` if there is a text column `change`
-            that the store lacks and nothing else reads, otherwise `rows`.
+        changes_by: Shape of the changes. Default: `changelog` if `kinds` is given, or if a column
+            that the store lacks and nothing else reads says what becomes of each row (see
+            `kind_by_default`), otherwise `rows`.
+        kinds: Name of the column of a changelog that says what becomes of each row. Default:
+            `change`, or that of a feed of Delta or Iceberg.
         columns: Names of the value columns to take. Default: all.
         read: Names of columns that something else reads, which the store may lack.
 
@@ -326,32 +348,40 @@ def plan_changes(
     KeyError: "changes: the store has no column 'nmae'; did you mean 'name'? Its columns are 'id', \
 'name'; rename it, or choose with columns= which are taken"
     """
-    chosen = _chosen(columns, known.names)
+    chosen = chosen_columns(columns, known.names)
     if changes_by not in (None, *SHAPES):
         raise ValueError(f"changes_by is {changes_by!r}; give {', '.join(map(repr, SHAPES))}")
-    told = _has_changelog(given, known.names)
+    if kinds is not None and changes_by not in (None, "changelog"):
+        raise ValueError(f"kinds is {kinds!r}, and changes_by is {changes_by!r}; give one of them")
     in_payload = _is_in_payload(changes_by, given.names)
     if in_payload:
         given = _payload_of(given)
-    shape = changes_by or ("changelog" if told and changelog.CHANGE not in read else "rows")
-    kinds: tuple[str, dict[str, int]] | None = None
+    told = kind_by_default(given, known.names, read)
+    shape = changes_by or ("rows" if told is None and kinds is None else "changelog")
+    column: KindColumn | None = None
     has_images = False
     own: set[str] = set()
-    if shape == "changelog" or (shape == "hudi" and told):
-        kinds, own = (_text_column(given, changelog.CHANGE, shape), _CHANGELOG), {changelog.CHANGE}
-    elif shape == "debezium" or (shape == "hudi" and _OP in given.names):
-        kinds = (_text_column(given, _OP, shape), _DEBEZIUM if shape == "debezium" else _HUDI)
+    if shape == "changelog":
+        column = changelog_kinds(given, kinds, told or changelog.CHANGE)
+        own = feed_columns(column.name, given.names)
+    elif shape == "hudi" and told == changelog.CHANGE:
+        column, own = KindColumn(text_column(given, told, shape), CHANGELOG), {told}
+    elif shape == "debezium" or (shape == "hudi" and OP in given.names):
+        meanings = DEBEZIUM if shape == "debezium" else HUDI
+        column = KindColumn(text_column(given, OP, shape), meanings)
         has_images = True
     elif shape == "hudi":
-        own = {name for name in given.names if name.startswith(_META)}
-        kinds = _hudi_kinds(given)
+        own = {name for name in given.names if name.startswith(META)}
+        column = hudi_kinds(given)
+    elif changes_by is None and chosen is not None:
+        check_no_kinds(given.names, {*known.names, *read})
     if has_images:
-        _check_images(given, shape)
-        names = _image_names(given, known.names)
+        check_images(given, shape)
+        names = image_names(given, known.names)
     else:
         others = own.union(read).difference(known.names)
         names = [name for name in given.names if name not in others]
-    _check_known(names, known.names, chosen, given.names)
+    check_known(names, known.names, chosen, given.names)
     for name in [*keys, *(chosen or ())]:
         if name not in names:
             what = "key column" if name in keys else "column"
@@ -359,27 +389,28 @@ def plan_changes(
     wanted = set(known.names if chosen is None else [*keys, *chosen])
     rows = tuple(name for name in known.names if name in names and name in wanted)
     if has_images:
-        source_names = [PAYLOAD] if in_payload else [_OP, *_images_in(given.names)]
+        source_names = [PAYLOAD] if in_payload else [OP, *images_in(given.names)]
     else:
         source_names = [*rows]
-        if kinds is not None and kinds[0] not in rows:
-            source_names.append(kinds[0])
+        more = [] if column is None else [column.name, order_of(column.name, given.names)]
+        source_names += [name for name in more if name is not None and name not in rows]
     return ChangeReader(
-        "rows" if kinds is None else shape,
+        "rows" if column is None else shape,
         rows,
         tuple(source_names),
         tuple(keys),
         known,
-        kinds,
+        column,
         has_images,
         chosen,
         in_payload,
+        None if column is None or has_images else order_of(column.name, given.names),
     )
 
 
 def _is_in_payload(changes_by: ChangesBy | None, names: Collection[str]) -> bool:
     """Return whether events of Debezium are in the envelope of Kafka Connect."""
-    return changes_by == "debezium" and _OP not in names and PAYLOAD in names
+    return changes_by == "debezium" and OP not in names and PAYLOAD in names
 
 
 def _payload_of(given: pa.Schema) -> pa.Schema:
@@ -392,113 +423,6 @@ def _payload_of(given: pa.Schema) -> pa.Schema:
     if not pa.types.is_struct(kind):
         raise TypeError(f"changes: the column {PAYLOAD!r} is {kind}; give structs")
     return pa.schema([kind.field(at) for at in range(kind.num_fields)])
-
-
-def _chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
-    for name in chosen:
-        if not isinstance(name, str):
-            raise TypeError(f"columns contains {name!r}; give column names")
-        if name not in known:
-            raise KeyError(f"columns: {_unknown(name, known)}")
-    return chosen
-
-
-def _check_known(
-    names: Sequence[str],
-    known: Sequence[str],
-    chosen: Collection[str] | None,
-    given: Sequence[str] = (),
-) -> None:
-    """Check that the store has all columns, unless the caller chose columns."""
-    for name in names if chosen is None else ():
-        if name not in known:
-            raise KeyError(f"changes: {_unknown(name, known)}; {_what_to_do(name, given)}")
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    others = meant(name, known, f"its columns are {listed(known)}")
-    return f"the store has no column {name!r}{others}"
-
-
-def _what_to_do(name: str, given: Sequence[str]) -> str:
-    if name == _IS_DELETED:
-        return "if rows with it are deletes, pass changes_by='hudi'"
-    events = {_OP, *_IMAGES} if name in (_OP, *_IMAGES) else {*_ENVELOPE}
-    if name in events and events.issubset(given):
-        return "if the rows are events of a changelog, pass changes_by='debezium' or 'hudi'"
-    if name.lower() in _OPERATIONS:  # without that column, deletions would be upserted
-        return _AS_CHANGELOG
-    return "rename it, or choose with columns= which are taken"
-
-
-def _has_changelog(given: pa.Schema, known: Collection[str]) -> bool:
-    name = changelog.CHANGE
-    return name in given.names and name not in known and is_text(plain_type(given.field(name).type))
-
-
-def _text_column(given: pa.Schema, name: str, shape: str) -> str:
-    if name not in given.names:
-        raise ValueError(
-            f"changes_by is {shape!r}, but the changes have no column {name!r}; they have "
-            f"[{listed(given.names)}]{_flat_remedy(given.names)}"
-        )
-    kind = plain_type(given.field(name).type)
-    if not (is_text(kind) or pa.types.is_null(kind)):
-        raise TypeError(f"changes: the column {name!r} is {kind}; give texts")
-    return name
-
-
-def _hudi_kinds(given: pa.Schema) -> tuple[str, dict[str, int]] | None:
-    """Return the column that marks deletes and the meanings of its values. None: no column does."""
-    if _IS_DELETED in given.names:
-        kind = plain_type(given.field(_IS_DELETED).type)
-        if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-            raise TypeError(f"changes: the column {_IS_DELETED!r} is {kind}; give bool")
-        return _IS_DELETED, {}
-    if any(name.startswith(_META) for name in given.names):
-        return None
-    raise ValueError(
-        f"changes_by is 'hudi', but the changes have no column {_OP!r}, {changelog.CHANGE!r}, "
-        f"{_IS_DELETED!r} or other column of Hudi; they have [{listed(given.names)}]"
-        f"{_flat_remedy(given.names)}"
-    )
-
-
-def _flat_remedy(given: Sequence[str]) -> str:
-    """Return the end of an error about rows that have an operation, but not as an event."""
-    names = [name for name in given if name.lower() in _OPERATIONS]
-    if not names:
-        return ""
-    return f"; leave out changes_by, and {_AS_CHANGELOG.replace('it', repr(names[0]), 1)}"
-
-
-def _images_in(names: Collection[str]) -> list[str]:
-    return [name for name in _IMAGES if name in names]
-
-
-def _check_images(given: pa.Schema, shape: str) -> None:
-    there = _images_in(given.names)
-    if not there:
-        raise ValueError(
-            f"changes_by is {shape!r}, but the changes have neither 'before' nor 'after'; they "
-            f"have [{listed(given.names)}]{_flat_remedy(given.names)}"
-        )
-    for name in there:
-        kind = plain_type(given.field(name).type)
-        if not (pa.types.is_struct(kind) or pa.types.is_null(kind) or is_text(kind)):
-            raise TypeError(f"changes: the column {name!r} is {kind}; give structs or JSON texts")
-
-
-def _image_names(given: pa.Schema, known: Sequence[str]) -> list[str]:
-    """Return the fields of rows in image columns; those of JSON texts are unknown."""
-    kinds = [plain_type(given.field(name).type) for name in _images_in(given.names)]
-    names = [one.name for kind in kinds if pa.types.is_struct(kind) for one in kind]
-    if not names:
-        return list(known)
-    return [name for name in dict.fromkeys(names) if not name.startswith(_META) or name in known]
 
 
 def _where(first_row: int | None, row: int) -> str:

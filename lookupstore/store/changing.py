@@ -68,6 +68,7 @@ def upsert_version(
     *,
     columns: str | Sequence[str] | None,
     changes_by: ChangesBy | None,
+    kinds: str | None,
     rule: Rule,
     sequence: str | None,
     max_runs: int,
@@ -106,7 +107,12 @@ def upsert_version(
     if changes is not None:
         known = pa.schema([*current.key_schema.schema, *values])
         reader = plan_changes(
-            source.schema, known, current.key_schema.names, changes_by=changes_by, columns=columns
+            source.schema,
+            known,
+            current.key_schema.names,
+            changes_by=changes_by,
+            kinds=kinds,
+            columns=columns,
         )
         source = in_types(source, reader.types_in_text(source.schema))
         if reader.is_changelog and deletes is not None:
@@ -123,13 +129,14 @@ def upsert_version(
         is_changelog=is_changelog,
     )
     folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)
-    encoding = ChangeEncoding(current, rules, in_order=is_changelog, numbered=True)
+    in_versions = reader is not None and reader.ordered_by is not None
+    encoding = ChangeEncoding(current, rules, in_order=is_changelog, numbered=not in_versions)
     incoming = IncomingChanges(
         encoding,
         memory=memory,
         folder=folder,
         buckets=current.buckets,
-        unordered=None if source.in_order else source.description,
+        unordered=None if source.in_order or in_versions else source.description,
     )
     with closing(incoming), progress_bars(progress, late=True) as bars:
         if reader is not None:

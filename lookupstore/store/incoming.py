@@ -8,8 +8,9 @@ of the row in order of arrival. The events of a changelog are sorted by key and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +25,12 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import Advance
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
-from lookupstore.sorting.runs import RunSorter, one_batch
+from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, one_batch
 from lookupstore.source.source import Source
-from lookupstore.store.change_shapes import DELETE, ROW, ChangeReader, Events
+from lookupstore.store.change_kinds import DELETE, ROW, Numbers
+from lookupstore.store.change_shapes import ChangeReader, Events
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.rules import MergeRules
-
-Numbers: TypeAlias = "npt.NDArray[np.uint64]"
 
 
 @dataclass(frozen=True)
@@ -288,6 +288,7 @@ class IncomingChanges:
             count = batch.num_rows
             arrivals = np.arange(first, first + count, dtype=np.uint64)
             if count and reader.is_changelog:
+                arrivals = reader.arrivals(batch, arrivals)
                 for changes in self._encoding.events(reader.events(batch, first), arrivals):
                     self.put(changes)
             elif count:
@@ -308,7 +309,8 @@ class IncomingChanges:
     def put(self, changes: pa.RecordBatch) -> None:
         """Add encoded changes."""
         self.num_rows += changes.num_rows
-        self._sorter.add(changes)
+        with self._once_per_version():
+            self._sorter.add(changes)
 
     def _arrivals(self, count: int) -> Numbers:
         return np.arange(self.num_rows, self.num_rows + count, dtype=np.uint64)
@@ -322,7 +324,7 @@ class IncomingChanges:
         """
         changed = self._in_order if self._encoding.in_order else self._changed
         held: list[pa.RecordBatch] = []
-        for batch in self._sorter.sorted_batches(bucket):
+        for batch in self._sorted(bucket):
             held.append(self._encoding.decode(batch))
             together = one_batch(held)
             starts = _starts(together.column("key"))
@@ -334,6 +336,28 @@ class IncomingChanges:
         if held:
             together = one_batch(held)
             yield changed(together, _starts(together.column("key")))
+
+    def _sorted(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        with self._once_per_version():
+            yield from self._sorter.sorted_batches(bucket)
+
+    @contextmanager
+    def _once_per_version(self) -> Iterator[None]:
+        """Name the key of two rows with one number: in a feed, that of a version of the table.
+
+        Raises:
+            ValueError: If a version has two such rows. Their order is not known.
+        """
+        try:
+            yield
+        except RepeatedKeyError as error:
+            order = pa.record_batch([pa.array([error.key], pa.large_binary())], ["key"])
+            order = order.append_column("value", _no_rows(1))
+            shown = self._shown(self._encoding.decode(order).column("key"), 0)
+            raise ValueError(
+                f"changes: the key {shown} has several rows in one version of the feed; build the "
+                "store with a key whose values are unique in the table"
+            ) from None
 
     def _changed(self, changes: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> ChangedKeys:
         deleted = np.asarray(changes.column("kind")) == DELETE

@@ -24,6 +24,7 @@ def upsert(
     deletes: Any = None,
     columns: str | Sequence[str] | None = None,
     changes_by: ChangesBy | None = None,
+    kinds: str | None = None,
     rule: Rule = "replace",
     sequence: str | None = None,
     max_runs: int = 8,
@@ -55,14 +56,21 @@ def upsert(
         deletes: Keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that is
             not stored is not an error. Default: none.
         columns: Names of the value columns to take from the changes, which may then have columns
-            that the store lacks. Default: all.
+            that the store lacks. A column whose name is that of an operation, such as `op`, needs
+            `kinds` or `changes_by`. Default: all.
         changes_by: Form of the changes. `"rows"`: rows to upsert. `"changelog"`: events in the form
             that `LookupStore.changes` returns. `"debezium"`: events with `op` and the rows `before`
             and `after`, or with these in a struct `payload`. `"hudi"`: change data of Apache Hudi,
             with a column `change`, with `op` and the rows `before` and `after`, or with rows whose
             `_hoodie_is_deleted` marks deletes. For each key, the last event wins. Default:
-            `"changelog"` if there is a text column `change` that the store lacks, otherwise
-            `"rows"`.
+            `"changelog"` if `kinds` is given, if there is a text column `change` that the store
+            lacks, or if the rows are a change feed of Delta or Iceberg; otherwise `"rows"`.
+        kinds: Name of the column of a changelog that says what became of each row, in upper or
+            lower case: `I`, `U` and `D` of AWS DMS; `c`, `r`, `u` and `d`, or `true` for deletes,
+            of flattened Debezium events; `+I`, `-U`, `+U` and `-D` of Flink and Paimon; `insert`,
+            `update`, `delete`, and `update_before` or `update_preimage` for rows before an update.
+            Default: `change`; in a change feed of Delta or Iceberg `_change_type`, whose rows count
+            in the order of the table's versions.
         rule: Rule that merges the values of a key that is stored, or that occurs more than once in
             the changes: one rule for all value columns, or a dict of rules by column, in which
             missing columns have `"replace"`. `"replace"` takes the newest value, `"first"` the
@@ -133,6 +141,7 @@ def upsert(
         deletes,
         columns=columns,
         changes_by=changes_by,
+        kinds=kinds,
         rule=rule,
         sequence=sequence,
         max_runs=max_runs,

@@ -442,21 +442,194 @@ def test_json_texts_with_other_fields(people):
             people.upsert(changes, changes_by="hudi")
 
 
+# --- changelogs: one row per change, with the operation in a column
+
+
 @pytest.mark.parametrize("name", ["Op", "op", "operation", "__op"])
 def test_rows_with_their_operation_are_not_taken_without_it(people, name):
     """Without the column, the deletions of AWS DMS would be upserted."""
     feed = pa.table({name: ["I", "D"], "id": [7, 1], "name": ["x", "one"], "hits": [7, 1]})
-    named = "name it 'change', with the values 'insert', 'update_after' and 'delete'"
-    with pytest.raises(KeyError, match=f"no column '{name}'.*{named}") as caught:
+    named = f"says what became of each row, pass kinds='{name}'"
+    with pytest.raises(KeyError, match=f"no column '{name}'.*if it {named}") as caught:
         people.upsert(feed)
     assert "columns= which" not in str(caught.value)
     for shape in ("debezium", "hudi", "changelog"):
-        with pytest.raises(ValueError, match=f"leave out .*, and if '{name}' says.*{named}"):
+        with pytest.raises(ValueError, match=f"leave out .*, and if '{name}' {named}"):
             people.upsert(feed, changes_by=shape)
-    values = {"I": "insert", "D": "delete"}
-    told = [values[one] for one in feed[name].to_pylist()]
-    store = people.upsert(feed.drop_columns(name).append_column("change", pa.array(told)))
-    assert sorted(rows_of(store)) == [2, 3, 7]
+    with pytest.raises(ValueError, match=f"columns= leaves out '{name}'; if it {named}, otherwise"):
+        people.upsert(feed, columns=["name", "hits"])
+    assert people.newest().version == 1
+    store = people.upsert(feed, kinds=name)
+    assert rows_of(store) == {2: ("two", 2), 3: ("three", 3), 7: ("x", 7)}
+    store = store.upsert(feed, columns=["name", "hits"], changes_by="rows")
+    assert sorted(rows_of(store)) == [1, 2, 3, 7]
+
+
+#: What tools write for inserts, rows before and after updates, and deletes. None: they write none.
+NAMES_OF_KINDS = {
+    "AWS DMS": ("I", None, "U", "D"),
+    "Debezium": ("c", None, "u", "d"),
+    "Debezium, snapshot": ("r", None, "u", "d"),
+    "Debezium, __deleted": ("false", None, "false", "true"),
+    "Flink, Paimon": ("+I", "-U", "+U", "-D"),
+    "Flink, in full": ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE"),
+    "Delta": ("insert", "update_preimage", "update_postimage", "delete"),
+    "words": ("Insert", None, "Update", "Delete"),
+}
+
+
+def some_events(rng: random.Random, model: Model) -> list[tuple[int, int, tuple[Any, ...]]]:
+    """Change a dict, and return the kinds, keys and rows of the events; some updates move a key."""
+    events = []
+    for _ in range(200):
+        key, row = rng.randrange(8), (rng.choice(["x", "y", None]), rng.randrange(9))
+        old = model.pop(key, None)
+        if old is None:
+            events.append((0, key, row))
+            model[key] = row
+        elif rng.random() < 0.5:
+            moved = rng.choice([one for one in range(8) if one not in model])
+            events += [(1, key, old), (2, moved, row)]
+            model[moved] = row
+        else:
+            events.append((3, key, old))
+    return events
+
+
+@pytest.mark.parametrize("tool", NAMES_OF_KINDS)
+def test_a_column_says_what_became_of_each_row(people, tmp_path, seed, tool):
+    rng, names = random.Random(seed), NAMES_OF_KINDS[tool]
+    model = rows_of(people)
+    events = some_events(rng, model)
+    if names[1] is None:  # without rows before updates, an update must keep its key
+        events = [(3, *one[1:]) if one[0] == 1 else one for one in events]
+    feed = pa.Table.from_pylist(
+        [{"kind": names[kind], "id": key, "name": row[0], "hits": row[1]}
+         for kind, key, row in events],
+        schema=pa.schema([("kind", pa.string()), *SCHEMA]),
+    )  # fmt: skip
+    with pytest.raises(KeyError, match="no column 'kind'"):
+        people.upsert(feed)
+    store = people.upsert(feed.to_batches(max_chunksize=13), kinds="kind", memory="1MiB")
+    assert rows_of(store) == model
+    pa_csv.write_csv(feed, tmp_path / "feed.csv")
+    csv = build(pa.table(ROWS), tmp_path / "csv", key="id").upsert(
+        tmp_path / "feed.csv", kinds="kind", columns="hits", rule={"name": "partial"}
+    )
+    assert {key: row[1] for key, row in rows_of(csv).items()} == {
+        key: row[1] for key, row in model.items()
+    }
+
+
+def test_a_flag_that_marks_deletes(people):
+    feed = pa.table({"__deleted": [True, False], "id": [1, 2], "name": ["a", "b"], "hits": [0, 0]})
+    assert rows_of(people.upsert(feed, kinds="__deleted")) == {2: ("b", 0), 3: ("three", 3)}
+
+
+def test_kinds_that_are_refused(people):
+    feed = pa.table({"Op": ["I", "X"], "id": [1, 2], "name": ["a", "b"], "hits": [0, 0]})
+    number = feed.set_column(0, "Op", pa.array([1, 2]))
+    null = feed.set_column(0, "Op", pa.array([None, "I"]))
+    cut = feed.set_column(0, "Op", pa.array(["I", "T"]))
+    for error, said, changes, options in (
+        (ValueError, "row 2: the column 'Op' is 'X'; expected 'i', .*leave such rows", feed, {}),
+        (ValueError, "row 1: the column 'Op' is None", null, {}),
+        (ValueError, "row 2: the column 'Op' is 'T'; .*the table was truncated", cut, {}),
+        (TypeError, "'Op' is int64; give texts or bool", number, {}),
+        (KeyError, "kinds: the changes have no column 'op'; did you mean 'Op'", feed,
+         {"kinds": "op"}),
+        (ValueError, "kinds is 'Op', and changes_by is 'rows'; give one", feed,
+         {"changes_by": "rows"}),
+        (ValueError, "a changelog, which has deletes of its own", feed, {"deletes": [1]}),
+    ):  # fmt: skip
+        with pytest.raises(error, match=said):
+            people.upsert(changes, **{"kinds": "Op", **options})
+    assert people.newest().version == 1
+
+
+#: Columns of the feeds of Delta and Iceberg: kinds, version, and one more.
+FEEDS = {
+    "delta": ("Delta", "_commit_version", "_commit_timestamp"),
+    "iceberg": ("Flink, in full", "_change_ordinal", "_commit_snapshot_id"),
+}
+
+
+def feed_of(rng: random.Random, model: Model, tool: str) -> pa.Table:
+    """Change a dict in some versions, and return the feed of these, in any order of its rows."""
+    kinds, version, more = FEEDS[tool]
+    rows = []
+    for number in range(1, 9):
+        for key in rng.sample(range(8), 4):
+            old, row = model.pop(key, None), (rng.choice(["x", None]), rng.randrange(9))
+            if old is None:
+                told = [(0, row)]
+            elif rng.random() < 0.4:  # a version may delete a row and insert another of its key
+                told = rng.choice([[(3, old)], [(3, old), (0, row)]])
+            else:
+                told = [(1, old), (2, row)]
+            if told[-1][0] != 3:
+                model[key] = row
+            rows += [
+                {"_change_type": NAMES_OF_KINDS[kinds][kind], version: number, more: number * 7,
+                 "id": key, "name": name, "hits": hits}
+                for kind, (name, hits) in told
+            ]  # fmt: skip
+    rng.shuffle(rows)
+    return pa.Table.from_pylist(rows)
+
+
+@pytest.mark.parametrize("tool", FEEDS)
+def test_a_change_feed_counts_in_the_order_of_its_versions(people, tmp_path, seed, tool):
+    model = rows_of(people)
+    feed = feed_of(random.Random(seed), model, tool)
+    store = people.upsert(feed.to_batches(max_chunksize=5), memory="1MiB")
+    assert rows_of(store) == model
+    for number, options in enumerate(({"changes_by": "changelog"}, {"kinds": "_change_type"})):
+        other = build(pa.table(ROWS), tmp_path / str(number), key="id")
+        assert rows_of(other.upsert(feed, columns=["name", "hits"], **options)) == model
+
+
+def test_change_feeds_that_are_refused(people):
+    feed = pa.table({
+        "_change_type": ["insert", "insert"], "_commit_version": [4, 4], "id": [8, 8],
+        "name": ["a", "b"], "hits": [0, 0],
+    })  # fmt: skip
+    with pytest.raises(ValueError, match="the key id=8 has several rows in one version"):
+        people.upsert(feed)
+    for name, values, error, said in (
+        ("_commit_version", [4, None], ValueError, "'_commit_version' has a row without a version"),
+        ("_commit_version", ["4", "5"], TypeError, "'_commit_version' is string; give integers"),
+        ("_change_type", ["insert", "upserted"], ValueError, "row 2: .* is 'upserted'; expected"),
+    ):
+        at = feed.schema.names.index(name)
+        with pytest.raises(error, match=said):
+            people.upsert(feed.set_column(at, name, pa.array(values)))
+    # Without versions there is no order.
+    with pytest.raises(KeyError, match=r"no column '_change_type'.*pass kinds='_change_type'"):
+        people.upsert(feed.drop_columns("_commit_version"))
+    assert people.newest().version == 1
+    last = feed.set_column(1, "_commit_version", pa.array([5, 4]))
+    assert people.upsert(last).get(8) == {"name": "a", "hits": 0}
+
+
+def test_the_change_feed_of_a_delta_table(people, tmp_path, seed):
+    """As delta-rs reads it; the oracle is the table."""
+    deltalake = pytest.importorskip("deltalake")
+    rng, folder = random.Random(seed), str(tmp_path / "delta")
+    deltalake.write_deltalake(
+        folder, pa.table(ROWS), configuration={"delta.enableChangeDataFeed": "true"}
+    )
+    table = deltalake.DeltaTable(folder)
+    for _ in range(4):
+        merged = table.merge(some_rows(rng, 9), "s.id = t.id", source_alias="s", target_alias="t")
+        merged.when_matched_update_all().when_not_matched_insert_all().execute()
+        table.delete(f"id = {rng.randrange(9)}")
+    feed = table.load_cdf(starting_version=1)
+    with people.upsert(feed) as store:
+        assert rows_of(store) == {
+            row["id"]: (row["name"], row["hits"])
+            for row in pa.table(table.to_pyarrow_table()).to_pylist()
+        }
 
 
 def test_rows_of_hudi_that_mark_deletes(people):
@@ -466,6 +639,8 @@ def test_rows_of_hudi_that_mark_deletes(people):
     })  # fmt: skip
     after = {1: ("uno", 1), 3: ("three", 3), 9: ("nine", 9)}
     assert rows_of(people.upsert(rows, changes_by="hudi")) == after
+    with pytest.raises(ValueError, match=r"leaves out '_hoodie_is_deleted'; if .*'hudi', oth"):
+        people.upsert(rows, columns=["name", "hits"])
     rows = rows.drop_columns("_hoodie_is_deleted")
     assert 2 in upsert(people.path, rows, changes_by="hudi")
     with pytest.raises(

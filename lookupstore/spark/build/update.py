@@ -35,8 +35,8 @@ from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, column_named
 from lookupstore.spark.unread import naming_files
 from lookupstore.storage.location import Location
+from lookupstore.store.change_columns import PAYLOAD
 from lookupstore.store.change_shapes import (
-    PAYLOAD,
     SHAPE_COLUMNS,
     ChangeReader,
     ChangesBy,
@@ -62,6 +62,7 @@ def update_store(
     deletes: Column | str | None = None,
     columns: str | Sequence[str] | None = None,
     changes_by: ChangesBy | None = None,
+    kinds: str | None = None,
     rule: Rule = "replace",
     sequence: str | None = None,
     batch: int | tuple[str, int] | None = None,
@@ -94,7 +95,12 @@ def update_store(
             `"debezium"` or of `"hudi"`; see `lookupstore.upsert`. Events are applied in the order
             of the rows. All events of a key must be in one partition of `df`, in their order, as
             those of a topic are. Default: `"changelog"` if there is a text column `change` that the
-            store lacks and `deletes` does not read, otherwise `"rows"`.
+            store lacks and `deletes` does not read, if `kinds` is given, or if the rows are a
+            change feed of Delta or Iceberg; otherwise `"rows"`.
+        kinds: Column of a changelog that says what became of each row, such as `"Op"`; see
+            `lookupstore.upsert`. The rows of a change feed of Delta or Iceberg count in the order
+            of the table's versions, and may be in any partition. Default: `change`, or
+            `_change_type` of such a feed.
         rule: Rule that combines the value of a row with the stored one, and with those of earlier
             rows of the same key; see `lookupstore.upsert`. Rows are ordered by Spark's partitions,
             then by their position there, which is the written order only if they were not shuffled.
@@ -150,7 +156,7 @@ def update_store(
     if streamed is not None and _is_done(location, streamed, current):
         return LookupStore(location)
     keys, values = current.key_schema.schema, current.row_schema.schema
-    shapes = (*SHAPE_COLUMNS, PAYLOAD) if changes_by == "debezium" else SHAPE_COLUMNS
+    shapes = {*SHAPE_COLUMNS, kinds, PAYLOAD if changes_by == "debezium" else None}
     of_shapes = arrow_schema(StructType([one for one in df.schema.fields if one.name in shapes]))
     given = pa.schema(
         of_shapes.field(name) if name in of_shapes.names else pa.field(name, pa.null())
@@ -161,6 +167,7 @@ def update_store(
         pa.schema([*keys, *values]),
         keys.names,
         changes_by=changes_by,
+        kinds=kinds,
         columns=columns,
         read=_read_by(deletes, given.names),
     )

@@ -94,7 +94,8 @@ class UpdateTask:
         arrivals = batch.column(count)
         if self.reader.is_changelog:
             events = self.reader.events(given)
-            yield from map(_large, encoding.events(events, _numbers(arrivals)))
+            numbers = self.reader.arrivals(given, _numbers(arrivals))
+            yield from map(_large, encoding.events(events, numbers))
             return
         if not self.has_deletes:
             yield _large(encoding.rows(given, _numbers(arrivals)))

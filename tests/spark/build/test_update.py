@@ -350,9 +350,8 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
     rows = [(id, id, "x", 0) for id in range(9)]
     changed = build(tmp_path / "of", rows).upsert(table([(3, 4, "y", 1)]), deletes=[5])
     changes = changed.changes(1).read_all()
-    stores = [
-        build(tmp_path / name, rows) for name in ("mine", "own", "by", "debezium", "envelope")
-    ]
+    names = ("mine", "own", "by", "debezium", "envelope", "dms", "delta")
+    stores = [build(tmp_path / name, rows) for name in names]
     expected = content(stores[0].upsert(changes))
     assert expected == content(changed)
     df = spark.createDataFrame(changes.cast(pa.schema([("change", pa.string()), *SCHEMA])))
@@ -378,6 +377,22 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
     payload = "named_struct('op', op, 'before', before, 'after', after) AS payload"
     wrapped = events.selectExpr("'{}' AS schema", payload)
     with update_store(wrapped, tmp_path / "envelope", changes_by="debezium") as store:
+        assert content(store) == expected
+    # AWS DMS has rows after changes only.
+    dms = rest.selectExpr("upper(left(change, 1)) AS Op", "*").drop("change").coalesce(1)
+    with pytest.raises(KeyError, match=r"no column 'Op'.*if it says .*, pass kinds='Op'"):
+        update_store(dms, tmp_path / "dms")
+    with update_store(dms, tmp_path / "dms", kinds="Op") as store:
+        assert content(store) == expected
+    # Delta's versions are an order, whatever partitions the rows are in.
+    versions = df.coalesce(1).withColumn("_commit_version", F.monotonically_increasing_id())
+    feed = versions.selectExpr(
+        "replace(replace(change, 'before', 'preimage'), 'after', 'postimage') AS _change_type",
+        "current_timestamp() AS _commit_timestamp",
+        "*",
+    ).drop("change")
+    shuffled = feed.orderBy(F.desc("_commit_version")).repartition(5, F.rand(1))
+    with update_store(shuffled, tmp_path / "delta") as store:
         assert content(store) == expected
 
 

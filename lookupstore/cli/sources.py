@@ -24,6 +24,7 @@ from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect, is_characte
 from lookupstore.source.opening import open_source
 from lookupstore.source.source import Source
 from lookupstore.source.text_limits import LEAST_TEXT
+from lookupstore.source.time_formats import check_format
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder
 from lookupstore.storage.uris import shown_uri
@@ -39,6 +40,8 @@ _CHARACTERS = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe":
 _DECIMAL = re.compile(r"decimal(128|256)?\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 # A timestamp with a zone, as Arrow prints it and `info` does.
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([^\]]+)\]", re.IGNORECASE)
+# A date or timestamp with the format of its texts.
+_FORMATTED = re.compile(r"(date|timestamp|timestamp_ntz)\((.*%.*)\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -178,13 +181,16 @@ def _text_flags(
     quote: str,
     null: tuple[str, ...],
     names: str | None,
-    types: dict[str, pa.DataType] | None = None,
+    types: dict[str, tuple[pa.DataType, str | None]] | None = None,
     decimal: str = POINT,
     zone: str | None = None,
 ) -> TextFlags:
     notation = dialect_of(delimiter, quote, names)
-    dialect = replace(notation, nulls=null or ("",), decimal=decimal, zone=zone)
-    return TextFlags(bytes_of(max_text, "--max-text", least=LEAST_TEXT), dialect, types or {})
+    found = types or {}
+    formats = tuple((name, form) for name, (_, form) in found.items() if form is not None)
+    dialect = replace(notation, nulls=null or ("",), decimal=decimal, zone=zone, formats=formats)
+    kinds = {name: kind for name, (kind, _) in found.items()}
+    return TextFlags(bytes_of(max_text, "--max-text", least=LEAST_TEXT), dialect, kinds)
 
 
 def dialect_of(
@@ -207,9 +213,11 @@ def _character(_: click.Context, param: click.Parameter, given: str | None) -> s
     return found
 
 
-def _types(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, pa.DataType]:
-    """Return types that were typed as COLUMN=TYPE."""
-    found: dict[str, pa.DataType] = {}
+def _types(
+    _: click.Context, __: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[pa.DataType, str | None]]:
+    """Return types that were typed as COLUMN=TYPE, with the formats of dates and timestamps."""
+    found: dict[str, tuple[pa.DataType, str | None]] = {}
     # Commas in brackets belong to a type.
     for one in re.split(r",(?![^(]*\)|[^\[]*\])", ",".join(given)) if given else ():
         name, equals, kind = (part.strip() for part in one.partition("="))
@@ -217,8 +225,21 @@ def _types(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
             raise click.BadParameter(f"{one!r}: give COLUMN=TYPE, such as zip=text")
         if name in found:
             raise click.BadParameter(f"the column {name!r} is given twice")
-        found[name] = _type_of(kind)
+        formatted = _FORMATTED.fullmatch(kind)
+        found[name] = (
+            (_type_of(kind), None)
+            if formatted is None
+            else (_type_of(formatted[1]), _format(formatted[2], _type_of(formatted[1])))
+        )
     return found
+
+
+def _format(form: str, kind: pa.DataType) -> str:
+    try:
+        check_format(form, kind)
+    except ValueError as error:
+        raise click.BadParameter(f"the format {form!r}: {error}") from None
+    return form
 
 
 def _type_of(kind: str) -> pa.DataType:
@@ -315,8 +336,9 @@ _VALUES: tuple[tuple[str, Option], ...] = (
         "than a point, a text with a point is not a number.")),
     ("types", click.option(
         "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
-        help="Type of a column of CSV or JSON lines, such as zip=text or 'price=decimal(10,2)'; "
-        "commas separate several (default: inferred from the first megabyte).")),
+        help="Type of a column of CSV or JSON lines, such as zip=text, 'price=decimal(10,2)', or "
+        "'day=date(%d.%m.%Y)' with the format of dates; commas separate several "
+        "(default: inferred from the first megabyte).")),
     ("zone", click.option(
         "--zone", metavar="ZONE",
         help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "

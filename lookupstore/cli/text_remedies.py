@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 import click
 
@@ -11,6 +13,12 @@ import click
 _NULL = re.compile(
     r"#?n\.?/?a\.?|k\. ?a\.|<na>|nil|null|none|nan|nat|missing|unknown|\\+n|[^\w\s]*", re.IGNORECASE
 )
+# Formats of dates that are not ISO 8601, and of times after them.
+_DATES = (
+    "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d-%b-%Y", "%d %b %Y",
+    "%d %B %Y", "%B %d, %Y",
+)  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 
 def wrong_text(found: re.Match[str]) -> str:
@@ -85,12 +93,16 @@ class _WrongText:
         """Return the remedy for a date or time, None for another type."""
         if "tz=" in self.kind and re.match(r"\d{4}-\d\d-\d\d[T ]", self.text):
             return "give --zone with the zone of such times, for example UTC"
-        if self.kind.startswith("date"):
-            read = "dates such as 2026-05-19"
-        elif self.kind.startswith("timestamp"):
-            read = "times such as 2026-05-19 07:40:00"
-        else:
+        is_date = self.kind.startswith("date")
+        if not is_date and not self.kind.startswith("timestamp"):
             return None
+        kind = "date" if is_date else "timestamp" if "tz=" in self.kind else "timestamp_ntz"
+        forms = [date + time for date in _DATES for time in _TIMES[: 1 if is_date else None]]
+        fitting = [self._types(f"{kind}({form})") for form in forms if _is_in(self.text, form)]
+        if fitting:
+            quoted = (one.replace("--types ", "--types '") + "'" for one in fitting)
+            return f"give {' or '.join(quoted)}"
+        read = "dates such as 2026-05-19" if is_date else "times such as 2026-05-19 07:40:00"
         remedy = f"only {read} are read: convert it, for example with pandas.to_datetime"
         return remedy if self.is_fixed else f"{remedy}, or give {self._types('text')}"
 
@@ -105,3 +117,9 @@ class _WrongText:
         if "decimal" in self.kind:
             return f"give {self._types('decimal(P,S)')} with more digits"
         return f"give {self._types('double')}"
+
+
+def _is_in(text: str, form: str) -> bool:
+    with suppress(ValueError):
+        return bool(datetime.strptime(text, form))
+    return False

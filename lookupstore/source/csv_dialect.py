@@ -26,6 +26,8 @@ class CsvDialect:
             with a point is not a number.
         zone: Time zone of times that name none, such as `Europe/Berlin`, in columns whose type has
             a zone; also for JSON lines. None: such times are refused.
+        formats: Names of columns of dates or timestamps that are not written in ISO 8601, each with
+            its format in the directives of `datetime.strptime`; also for JSON lines.
 
     Raises:
         ValueError: If a character cannot have its role, or there is no such time zone.
@@ -40,6 +42,7 @@ class CsvDialect:
     names: tuple[str, ...] | None = None
     decimal: str = POINT
     zone: str | None = None
+    formats: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
@@ -67,10 +70,14 @@ class CsvDialect:
                     f"zone is {self.zone!r}; give UTC or a name such as Europe/Berlin"
                 ) from None
 
+    def format_of(self, column: str) -> str | None:
+        """Return the format of the dates or timestamps of a column. None: ISO 8601."""
+        return dict(self.formats).get(column)
+
     @property
     def is_usual_csv(self) -> bool:
         """Return whether a text of another format, such as JSON lines, may be read with this."""
-        return replace(self, zone=None) == USUAL
+        return replace(self, zone=None, formats=()) == USUAL
 
 
 def is_character(value: str) -> bool:

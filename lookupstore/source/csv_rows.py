@@ -109,17 +109,19 @@ class CsvRows:
         fields = [field for field in wanted if not (reports and field.name == MISFITS)]
         columns = self._texts(piece, [field.name for field in fields])
         name, row = self._name, self._rows + 1
-        zone, decimal = self._dialect.zone, self._dialect.decimal
+        zone, decimal, form = self._dialect.zone, self._dialect.decimal, self._dialect.format_of
         if len(fields) == len(wanted):
             values = [
-                typed(texts, field, name, row, zone, decimal)
+                typed(texts, field, name, row, zone, decimal, form(field.name))
                 for texts, field in zip(columns, fields, strict=True)
             ]
             return pa.RecordBatch.from_arrays(values, schema=wanted)
         found: dict[str, pa.Array] = {}
         misfits: dict[int, str] = {}
         for texts, field in zip(columns, fields, strict=True):
-            found[field.name], bad = typed_or_null(texts, field, name, row, zone, decimal)
+            found[field.name], bad = typed_or_null(
+                texts, field, name, row, zone, decimal, form(field.name)
+            )
             misfits = bad | misfits  # the first reason of each row counts
         rows = range(len(columns[0]))
         found[MISFITS] = pa.array([misfits.get(row) for row in rows], pa.string())
@@ -244,7 +246,7 @@ class CsvRows:
         """Return columns of a piece as strings or as bytes."""
         try:
             table = pa_csv.read_csv(
-                io.BytesIO(piece),
+                pa.BufferReader(piece),
                 pa_csv.ReadOptions(
                     use_threads=False, block_size=len(piece) + 1, column_names=self.names
                 ),

@@ -9,7 +9,6 @@ Errors count rows of the whole text from 1 on.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import defaultdict
@@ -24,6 +23,7 @@ import pyarrow.json as pa_json
 
 from lookupstore.arrow.texts import first_bad_text
 from lookupstore.source._json import JsonShape, open_value
+from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.reading import check_names, check_there, fitted
 from lookupstore.source.source import one_line
 from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
@@ -51,7 +51,7 @@ class JsonRows:
         blocks: Blocks of the text, without a byte-order mark.
         name: Name of the file, which errors show.
         limits: Limits for the size of one value and one row.
-        zone: Time zone of times that name none. None: such times are refused.
+        dialect: Zone and formats of times.
 
     Raises:
         ValueError: If the first lines are not objects in UTF-8.
@@ -67,10 +67,10 @@ class JsonRows:
         blocks: Iterable[bytes],
         name: str,
         limits: TextLimits = BY_DEFAULT,
-        zone: str | None = None,
+        dialect: CsvDialect = USUAL,
     ) -> None:
         self._name = name
-        self._zone = zone
+        self._dialect = dialect
         self._limits = limits
         self._rows = 0
         self._pieces = self._cut(blocks)
@@ -110,7 +110,12 @@ class JsonRows:
                     self._check_floats(name, place, numbers)
             check_there(rows.schema.names, wanted, self._name)
             for batch in rows.to_batches():
-                columns = [self._fitted(batch.column(field.name), field) for field in wanted]
+                columns = [
+                    self._fitted(
+                        batch.column(field.name), field, self._dialect.format_of(field.name)
+                    )
+                    for field in wanted
+                ]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
                 self._rows += batch.num_rows
 
@@ -157,11 +162,18 @@ class JsonRows:
         found = self._first_types.field(field.name).type
         return field.with_type(_with_known(field.type, found, wanted.field(field.name).type))
 
-    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        """Return a column in another type, with texts parsed as values of that type."""
+    def _fitted(self, column: pa.Array, field: pa.Field, form: str | None = None) -> pa.Array:
+        """Return a column in another type, with texts parsed as values of that type.
+
+        Args:
+            column: Column, or a field of its structs.
+            field: Field with the wanted type.
+            form: Format of dates and timestamps. None: ISO 8601.
+        """
         given, wanted = column.type, field.type
         if pa.types.is_string(given):
-            return typed(column, field, self._name, self._rows + 1, self._zone)
+            zone = self._dialect.zone
+            return typed(column, field, self._name, self._rows + 1, zone, form=form)
         if pa.types.is_struct(given) and pa.types.is_struct(wanted):
             parts = dict(zip((one.name for one in given), column.flatten(), strict=True))
             if parts.keys() == {one.name for one in wanted}:
@@ -299,7 +311,7 @@ def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
     if schema is None:
         parse = pa_json.ParseOptions()
     options = pa_json.ReadOptions(use_threads=False, block_size=len(piece) + 1)
-    return pa_json.read_json(io.BytesIO(piece), options, parse)
+    return pa_json.read_json(pa.BufferReader(piece), options, parse)
 
 
 def _bad_column(line: bytes, schema: pa.Schema) -> str | None:

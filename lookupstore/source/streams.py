@@ -121,7 +121,7 @@ def open_stream(
     if text.startswith(b"{"):
         if not dialect.is_usual_csv:
             raise ValueError(f"source: {name} is JSON lines; separators and such are of CSV")
-        objects = JsonRows(blocks, name, limits, dialect.zone)
+        objects = JsonRows(blocks, name, limits, dialect)
         check_once(objects.schema.names, name)
         return Stream(objects.schema, True, objects.read)
     rows = CsvRows(blocks, name, limits, dialect)

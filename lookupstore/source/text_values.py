@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.source.csv_dialect import POINT
+from lookupstore.source.time_formats import parsed
 
 #: Column of the reasons for which rows have values that are not of their type; see `typed_or_null`.
 MISFITS = "_lookupstore_misfits"
@@ -55,6 +56,7 @@ def typed(
     row: int,
     zone: str | None = None,
     decimal: str = POINT,
+    form: str | None = None,
 ) -> pa.Array:
     """Return texts as values of a type.
 
@@ -65,6 +67,7 @@ def typed(
         row: Number of the first row, by which errors count rows.
         zone: Time zone of times that name none. None: such times are refused.
         decimal: Character before the fraction of a number.
+        form: Format of dates and timestamps. None: ISO 8601.
 
     Raises:
         ValueError: If a text is not a value of the type, or texts have no values of the type.
@@ -79,22 +82,26 @@ def typed(
             f"{_first(texts)!r} cannot have; choose the other columns, or give rows as JSON lines, "
             "Parquet or Arrow"
         )
-    values = _fitted(texts, field.type, decimal)
+    values = _fitted(texts, field.type, decimal, form)
     if values is not None:
         return values
     local = pa.timestamp(field.type.unit) if zone and pa.types.is_timestamp(field.type) else None
     if local is not None and field.type.tz is not None:
-        times = _cast(texts, local, decimal)
+        times = _fitted(texts, local, decimal, form)
         if times is not None:
             return _in_zone(times, field, name, zone).cast(field.type)
     while len(texts) > 1:  # until only the wrong value is left
         half = texts.slice(0, len(texts) // 2)
-        if _fitted(half, field.type, decimal) is not None:
+        if _fitted(half, field.type, decimal, form) is not None:
             texts, row = texts.slice(len(half)), row + len(half)
         else:
             texts = half
     is_number = pa.types.is_integer(field.type) or _has_fractions(field.type)
     how = f" with decimal={decimal!r}" if decimal != POINT and is_number else ""
+    if form is not None:
+        is_zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None and not zone
+        why = "names no zone; give the zone" if is_zoned else f"is not in the format {form!r}"
+        raise ValueError(f"source: {name}: {_misfit(texts, field, row)}, which {why}")
     raise ValueError(
         f"source: {name}: {_misfit(texts, field, row)}{how}; pass a reader with the right "
         "types, such as pyarrow.csv.open_csv(...) with convert_options"
@@ -108,6 +115,7 @@ def typed_or_null(
     row: int,
     zone: str | None = None,
     decimal: str = POINT,
+    form: str | None = None,
 ) -> tuple[pa.Array, dict[int, str]]:
     """Return texts as values of a type, and why texts that are not became null.
 
@@ -121,15 +129,15 @@ def typed_or_null(
         ValueError: If texts have no values of the type.
     """
     try:
-        return typed(texts, field, name, row, zone, decimal), {}
+        return typed(texts, field, name, row, zone, decimal, form), {}
     except ValueError:
         if pa.types.is_nested(field.type):
             raise
     if len(texts) == 1:
         return pa.nulls(1, field.type), {0: f"{name}: {_misfit(texts, field, row)}"}
     half = len(texts) // 2
-    first, bad = typed_or_null(texts.slice(0, half), field, name, row, zone, decimal)
-    rest, others = typed_or_null(texts.slice(half), field, name, row + half, zone, decimal)
+    first, bad = typed_or_null(texts.slice(0, half), field, name, row, zone, decimal, form)
+    rest, others = typed_or_null(texts.slice(half), field, name, row + half, zone, decimal, form)
     bad |= {half + at: reason for at, reason in others.items()}
     return pa.concat_arrays([first, rest]), bad
 
@@ -152,11 +160,14 @@ def _first(texts: pa.Array) -> str | None:
     return found[0].as_py() if len(found) else None
 
 
-def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
+def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str, form: str | None) -> pa.Array | None:
     """Return texts as values of a known type, in which an integer may have a fraction of zeros.
 
     Without it, 3.0 would be an integer in JSON lines and frames, but not in CSV.
     """
+    if form is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+        return None if has_zone else parsed(texts, kind, form)
     values = _cast(texts, kind, decimal)
     if values is None and pa.types.is_integer(kind):
         integers = pc.replace_substring_regex(texts, _WHOLE % re.escape(decimal), r"\1\2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -125,22 +126,92 @@ def test_whole_numbers_with_a_fraction_are_integers_of_the_destination() -> None
 
 
 def test_dates_that_are_not_iso() -> None:
+    """The error says the type with the format, and it works when it is typed."""
     kinds = {"id": pa.int64(), "day": pa.date32(), "at": pa.timestamp("us")}
     HudiTable.create("t", pa.schema(kinds), record_key="id")
-    Path("a.csv").write_text("id,day,at\n1,19.05.2026,\n")
+    Path("a.csv").write_text("id,day,at\n1,19.05.2026,\n2,1.6.2026,\n3,,\n")
     said = refused("hudi upsert t a.csv")
-    assert (
-        "has '19.05.2026' in row 1; only dates such as 2026-05-19 are read: convert it, for "
-        in said
-    )
-    assert "example with pandas.to_datetime\n" in said
-    Path("b.csv").write_text("id,day,at\n1,,19.05.2026 07:40\n")
+    assert "has '19.05.2026' in row 1; give --types 'day=date(%d.%m.%Y)'\n" in said
+    done("hudi upsert t a.csv --types day=date(%d.%m.%Y)")
+    Path("b.csv").write_text("id,day,at\n4,,19.05.2026 07:40\n")
     said = refused("hudi upsert t b.csv")
-    assert "in row 1; only times such as 2026-05-19 07:40:00 are read: convert it" in said
-    said = refused("build a.csv s --key id --types day=date")
-    assert "with pandas.to_datetime, or give --types day=text\n" in said
+    assert "in row 1; give --types 'at=timestamp_ntz(%d.%m.%Y %H:%M)'\n" in said
+    done("hudi upsert t b.csv --types", "at=timestamp_ntz(%d.%m.%Y %H:%M)")
+    found = HudiTable.open("t").scan(columns=["id", "day", "at"]).sort_by("id").to_pylist()
+    days = [datetime.date(2026, 5, 19), datetime.date(2026, 6, 1), None, None]
+    assert [row["day"] for row in found] == days
+    assert [row["at"] for row in found] == [None] * 3 + [datetime.datetime(2026, 5, 19, 7, 40)]
     Path("c.csv").write_text("id,day,at\n1,NA,\n")
     assert "or give --null 'NA' if it means null" in refused("hudi upsert t c.csv")
+    Path("c.csv").write_text("id,day,at\n1,19th of May,\n")
+    assert "only dates such as 2026-05-19 are read: convert it" in refused("hudi upsert t c.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("12/31/2025", ["%m/%d/%Y"]),
+        ("31/12/2025", ["%d/%m/%Y"]),
+        ("03/04/2025", ["%m/%d/%Y", "%d/%m/%Y"]),
+        ("31-Dec-2025", ["%d-%b-%Y"]),
+        ("December 31, 2025", ["%B %d, %Y"]),
+        ("2025/12/31", ["%Y/%m/%d"]),
+    ],
+)
+def test_formats_of_dates(text: str, forms: list[str]) -> None:
+    """The oracle is pandas; commas of a format do not end a type."""
+    pandas = pytest.importorskip("pandas")
+    Path("a.csv").write_text(f'id,day\n1,"{text}"\n2,\n')
+    Path("a.jsonl").write_text(json.dumps({"id": 1, "day": text}) + '\n{"id": 2, "day": null}\n')
+    given = " or ".join(f"--types 'day=date({form})'" for form in forms)
+    for file in ("a.csv", "a.jsonl"):
+        said = refused(f"build {file} s --key id --overwrite --types day=date")
+        assert f"has '{text}' in row 1; give {given}\n" in said
+        for form in forms:
+            done(f"build {file} s --key id --overwrite --types", f"id=int,day=date({form})")
+            wanted = pandas.to_datetime(text, format=form).date()
+            assert rows_of("s") == [{"id": 1, "day": wanted}, {"id": 2, "day": None}]
+
+
+def test_formats_of_times() -> None:
+    Path("a.csv").write_text("id,at\n1,31.12.2025 23:59:58\n2,\n3,1.1.2026 00:00:00\n")
+    form = "(%d.%m.%Y %H:%M:%S)"
+    done("build a.csv s --key id --types", f"at=timestamp_ntz{form}")
+    first = datetime.datetime(2025, 12, 31, 23, 59, 58)
+    assert rows_of("s")[0]["at"] == first
+    said = refused("build a.csv z --key id --types", f"at=timestamp{form}")
+    assert "which names no zone; give --zone with the zone of such times" in said
+    done("build a.csv z --key id --zone Europe/Berlin --types", f"at=timestamp{form}")
+    assert rows_of("z")[0]["at"] == first.replace(hour=22, tzinfo=datetime.timezone.utc)
+    # Rows of an upsert are read with the format, too.
+    Path("b.csv").write_text("id,at\n1,01.02.2026 00:00:00\n")
+    done("upsert s b.csv --types", f"at=timestamp_ntz{form}")
+    assert rows_of("s")[0]["at"] == datetime.datetime(2026, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("date(%d.%m)", "there is no year; give %Y or %y"),
+        ("date(%d.%m.%Y %H:%M)", "a date has no time; give timestamp_ntz"),
+        ("timestamp_ntz(%d.%m.%Y %I:%M)", "give both %I and %p, or %H"),
+        ("date(%d.%m.%Y %d)", "a part of the date is given twice"),
+        ("date(%x)", "'%x' is not known; give %%, %B"),
+    ],
+)
+def test_formats_that_are_refused(kind: str, said: str) -> None:
+    Path("a.csv").write_text("id,day\n1,31.12.2025\n")
+    assert said in refused("build a.csv s --key id --types", f"day={kind}")
+
+
+@pytest.mark.parametrize(
+    ("text", "form"), [("31.02.2026", "%d.%m.%Y"), ("2025111", "%Y%m%d"), ("1.2.26x", "%d.%m.%y")]
+)
+def test_texts_that_are_not_in_the_format(text: str, form: str) -> None:
+    """A day that no month has, two readings, and more than a date."""
+    Path("a.csv").write_text(f"id,day\n1,\n2,{text}\n")
+    said = refused("build a.csv s --key id --types", f"day=date({form})")
+    assert f"has '{text}' in row 2, which is not in the format '{form}'" in said
 
 
 def test_deletes_from_standard_input() -> None:

@@ -146,12 +146,14 @@ def versions(path: str, output: str) -> int:
 
 
 def _write_versions(found: list[version_files.VersionInfo]) -> None:
+    has_copies = any(one.same_as is not None for one in found)
     rows = [
         {
             "version": one.number,
             # In the form and with the digits that `changes --since` needs to find the version.
             "created": version_files.time_text(one.created).replace("+00:00", "Z"),
             "current": "*" if one.current else "",
+            **({"same_as": str(one.same_as or "")} if has_copies else {}),
             "rows": one.num_rows,
             "bytes": one.bytes,
             "runs": one.runs,

@@ -7,6 +7,7 @@ are on the host.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from lookupstore.errors import LookupStoreError
+from lookupstore.hostcache.background import start_thread
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +46,7 @@ class Refresh(Generic[S]):
         self._fetch = fetch
         self._stop = threading.Event()
         self._is_here = False
-        self._thread = threading.Thread(target=self._run, name="lookupstore-refresh", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, name="lookupstore-refresh")
 
     @property
     def ended(self) -> bool:
@@ -62,9 +63,13 @@ class Refresh(Generic[S]):
         """Return whether all files to be fetched are on this host."""
         return self._is_here
 
+    def stop(self) -> None:
+        """Stop fetching after the request that runs."""
+        self._stop.set()
+
     def cancel(self) -> None:
         """Stop fetching, and wait until the request that runs has ended."""
-        self._stop.set()
+        self.stop()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -74,6 +79,9 @@ class Refresh(Generic[S]):
             self._is_here = not self._stop.is_set()
         except (LookupStoreError, OSError) as error:
             _log.warning("%s: not fetched: %s", self._name, error)
+        except RuntimeError:  # a process that ends starts no more threads, such as for requests
+            if threading.main_thread().is_alive():
+                raise
 
 
 class Refreshes(Generic[S]):
@@ -116,6 +124,19 @@ class Refreshes(Generic[S]):
         if under_way is not None:
             under_way.cancel()
             under_way.newer.close()
+
+    def stop(self) -> None:
+        """Stop the refresh that runs, because the process is ending."""
+        under_way = self._under_way  # a thread that looks for a newer version has the lock
+        if under_way is not None:
+            under_way.stop()
+
+
+@atexit.register
+def _end() -> None:
+    # After this, the threads are waited for.
+    for refreshes in list(_all):
+        refreshes.stop()
 
 
 def _after_fork() -> None:

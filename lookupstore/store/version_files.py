@@ -22,7 +22,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -32,6 +32,7 @@ from lookupstore.errors import (
     LookupStoreError,
     StaleStoreError,
 )
+from lookupstore.hostcache.background import start_thread
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
@@ -87,6 +88,8 @@ class VersionInfo:
             `LookupStore.changes`.
         source: Description of the source of the rows; after an upsert, of the changes.
         current: Whether it is the version that `lookupstore.open` opens.
+        same_as: Number of the oldest version with the same content, if this one was published to go
+            back to it. None: no older version that is kept has this content.
     """
 
     number: int
@@ -101,6 +104,7 @@ class VersionInfo:
     applied_bytes: int
     source: str
     current: bool
+    same_as: int | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
@@ -144,7 +148,8 @@ def versions(path: Place, *, storage_options: Mapping[str, Any] | None = None) -
     """
     location = located(path, storage_options)
     manifests = read_versions(location)
-    return [_info_of(manifest, current=manifest is manifests[-1]) for manifest in manifests]
+    newest = manifests[-1]
+    return _with_origins(_info_of(one, current=one is newest) for one in manifests)
 
 
 def readable_versions(path: Place) -> tuple[list[VersionInfo], list[LookupStoreError]]:
@@ -164,7 +169,17 @@ def readable_versions(path: Place) -> tuple[list[VersionInfo], list[LookupStoreE
             continue  # expired meanwhile
         except (CorruptionError, FormatError) as error:
             errors.append(error)
-    return found, errors
+    return _with_origins(found), errors
+
+
+def _with_origins(found: Iterable[VersionInfo]) -> list[VersionInfo]:
+    """Return versions, oldest first, with the first of those that have the same content."""
+    first: dict[str, int] = {}
+    return [
+        one if first.setdefault(one.id, one.number) == one.number
+        else replace(one, same_as=first[one.id])
+        for one in found
+    ]  # fmt: skip
 
 
 def _info_of(manifest: Manifest, *, current: bool) -> VersionInfo:
@@ -181,6 +196,7 @@ def _info_of(manifest: Manifest, *, current: bool) -> VersionInfo:
         applied_bytes=manifest.applied_bytes,
         source=manifest.source,
         current=current,
+        same_as=None,
     )
 
 
@@ -282,10 +298,8 @@ class _CopyOfNewest:
         self._thread: threading.Thread | None = None
         read = location.one_request()
         if read is not None:
-            self._thread = threading.Thread(
-                target=self._read, args=(read,), name="lookupstore-newest", daemon=True
-            )
-            self._thread.start()
+            # If the listing fails, nobody joins the thread, and the process may end.
+            self._thread = start_thread(self._read, read, name="lookupstore-newest")
 
     def _read(self, read: Callable[[str, int], bytes]) -> None:
         with suppress(OSError, LookupStoreError):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from support.remote import KINDS, Remote
 
 import lookupstore
@@ -26,6 +28,7 @@ from lookupstore import (
     expire,
     publish,
 )
+from lookupstore.cli import main
 from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import FoundFile
 from lookupstore.storage.object_store import RemoteFolder
@@ -406,6 +409,28 @@ def test_no_data_file_goes_if_versions_come_and_go_meanwhile(place, monkeypatch)
     next_listing(monkeypatch, lambda: old)
     assert not names_all_in_use(place, known)
     assert names_all_in_use(place, [read_newest(place)])
+
+
+def test_a_version_that_is_published_again_says_which_it_is(tmp_path):
+    place = tmp_path / "store"
+    for number in range(3):
+        table = pa.table({"id": [1], "v": [number]})
+        lookupstore.build(table, place, key="id", overwrite=True, retain="1d").close()
+    for older in (2, 1, 2):
+        with lookupstore.open(place, version=older) as store:
+            publish(store, place, overwrite=True).close()
+    found = {one.number: one.same_as for one in lookupstore.versions(place)}
+    assert found == {1: None, 2: None, 3: None, 4: 2, 5: 1, 6: 2}
+    listed = CliRunner().invoke(main, ["versions", str(place), "--output", "json"]).output
+    assert [one["same_as"] for one in json.loads(listed)] == [*found.values()]
+    listed = CliRunner(env={"COLUMNS": "200"}).invoke(main, ["versions", str(place)]).output
+    assert [line.split("│")[4].strip() for line in listed.splitlines() if "│" in line] == [
+        "", "", "", "2", "1", "2"
+    ]  # fmt: skip
+    # The first of those that are kept counts.
+    expire(place, retain=0, keep=3)
+    found = {one.number: one.same_as for one in lookupstore.versions(place)}
+    assert found == {4: None, 5: None, 6: 4}
 
 
 @pytest.mark.parametrize("there", ["the same place", "a copy of it"])

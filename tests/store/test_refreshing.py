@@ -7,6 +7,8 @@ import math
 import os
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -274,3 +276,41 @@ def test_a_store_that_was_deleted(
         lookupstore.upsert(place, {"id": [99], "text": ["new"]}).close()
         with store.refresh() as newer:
             assert newer.get(99) == {"text": "new"}
+
+
+# The first function for the end of the process is the last that is called.
+AT_THE_END = """
+import atexit, threading, time
+@atexit.register
+def told():
+    print(*(one.name for one in threading.enumerate() if one.name.startswith("lookupstore")))
+from lookupstore.store import refreshing, version_files
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # A service that ends while a version comes, and closes nothing.
+        "class Newer:\n    close = print\n"
+        "fetch = lambda stop: (stop.wait(60), time.sleep(0.3))\n"
+        "refreshes = refreshing.Refreshes()\n"
+        "refreshes.next(None, lambda: refreshing.Refresh(Newer(), 'a', fetch))\n",
+        # The same, whose fetch needs a thread.
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "pool = ThreadPoolExecutor(1)\n"
+        "def fetch(stop):\n    while not stop.wait(0.01):\n        pool.submit(int)\n"
+        "refreshes = refreshing.Refreshes()\n"
+        "refreshes.next(None, lambda: refreshing.Refresh(None, 'a', fetch))\n",
+        # A place that is not a store: its newest version is still being asked for.
+        "class Slow:\n    def one_request(self):\n"
+        "        return lambda name, most: (time.sleep(0.5), b'')[1]\n"
+        "version_files._CopyOfNewest(Slow())\n",
+    ],
+)
+def test_no_thread_is_left_at_the_end_of_the_process(code: str) -> None:
+    """A thread inside of Arrow or obstore aborts the process while the interpreter shuts down."""
+    run = subprocess.run(
+        [sys.executable, "-c", AT_THE_END + code], capture_output=True, text=True, timeout=30
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "\n", "")

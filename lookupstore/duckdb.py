@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -171,20 +171,20 @@ class _Rows(pds.Dataset):  # type: ignore[misc]
 
     def scanner(
         self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any
-    ) -> pds.Scanner:
+    ) -> _Scan:
         """Return a scan of all rows.
 
         Args:
             columns: Names of the columns to return. None: all columns.
             filter: Arrow expression that is true for the rows to return. It may use columns that
                 are not returned. None: all rows.
-            options: Options of Arrow's scanner.
+            options: Options of Arrow's scanner, which are not needed.
         """
         read = self._names if columns is None else [one for one in self._names if one in columns]
         if filter is not None:
             read = [one for one in self._names if one in read or self._is_in(one, filter)]
         reader = self._store.scan(columns=read)
-        return pds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
+        return _Scan(reader, reader.schema.names if columns is None else list(columns), filter)
 
     def _is_in(self, name: str, condition: Any) -> bool:
         """Return whether a condition uses a column."""
@@ -194,3 +194,35 @@ class _Rows(pds.Dataset):  # type: ignore[misc]
         except pa.ArrowInvalid:
             return True
         return False
+
+
+class _Scan:
+    """A scan that the threads of a query read, and no other thread.
+
+    A scanner of Arrow reads ahead in a thread of its own, also after a LIMIT. That thread would
+    abort the process when the interpreter shuts down.
+
+    Args:
+        reader: Rows of the store.
+        columns: Names of the columns to return.
+        condition: Arrow expression that is true for the rows to return. None: all rows.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, columns: list[str], condition: Any) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._condition = condition
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the wanted columns of the wanted rows."""
+        given = self._reader.schema
+        schema = pa.schema([given.field(name) for name in self._columns])
+        return pa.RecordBatchReader.from_batches(schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            if self._condition is None:
+                yield batch.select(self._columns)
+            else:
+                rows = pa.Table.from_batches([batch]).filter(self._condition)
+                yield from rows.select(self._columns).to_batches()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -345,3 +347,30 @@ def test_a_store_without_rows(con: duckdb.DuckDBPyConnection, tmp_path: Path) ->
 def test_a_path_is_no_open_store() -> None:
     with pytest.raises(TypeError, match=r"store is str; give an open store: lookupstore.open"):
         register(duckdb.connect(), "rows", "s3://bucket/users")  # type: ignore[arg-type]
+
+
+LIMITED = """
+import sys, time, types
+class Keep(types.ModuleType):
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)  # while the interpreter shuts down
+sys.modules["keeps it to the end"] = Keep("keep")
+import duckdb, lookupstore
+from lookupstore.duckdb import register
+con = duckdb.connect()
+register(con, "rows", lookupstore.open(sys.argv[1]))
+assert con.sql("SELECT id FROM rows WHERE id >= 0 LIMIT 2").fetchall() == [(0,), (1,)]
+"""
+
+
+def test_no_thread_reads_ahead_when_the_process_ends(tmp_path: Path) -> None:
+    """A thread of Arrow that was still reading after a LIMIT aborted the process."""
+    table = pa.table({"id": range(400_000), "v": range(400_000)})
+    lookupstore.build(table, tmp_path / "s", key="id").close()
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "s")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stderr) == (0, "")

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.opening import open_source, with_every_column
 from lookupstore.source.source import Source, where_rows
+from lookupstore.source.table_objects import source_at
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
@@ -73,6 +75,8 @@ def build(
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
     max_text: Size = MOST_TEXT,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Build a store from columnar data and open it.
@@ -142,6 +146,10 @@ def build(
             remote one.
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
+        version: Version of a Delta table, or number of a snapshot of an Iceberg or Paimon table, to
+            read. Default: the newest one, or that of the object.
+        as_of: Time of the version or snapshot to read instead: a datetime, or a text such as
+            `"2026-03-07 13:56:57"`; without a zone, in UTC. Default: not given.
         storage_options: Options for all URIs among `source` and `path`: credentials, region,
             endpoint and the like, by the names that pandas or deltalake have for them.
 
@@ -175,6 +183,8 @@ def build(
     temp_dir = existing_folder(temp_dir)
     options = file_options(location, compression, level, block_size, bloom_fpp)
     every = columns is None
+    if version is not None or as_of is not None:
+        source = source_at(source, version=version, as_of=as_of)
     opened = (with_every_column if every else open_source)(source, max_text=max_text)
     if where is not None:
         opened = where_rows(opened, row_filter(where, opened.schema))

@@ -85,6 +85,8 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"pass WriteOptions\(index='package.module.Class'\)": "give --index package.module.Class",
     r"add columns with WriteOptions\(evolve=True\)": "add columns with --evolve",
     r"pass metadata='(\w+)' in options=WriteOptions\(metadata='\w+'\)": r"give --metadata \1",
+    r"^version and as_of both": "--version and --as-of both",
+    r"^(version|as_of)(?= is )": lambda found: f"--{found[1].replace('_', '-')}",
     r"overwrite=True": "--overwrite",
     r"allow_empty=True": "--allow-empty",
     r"allow_new_key=True": "--allow-new-key",

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from lookupstore.cli.options import (
+    as_of_option,
     columnar_duplicates_option,
     key_option,
     latest_partition_option,
     names_of,
     order_option,
-    version_option,
+    table_version_option,
     where_option,
 )
 from lookupstore.cli.output import write_fields, write_json
@@ -59,7 +60,8 @@ def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
         where_option,
         latest_partition_option,
         columnar_duplicates_option,
-        version_option,
+        table_version_option,
+        as_of_option,
         order_option,
     )
     for option in reversed(options):
@@ -76,6 +78,7 @@ def open_lookups(
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
+    as_of: str | None,
     order: str,
     no_cache: bool = False,
 ) -> Opened:
@@ -89,7 +92,8 @@ def open_lookups(
         latest_partition: Name in `name=value` folders of columnar files. Only the folders with the
             greatest value are read. None: all folders.
         on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
-        version: Version of a store. None: the current one.
+        version: Version of a store or table. None: the current one.
+        as_of: Time of the version of a table. None: the current one.
         order: Order of the keys of a sorted file.
         no_cache: Whether no lookup files are made of columnar files.
     """
@@ -100,7 +104,6 @@ def open_lookups(
             f"store of it: lookupstore build {shown_uri(path)} STORE --key NAME"
         )
     if key is not None:
-        only_stores(version=version)
         if kind is PathKind.SORTED_FILE:
             Reader(path, order=order).close()  # raises the error of a file of another kind
         if kind is PathKind.SORTED_FILE or (kind is PathKind.STORE and list_names(Location(path))):
@@ -116,6 +119,8 @@ def open_lookups(
             where=where,
             on_duplicate=on_duplicate,
             latest_partition=latest_partition,
+            version=version,
+            as_of=as_of,
             build="never" if no_cache else "auto",
         )
         if files.nbytes >= _LARGE:
@@ -135,10 +140,14 @@ def open_lookups(
         raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
     if kind is PathKind.HUDI_TABLE:
         only_stores(version=version)
-        return _table_lookup(path, columns)
+        return _table_lookup(path, columns, as_of)
     if kind is PathKind.COLUMNAR_FILES:
         raise click.UsageError(
             f"{shown_uri(path)} names columnar files; give --key and their key columns"
+        )
+    if as_of is not None:
+        raise click.UsageError(
+            f"{shown_uri(path)} is a {kind.value}, and --as-of is for tables; leave it out"
         )
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
         return open_store(path, version=version)
@@ -154,11 +163,12 @@ def _where_error(path: str, kind: PathKind) -> click.UsageError:
     )
 
 
-def _table_lookup(path: str, columns: Sequence[str] | None) -> TableLookup:
+def _table_lookup(path: str, columns: Sequence[str] | None, as_of: str | None) -> TableLookup:
     """Return lookups in a Hudi table by its record key, in all partitions."""
     from lookupstore.hudi import HudiTable, TableLookup
 
-    return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)
+    key = HudiTable.open(path).options.record_key
+    return TableLookup(path, key=key, columns=columns, as_of=as_of)
 
 
 def is_table(
@@ -169,6 +179,7 @@ def is_table(
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
+    as_of: str | None,
     order: str,
 ) -> bool:
     """Return whether a path is a Hudi table, and not to be read as columnar files by a key.
@@ -177,9 +188,9 @@ def is_table(
     """
     if key is not None or kind_of(path) is not PathKind.HUDI_TABLE:
         return False
-    if version is not None or order != "bytes":
+    if (version, as_of, order) != (None, None, "bytes"):
         raise click.UsageError(
-            f"{shown_uri(path)} is a Hudi table; leave out --version and --order"
+            f"{shown_uri(path)} is a Hudi table; leave out --version, --as-of and --order"
         )
     if (where, latest_partition, on_duplicate) != (None, None, "error"):
         raise click.UsageError(
@@ -197,6 +208,7 @@ def keyless_files(
     latest_partition: str | None,
     on_duplicate: Rule,
     version: int | None,
+    as_of: str | None,
     order: str,
 ) -> Source | None:
     """Return columnar files without a key, in which nothing can be looked up.
@@ -206,10 +218,11 @@ def keyless_files(
     if key is not None or kind_of(path) is not PathKind.COLUMNAR_FILES:
         return None
     only_stores(version=version)
-    if (where, latest_partition, on_duplicate, order) != (None, None, "error", "bytes"):
+    given = (where, latest_partition, on_duplicate, as_of, order)
+    if given != (None, None, "error", None, "bytes"):
         raise click.UsageError(
-            f"{shown_uri(path)} names columnar files; --where, --latest-partition and "
-            "--on-duplicate need --key, and --order is of sorted files"
+            f"{shown_uri(path)} names columnar files; --where, --latest-partition, --on-duplicate "
+            "and --as-of need --key, and --order is of sorted files"
         )
     return open_source(path)
 

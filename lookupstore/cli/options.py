@@ -76,6 +76,20 @@ version_option: Option = click.option(
     metavar="N",
     help="Version of a store (default: the current one).",
 )
+table_version_option: Option = click.option(
+    "--version",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Version of a store or of a Delta table, or number of a snapshot of an Iceberg or Paimon "
+    "table (default: the current one).",
+)
+source_version_option: Option = click.option(
+    "--version",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Version of a Delta table, or number of a snapshot of an Iceberg or Paimon table, to read "
+    "(default: the current one).",
+)
 overwrite_option: Option = click.option(
     "--overwrite", is_flag=True, help="Publish the next version of an existing store."
 )
@@ -120,8 +134,8 @@ no_cache_option: Option = click.option(
 as_of_option: Option = click.option(
     "--as-of",
     metavar="INSTANT|TIME",
-    help="Read the table as of this request time, 17 digits, or what a clock showed, such as "
-    "'2026-03-07 13:56:57' or a date.",
+    help="Read the table as of this time, such as '2026-03-07 13:56:57' or a date; a Hudi table "
+    "also as of a request time, 17 digits.",
 )
 query_type_option: Option = click.option(
     "--query-type",

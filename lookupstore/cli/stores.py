@@ -15,16 +15,19 @@ from lookupstore.cli.options import (
     PLACE,
     allow_empty_option,
     allow_new_key_option,
+    as_of_option,
     names_of,
     output_option,
     overwrite_option,
     retain_option,
+    source_version_option,
     version_option,
 )
 from lookupstore.cli.output import write_json, write_list
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.quantities import bytes_of, counted, seconds_of
+from lookupstore.source.table_objects import source_at
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
@@ -66,6 +69,8 @@ from lookupstore.store.store import open as open_store
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N",
               help="Threads that read ahead, sort, compress and write (default: one for each "
               "processor).")  # fmt: skip
+@source_version_option
+@as_of_option
 @text_flags
 @overwrite_option
 @allow_empty_option
@@ -85,6 +90,8 @@ def build(
     memory: str,
     temp_dir: str | None,
     threads: int | None,
+    version: int | None,
+    as_of: str | None,
     text: TextFlags,
     overwrite: bool,
     allow_empty: bool,
@@ -103,7 +110,13 @@ def build(
         bytes_of(memory, "--memory"),
         seconds_of(retain, "--retain"),
     )
-    source = text.source_of(sources)
+    if version is None and as_of is None:
+        source = text.source_of(sources)
+    elif len(sources) > 1:
+        raise click.UsageError("--version and --as-of are for one table; give it alone")
+    else:
+        source = source_at(sources[0], version=version, as_of=as_of)
+        text.check_unused(f"{source.description} has types of its own")
     text.check_key(source, names_of(key))
     store = in_process.build(
         source,

@@ -30,7 +30,7 @@ from lookupstore.columnar.lookup_file import (
 )
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
-from lookupstore.columnar.rent import Build, Rent
+from lookupstore.columnar.rent import Rent
 from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts, read_with
@@ -70,8 +70,7 @@ class FileLookup(descriptors.Holder):
         plan: Plan of the lookup file.
         published: Published lookup file next to the source. None: there is none.
         residency: Cache that holds the lookup files of this host.
-        build: Time to make a lookup file: `auto` (when that pays), `always` (at the first key) or
-            `never`.
+        rent: Cost of the reads without a lookup file, which decides when one is made.
         memory: Budget for sorting rows, in bytes.
         progress: Whether to show a bar while a lookup file is made. None: after a second, on a
             terminal or in a notebook.
@@ -82,7 +81,7 @@ class FileLookup(descriptors.Holder):
         plan: LookupFilePlan,
         published: PublishedFile | None,
         residency: Residency,
-        build: Build,
+        rent: Rent,
         memory: int,
         *,
         progress: bool | None = False,
@@ -96,7 +95,7 @@ class FileLookup(descriptors.Holder):
         self._range = key_range(source.ranges, kind, key)
         self._published = published
         self._residency = residency
-        self._rent = Rent(build)
+        self.rent = rent
         self._memory = memory
         self._progress = progress
         self._lock = threading.Lock()
@@ -443,7 +442,7 @@ class FileLookup(descriptors.Holder):
 
     def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Return answers from row groups. None: the lookup file should be made."""
-        if self._rent.build == "always" or not self._can_look:
+        if self.rent.build == "always" or not self._can_look:
             return None
         with self._lock:
             if self._probe is None:
@@ -452,10 +451,10 @@ class FileLookup(descriptors.Holder):
             probe = self._probe
             groups = probe.candidates(encoded)
             cost, whole = probe.cost(groups), probe.cost(probe.groups)
-            is_large = self._rent.build == "auto" and cost > LARGE_LOOK * whole
-            if groups and (is_large or self._rent.is_due(whole, cost)):
+            is_large = self.rent.build == "auto" and cost > LARGE_LOOK * whole
+            if groups and (is_large or self.rent.is_due(whole, cost)):
                 return None
-            self._rent.pay(cost)
+            self.rent.pay(cost)
             return probe.lookup(encoded, groups)
 
     @property

@@ -6,29 +6,21 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from lookupstore.columnar.chosen_files import chosen_files, wanted_names
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.columnar.lookup_file import (
-    MODES,
-    NO_ORDER,
-    LookupFilePlan,
-    Mode,
-    plan_lookup_file,
-)
-from lookupstore.columnar.named_files import Given, named_files
+from lookupstore.columnar.followed_files import FollowedFiles
+from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode
+from lookupstore.columnar.named_files import Given, NamedFiles, NamedTable, Origin, named_files
 from lookupstore.columnar.paimon_files import plan_paimon_file, write_paimon_file
-from lookupstore.columnar.planned_files import (
-    Parts,
-    Places,
-    PlannedFiles,
-    value_fields,
-)
+from lookupstore.columnar.planned_files import Parts, Places
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -36,9 +28,9 @@ from lookupstore.columnar.published import (
     publish_file,
     published_files,
 )
-from lookupstore.columnar.rent import BUILDS, Build
+from lookupstore.columnar.rent import BUILDS, Build, Rent
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import DuplicateKeyError, FormatError, meant
+from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
@@ -52,13 +44,16 @@ from lookupstore.sst.typed import KIND, SEQUENCE
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.data_files import FileOptions
 
+if TYPE_CHECKING:  # in typing since Python 3.11
+    from typing_extensions import Self
+
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 
 _log = logging.getLogger(__name__)
 
 
-class ColumnarFiles(PlannedFiles):
+class ColumnarFiles(FollowedFiles):
     """Lookups in Parquet or ORC files, without building a store.
 
     Each file gets a lookup file on the host that looks up keys, when that pays, within the quota of
@@ -90,6 +85,10 @@ class ColumnarFiles(PlannedFiles):
             Default: all folders.
         build: Time to make a lookup file. `auto`: when reading row groups of the file instead would
             cost as much. `always`: at the first key. `never`: not at all.
+        version: Version of a Delta table, or number of a snapshot of an Iceberg or Paimon table, to
+            read. Default: the newest one, or that of the object.
+        as_of: Time of the version or snapshot to read instead: a datetime, or a text such as
+            `"2026-03-07 13:56:57"`; without a zone, in UTC. Default: not given.
         memory: Budget for sorting rows, at least 64 KiB: bytes, or a text such as `"1GB"`.
         residency: Cache that holds the lookup files of this host. Default: the cache of the host.
         storage_options: Options of the URIs, such as credentials; see `lookupstore.Location`.
@@ -131,6 +130,8 @@ class ColumnarFiles(PlannedFiles):
         on_duplicate: Rule = "error",
         latest_partition: str | None = None,
         build: Build = "auto",
+        version: int | None = None,
+        as_of: datetime | str | None = None,
         memory: Size = 128 << 20,
         residency: Residency | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -145,62 +146,36 @@ class ColumnarFiles(PlannedFiles):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = column_names("key", key)
         values = [columns] if isinstance(columns, str) else columns
-        wanted = [*names, *(values or ())]
-        everything = values is None and mode in ("value", "value_and_position")
         found = named_files(
             source,
             names,
-            None if everything else wanted,
+            wanted_names(names, values, mode),
             where,
             latest_partition=latest_partition,
+            version=version,
+            as_of=as_of,
             storage_options=storage_options,
         )
-        schema = found.schema
-        counts = Counter(schema.names)
-        for name in wanted:
-            if name not in counts:
-                others = meant(name, counts, found.known)
-                raise KeyError(f"the files have no column {name!r}{others}")
-        for name in schema.names if everything else wanted:
-            if counts[name] > 1:
-                raise ValueError(
-                    f"the files have several columns named {name!r}; rename them, or choose the "
-                    "others with columns=[...]"
-                )
-        if found.position is not None and on_duplicate != "error":
-            raise ValueError(
-                f"on_duplicate is {on_duplicate!r}, but the rows of the {found.table} have no "
-                f"order; {NO_ORDER}"
-            )
-        # A file of a table may have columns that only decide which rows count.
-        chosen = schema.names if values is None and found.position is not None else values
-        plans = [
-            plan_lookup_file(
-                # A row that does not meet the filter must not be the first or last of a key.
-                file if on_duplicate == "error" else file.without_others() or file,
-                names,
-                chosen,
-                mode,
-                on_duplicate,
-                also=found.decided_by,
-                always_position=found.position,
-            )
-            for file in found.files
-        ]
+        chosen = chosen_files(found, names, values, mode, on_duplicate)
         self._start(
             uri=found.uri,
             mode=mode,
             rule=on_duplicate,
-            key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
-            values=value_fields(schema, names, values, mode),
+            key=chosen.key,
+            values=chosen.values,
             columns=None if values is None else list(values),
-            plans=plans,
-            published=_published(plans) if found.table is None else {},
+            plans=chosen.plans,
+            published=_published(chosen.plans) if found.table is None else {},
             table=found.table,
             rows_left=found.fingerprint,
             build=build,
             memory=memory,
             residency=residency,
+            origin=found.origin,
+            commit=found.commit,
+            where=where,
+            latest_partition=latest_partition,
+            rents={},
         )
 
     def _start(
@@ -219,6 +194,11 @@ class ColumnarFiles(PlannedFiles):
         build: Build,
         memory: int,
         residency: Residency | None,
+        origin: Origin,
+        commit: str,
+        where: Filter | None,
+        latest_partition: str | None,
+        rents: dict[str, Rent],
     ) -> None:
         self.path: str = uri
         self._rule = rule
@@ -226,6 +206,7 @@ class ColumnarFiles(PlannedFiles):
         self._published = published
         self._table = table
         self._rows_left = rows_left
+        self._follow(origin, commit, where, latest_partition)
         self._set_up(
             mode=mode,
             key=key,
@@ -235,13 +216,41 @@ class ColumnarFiles(PlannedFiles):
             build=build,
             memory=memory,
             residency=residency,
+            rents=rents,
         )
         names = "".join(plan.name for plan in plans)
         said = f"{names} {values} {mode} {rule} {build} {rows_left}"
+        if isinstance(origin, NamedTable):  # another table may have no files either
+            said += f" {origin.commits.place} {commit}"
         self.id: str = xxhash.xxh3_128_hexdigest(said.encode())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _reopened(self, found: NamedFiles, columns: Sequence[str] | None) -> Self:
+        """Return lookups in other files with the options of this object."""
+        chosen = chosen_files(found, self.key, columns, self.mode, self._rule)
         state = {
+            **self._state,
+            "uri": found.uri,
+            "key": chosen.key,
+            "values": chosen.values,
+            "columns": None if columns is None else list(columns),
+            "plans": chosen.plans,
+            "published": _published(chosen.plans) if found.table is None else {},
+            "rows_left": found.fingerprint,
+            "residency": self._residency,
+            "commit": found.commit,
+            "rents": self._rents,
+        }
+        files = type(self).__new__(type(self))
+        files._start(**state)
+        return files
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._state,)
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        """Return the arguments of `_start` for another process."""
+        return {
             "uri": self.path,
             "mode": self.mode,
             "rule": self._rule,
@@ -255,8 +264,12 @@ class ColumnarFiles(PlannedFiles):
             "build": self._build,
             "memory": self._memory,
             "residency": None,
+            "origin": self._origin,
+            "commit": self._commit,
+            "where": self._where,
+            "latest_partition": self._latest_partition,
+            "rents": {},
         }
-        return _restored, (state,)
 
     def _places(self, keys: Any) -> tuple[Places, Parts]:
         encoded: dict[KeySchema, pa.Array] = {}

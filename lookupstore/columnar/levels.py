@@ -204,6 +204,7 @@ class Levels(PlannedFiles):
             build=build,
             memory=memory,
             residency=residency,
+            rents={},
         )
         self._ranges = [
             key_range(plan.source.ranges, plan.source.schema.field(key.names[0]).type, key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -24,12 +24,68 @@ from lookupstore.filters.constants import which_may_match
 from lookupstore.filters.row_filter import row_filter
 from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path
 from lookupstore.source.table_folders import TableFormat
-from lookupstore.source.table_objects import library_format
-from lookupstore.source.table_readers import READABLE, table_reader
+from lookupstore.source.table_objects import library_format, no_commit_error
+from lookupstore.source.table_readers import READABLE, table_commits, table_reader
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
+from lookupstore.tables.commits import TableCommits
 
 Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location] | Any
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table whose data files are named, commit by commit.
+
+    Attributes:
+        format: Format of the table.
+        commits: The commits of the table.
+        uri: Path or URI of the table for people. Empty: it was given as an object.
+    """
+
+    format: TableFormat
+    commits: TableCommits
+    uri: str = ""
+
+    def files(
+        self,
+        position: str,
+        key: Sequence[str],
+        where: Filter | None,
+        latest_partition: str | None,
+    ) -> NamedFiles:
+        """Return the data files of a commit.
+
+        Args:
+            position: Position of the commit.
+            key: Names of the key columns.
+            where: Condition that rows must meet. None: all rows count.
+            latest_partition: Partition column of which only the greatest value is read. None: all.
+
+        Raises the errors of `ColumnarFiles`.
+        """
+        snapshot = self.commits.snapshot(position, keys=key[0])
+        if latest_partition is not None:
+            snapshot = latest_files(snapshot, latest_partition)
+        if where is not None:
+            snapshot = snapshot.where(row_filter(where, snapshot.schema))
+        files = table_data_files(snapshot)
+        return NamedFiles(
+            self.uri or snapshot.description,
+            snapshot.schema,
+            files,
+            f"the table has [{listed(snapshot.schema.names)}]",
+            self,
+            position,
+            table=self.format.value,
+            decided_by=needed_names(files),
+            position_column=position_name(snapshot),
+            fingerprint=snapshot.fingerprint,
+        )
+
+
+#: What names files again, as they are later: a table, or paths.
+Origin: TypeAlias = "NamedTable | Sequence[Path]"
 
 
 @dataclass(frozen=True)
@@ -41,10 +97,12 @@ class NamedFiles:
         schema: Columns that can be asked for.
         files: The files.
         known: Columns that there are, for errors about others.
+        origin: What names the files again.
+        commit: Position of the commit of a table that has the files. Empty: the files have none.
         table: Format of the table of the files. None: they belong to no table.
         decided_by: Columns that decide which rows count.
-        position: Name of the column of positions in lookup files, by which rows of a Delta or
-            Iceberg table are deleted. None: they need no such column.
+        position_column: Name of the column of positions in lookup files, by which rows of a table
+            are deleted. None: they need no such column.
         fingerprint: Text that changes whenever other rows of the files count.
     """
 
@@ -52,9 +110,11 @@ class NamedFiles:
     schema: pa.Schema
     files: Sequence[SourceFile]
     known: str
+    origin: Origin = field(repr=False)
+    commit: str = ""
     table: str | None = None
     decided_by: Sequence[str] = ()
-    position: str | None = None
+    position_column: str | None = None
     fingerprint: str = ""
 
 
@@ -65,7 +125,9 @@ def named_files(
     where: Filter | None,
     *,
     latest_partition: str | None,
-    storage_options: Mapping[str, Any] | None,
+    version: int | None = None,
+    as_of: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> NamedFiles:
     """Return the columnar files that a source names.
 
@@ -74,37 +136,45 @@ def named_files(
         key: Names of the key columns.
         wanted: Names of the columns that count. None: all.
         where: Condition that rows must meet. None: all rows count.
-        latest_partition: Partition column, of whose values only the greatest is read. None: all.
+        latest_partition: Partition column of which only the greatest value is read. None: all.
+        version: Number of the version or snapshot of a table. None: that of the source.
+        as_of: Time of the snapshot of a table. None: that of the source.
         storage_options: Options of the URIs.
 
     Raises the errors of `ColumnarFiles`.
     """
     table_format = library_format(source)
+    if table_format is not None and storage_options is not None:
+        raise ValueError(
+            f"storage_options is given with a {table_format.value} that is open; open the "
+            "table with its options"
+        )
     if table_format is not None:
-        if storage_options is not None:
-            raise ValueError(
-                f"storage_options is given with a {table_format.value} that is open; open the "
-                "table with its options"
-            )
-        return _files_of_table(table_format, source, key, where, latest_partition)
+        commits = table_commits(table_format, source, version=version, as_of=as_of)
+        table = NamedTable(table_format, commits)
+        return table.files(commits.opened, key, where, latest_partition)
     (source,) = paths_with_options(storage_options, source=source)
     paths = given_paths(source)
     found = find_source(paths, tables=READABLE)
     uri = shown_path(paths[0])
+    if isinstance(found, FoundTable) and found.format is not TableFormat.HUDI:
+        commits = table_commits(found.format, found.path, version=version, as_of=as_of)
+        table = NamedTable(found.format, commits, shown_path(found.path))
+        return table.files(commits.opened, key, where, latest_partition)
+    if version is not None or as_of is not None:
+        raise no_commit_error("as_of" if version is None else "version", found, uri)
     if not isinstance(found, FoundTable):
         files: Sequence[SourceFile] = source_files(found, latest_partition=latest_partition)
         those = [(file.uri, file.schema) for file in files]
         known = f"the first one has [{listed(files[0].schema.names)}]"
-        named = NamedFiles(uri, common_schema(those, wanted), files, known)
+        named = NamedFiles(uri, common_schema(those, wanted), files, known, paths)
         return named if where is None else _filtered(named, where, agreeing_schema(those))
-    if found.format is not TableFormat.HUDI:
-        return _files_of_table(found.format, found.path, key, where, latest_partition)
     read = table_reader(TableFormat.HUDI).table_files
     schema, files = read(found.path, latest_partition=latest_partition)
     # In files that are older than a key column, that column is null in all rows.
     files = [file for file in files if set(key) <= set(file.schema.names)]
     known = f"the table has [{listed(schema.names)}]"
-    named = NamedFiles(uri, schema, files, known, found.format.value)
+    named = NamedFiles(uri, schema, files, known, paths, table=found.format.value)
     return named if where is None else _filtered(named, where, schema)
 
 
@@ -129,32 +199,6 @@ def _filtered(named: NamedFiles, where: Filter, columns: pa.Schema) -> NamedFile
         files=[replace(file, filter=chosen) for file, kept in files if kept],
         decided_by=condition.names,
         fingerprint=chosen.identity,
-    )
-
-
-def _files_of_table(
-    table_format: TableFormat,
-    given: Any,
-    key: Sequence[str],
-    where: Filter | None,
-    latest_partition: str | None,
-) -> NamedFiles:
-    snapshot = table_reader(table_format).table_snapshot(given, keys=key[0])
-    if latest_partition is not None:
-        snapshot = latest_files(snapshot, latest_partition)
-    if where is not None:
-        snapshot = snapshot.where(row_filter(where, snapshot.schema))
-    files = table_data_files(snapshot)
-    is_path = isinstance(given, (str, Location))
-    return NamedFiles(
-        shown_path(given) if is_path else snapshot.description,
-        snapshot.schema,
-        files,
-        f"the table has [{listed(snapshot.schema.names)}]",
-        table_format.value,
-        needed_names(files),
-        position_name(snapshot),
-        snapshot.fingerprint,
     )
 
 

@@ -20,7 +20,7 @@ from lookupstore.columnar.key_ranges import are_between
 from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode, check_added
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.published import PublishedFile
-from lookupstore.columnar.rent import Build
+from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
@@ -57,7 +57,22 @@ class PlannedFiles(ManyLookups):
         build: Build,
         memory: int,
         residency: Residency | None,
+        rents: dict[str, Rent],
     ) -> None:
+        """Plan the lookups.
+
+        Args:
+            mode: Content of the results.
+            key: The key columns.
+            values: Columns of the results.
+            plans: Plans of the lookup files.
+            published: Published lookup files, by name.
+            build: Time to make a lookup file.
+            memory: Budget for sorting rows, in bytes.
+            residency: Cache that holds the lookup files. None: that of the host.
+            rents: Costs of reads of files without a lookup file, by the names of these. Objects
+                share them that look keys up in newer and newer files.
+        """
         self.mode = mode
         self._key = key
         self._values = values
@@ -66,9 +81,19 @@ class PlannedFiles(ManyLookups):
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
         self._lookups: list[FileLookup] = [
-            FileLookup(plan, published.get(plan.name), residency, build, memory, progress=None)
+            FileLookup(
+                plan,
+                published.get(plan.name),
+                residency,
+                rents.get(plan.name) or Rent(build),
+                memory,
+                progress=None,
+            )
             for plan in plans
         ]
+        rents.clear()
+        rents |= {lookup.plan.name: lookup.rent for lookup in self._lookups}
+        self._rents = rents
         self._files = AskedFiles(self._every, residency)
 
     @property

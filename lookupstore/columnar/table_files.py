@@ -205,7 +205,7 @@ def latest_files(snapshot: Snapshot, name: str) -> Snapshot:
         ValueError: If the table is not partitioned by the column, or was not always.
     """
     values = [file.partition.get(name) for file in snapshot.files]
-    if all(value is None for value in values):
+    if values and all(value is None for value in values):
         raise ValueError(
             f"latest_partition is {name!r}, by which the {snapshot.description} is not partitioned"
         )

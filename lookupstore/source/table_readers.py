@@ -17,6 +17,11 @@ _READERS = {
     TableFormat.ICEBERG: "lookupstore.tables.iceberg",
     TableFormat.PAIMON: "lookupstore.tables.paimon.planner",
 }
+_COMMITS = {
+    TableFormat.DELTA: "lookupstore.tables.delta_commits",
+    TableFormat.ICEBERG: "lookupstore.tables.iceberg_commits",
+    TableFormat.PAIMON: "lookupstore.tables.paimon.commits",
+}
 #: Formats of the tables that are read by their paths.
 READABLE = tuple(_READERS)
 
@@ -30,3 +35,21 @@ def table_reader(table_format: TableFormat) -> Any:
         ImportError: If a package that the module needs is not installed. The error names the extra.
     """
     return importlib.import_module(_READERS[table_format])
+
+
+def table_commits(
+    table_format: TableFormat, given: Any, *, version: int | None = None, as_of: Any = None
+) -> Any:
+    """Open a table, as `lookupstore.tables.commits.TableCommits`.
+
+    Args:
+        table_format: Format of the table, which is not Hudi.
+        given: Path of the table, or an object of the library of its format.
+        version: Number of the version or snapshot to open. None: not given.
+        as_of: Time of it. None: not given.
+
+    Raises the errors of `table_reader`, of opening the table, and of
+    `lookupstore.tables.commits.chosen`.
+    """
+    commits = importlib.import_module(_COMMITS[table_format]).table_commits(given)
+    return importlib.import_module("lookupstore.tables.commits").chosen(commits, version, as_of)

@@ -6,6 +6,8 @@ is the same for all formats, and done here.
 
 - `snapshot`: what a planner says: `Snapshot` and `TableFile`
 - `delta`: the planner of Delta tables, by `deltalake`
+- `commits`: which commit of a table is the newest up to a time; `delta_commits` and
+  `iceberg_commits` say it of their formats
 - `columns`: columns of a file in the names and types of the table
 - `rows`: the rows of a snapshot, as the source of a store
 """

@@ -77,7 +77,7 @@ def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
     Raises the errors of `table_source`.
     """
     is_path = isinstance(given, (str, Location))
-    return snapshot_of(_at(given) if is_path else given, keys=keys)
+    return snapshot_of(opened_table(given) if is_path else given, keys=keys)
 
 
 class DeltaHistory:
@@ -91,7 +91,7 @@ class DeltaHistory:
 
     def __init__(self, given: Any) -> None:
         is_path = isinstance(given, (str, Location))
-        self._table = _at(given) if is_path else _opened_again(given)
+        self._table = opened_table(given) if is_path else _opened_again(given)
         #: The newest version.
         self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(self._table))
 
@@ -116,28 +116,54 @@ table_history = DeltaHistory
 
 def _opened_again(table: Any, version: int | None = None) -> Any:
     """Return a table at a version. None: its newest one."""
-    import deltalake
-
-    # The options have no other name.
-    options = table._storage_options
-    return deltalake.DeltaTable(table.table_uri, version=version, storage_options=options)
+    return opened_at(*place_of(table), version)
 
 
-def _at(path: str | Location) -> Any:
+def opened_table(path: str | Location) -> Any:
     """Return the table at a path, at its newest version."""
-    require("delta", "reading a Delta table")
-    import deltalake
     from deltalake.exceptions import DeltaError
 
-    location = as_location(path)
-    uri, options = _deltalakes(location)
+    place = place_of(path)
     try:
-        return deltalake.DeltaTable(uri, storage_options=options)
+        return opened_at(*place)
     except DeltaError as error:
         raise FormatError(
-            f"source: {location.uri}: deltalake does not open this Delta table: "
+            f"source: {as_location(path).uri}: deltalake does not open this Delta table: "
             f"{hide_urls(str(error))}"
         ) from None
+
+
+def opened_at(uri: str, options: dict[str, str] | None, version: int | None = None) -> Any:
+    """Return a table at a version.
+
+    Args:
+        uri: Path or URI of the table.
+        options: Options of its object store.
+        version: Number of the version. None: the newest one.
+    """
+    import deltalake
+
+    return deltalake.DeltaTable(uri, version=version, storage_options=options)
+
+
+def place_of(given: Any) -> tuple[str, dict[str, str] | None]:
+    """Return where a table is, as deltalake takes it.
+
+    Args:
+        given: Folder or URI of the table, or a `deltalake.DeltaTable`.
+
+    Returns:
+        Path or URI of the table, and the options of its object store.
+
+    Raises:
+        FormatError: If the options may have other names in deltalake.
+        ImportError: If deltalake is not installed.
+    """
+    require("delta", "reading a Delta table")
+    if isinstance(given, (str, Location)):
+        return _deltalakes(as_location(given))
+    # The options have no other name.
+    return given.table_uri, given._storage_options
 
 
 def _deltalakes(location: Location) -> tuple[str, dict[str, str] | None]:
@@ -210,7 +236,7 @@ def _files(
     # The statistics of hundreds of columns would become Python objects, too.
     added = actions.select([name for name in _OF_FILES if name in actions.column_names])
     partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
-    root = _Root(table)
+    root = TableRoot(*place_of(table))
     deleted = _deleted(table, description, root)
     for one, ends in zip(added.to_pylist(), ranges, strict=True):
         address = root.address(one["path"])
@@ -257,24 +283,23 @@ def _ranges(
     return [None if None in pair else pair for pair in pairs]
 
 
-class _Root:
+class TableRoot:
     """The place of a table, which resolves the paths in its log.
 
     Args:
-        table: A `deltalake.DeltaTable`.
+        uri: Path or URI of the table.
+        options: Options of its object store.
     """
 
-    def __init__(self, table: Any) -> None:
-        self._uri: str = table.table_uri if table.table_uri.endswith("/") else f"{table.table_uri}/"
+    def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        self._uri: str = uri if uri.endswith("/") else f"{uri}/"
         local = _local_path(self._uri)
         self._folder = "" if local is None else local
         self._filesystem: fs.FileSystem = fs.LocalFileSystem()
         if local is None:
             from deltalake.fs import DeltaStorageHandler
 
-            # The options have no other name.
-            options = table._storage_options
-            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(table.table_uri, options))
+            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(uri, options))
 
     def address(self, path: str) -> FileAddress:
         """Return the address of a file.
@@ -315,7 +340,7 @@ def _local_path(uri: str) -> str | None:
     return unquote(uri) if uri.startswith("/") else None
 
 
-def _deleted(table: Any, description: str, root: _Root) -> dict[str, DeletedRows]:
+def _deleted(table: Any, description: str, root: TableRoot) -> dict[str, DeletedRows]:
     """Return the deleted rows of files, by the paths of these."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}

@@ -45,8 +45,8 @@ _POSITIONS = pa.schema([
 _VECTORS = "puffin"
 # Number of delete files whose rows stay in memory.
 _LOADED = 8
-# Identity of the snapshot of a table that nobody has written to.
-_NO_SNAPSHOT = "none"
+#: Identity of the snapshot of a table that nobody has written to.
+NO_SNAPSHOT = "none"
 
 
 def table_source(given: Any) -> Source:
@@ -73,7 +73,7 @@ def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
 
     Raises the errors of `table_source`.
     """
-    table = _at(given) if isinstance(given, (str, Location)) else given
+    table = table_at(given) if isinstance(given, (str, Location)) else given
     return snapshot_of(table.scan() if hasattr(table, "scan") else table, keys=keys)
 
 
@@ -92,7 +92,7 @@ class IcebergHistory:
 
     def __init__(self, given: Any) -> None:
         is_path = isinstance(given, (str, Location))
-        scan = _at(given).scan() if is_path else _newest_scan(given)
+        scan = table_at(given).scan() if is_path else _newest_scan(given)
         self._scan = scan
         #: The newest snapshot.
         self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(scan))
@@ -104,7 +104,7 @@ class IcebergHistory:
             snapshot_id: Number of the snapshot, or `none`.
         """
         found = None
-        if snapshot_id != _NO_SNAPSHOT:
+        if snapshot_id != NO_SNAPSHOT:
             found = self._scan.table_metadata.snapshot_by_id(int(snapshot_id))
             if found is None:
                 return None
@@ -134,7 +134,7 @@ def _newest_scan(given: Any) -> Any:
     return table.scan() if is_table else given.update(table_metadata=table.metadata, io=table.io)
 
 
-def _at(path: str | Location) -> Any:
+def table_at(path: str | Location) -> Any:
     """Return the table in a folder, at its newest metadata file."""
     require("iceberg", "reading an Iceberg table")
     from pyiceberg.table import StaticTable
@@ -218,7 +218,7 @@ class _Planner:
         name = ".".join(scan.table_identifier or ()) or self._metadata.location
         number = "without rows" if snapshot is None else f"at snapshot {snapshot.snapshot_id}"
         self.description: str = f"Iceberg table {shown_uri(name)} {number}"
-        self._snapshot_id = _NO_SNAPSHOT if snapshot is None else str(snapshot.snapshot_id)
+        self._snapshot_id = NO_SNAPSHOT if snapshot is None else str(snapshot.snapshot_id)
         if scan.limit is not None:
             raise self._error("a scan limit")
         # All columns, and those of the scan, which may have fewer fields of a struct.

@@ -1208,7 +1208,8 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
             assert said.stdout == run("hudi", verb, tmp_path / "t", "--output", output).stdout
         for option, remedy in (
             (("--version", 1), "leave out --version"),
-            (("--order", "int32"), "leave out --version and --order"),
+            (("--order", "int32"), "leave out --version, --as-of and --order"),
+            (("--as-of", "2020-01-01"), "leave out --version, --as-of and --order"),
             (("--latest-partition", "day"), "need --key"),
             (("--on-duplicate", "last"), "need --key"),
         ):
@@ -1392,3 +1393,42 @@ def test_lookup_files_are_told_of_or_not_made(
             assert (said in told, ", or give --no-cache" in told) == (True, has), (verb[0], told)
     refused = run("get", tmp_path / "f.parquet", 1, "--no-cache")
     assert "--no-cache is an option of columnar files, with --key" in refused.stderr
+
+
+def test_a_table_at_a_version_or_a_time(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = tmp_path / "t"
+    for value in (1, 2):
+        rows = pa.table({"id": [7], "v": [value]})
+        deltalake.write_deltalake(str(table), rows, mode="overwrite")
+    first = table / "_delta_log" / f"{0:020}.json"
+    os.utime(first, (1_000_000_000, 1_000_000_000))
+    for options, value in (([], 2), (["--version", 0], 1), (["--as-of", "2002-01-01"], 1)):
+        found = run("get", table, 7, "--key", "id", *options, "--output", "json")
+        assert json.loads(found.stdout)["v"] == value
+        store = tmp_path / f"s{len(options)}{options[:1]}"
+        assert run("build", table, store, "--key", "id", *options).exit_code == 0
+        assert json.loads(run("get", store, 7, "--output", "json").stdout)["v"] == value
+    for options, text in (
+        (["--version", 9], "--version is 9, but the Delta table"),
+        (["--as-of", "2000-01-01"], "--as-of is 2000-01-01 00:00:00+00:00, before the first"),
+        (["--as-of", "then"], "--as-of is 'then'; give a time such as"),
+        (["--as-of", "2002-01-01", "--version", 0], "--version and --as-of both choose a commit"),
+    ):
+        refused = run("get", table, 7, "--key", "id", *options)
+        assert (refused.exit_code, text in refused.stderr) == (2, True), refused.stderr
+    pq.write_table(rows, tmp_path / "1.parquet")
+    refused = run("get", tmp_path / "1.parquet", 7, "--key", "id", "--version", 1)
+    assert "--version is given, but" in refused.stderr
+    refused = run("get", tmp_path / "s0[]", 7, "--as-of", "2002-01-01")
+    assert "is a store, and --as-of is for tables; leave it out" in refused.stderr
+
+
+def test_a_hudi_table_at_a_time(tmp_path: Path) -> None:
+    rows = pa.table({"id": [7], "v": [1]})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    first = table.upsert(rows).instant
+    table.upsert(pa.table({"id": [7], "v": [2]}))
+    for options, value in (([], 2), (["--as-of", first.time], 1)):
+        found = run("get", tmp_path / "t", 7, *options, "--output", "json")
+        assert json.loads(found.stdout)["v"] == value

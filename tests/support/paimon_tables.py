@@ -340,6 +340,7 @@ class PaimonTable:
         removed: Sequence[File] = (),
         vectors: Mapping[str, Sequence[int]] | None = None,
         magic: int = BITMAP,
+        milliseconds: int = 0,
     ) -> None:
         """Write a snapshot that adds and removes files, and has deletion vectors by file name."""
         delta = [file.entry for file in added]
@@ -357,7 +358,7 @@ class PaimonTable:
             "commitUser": "tests",
             "commitIdentifier": self.snapshot,
             "commitKind": "APPEND",
-            "timeMillis": 0,
+            "timeMillis": milliseconds,
             "totalRecordCount": 0,
             "deltaRecordCount": 0,
         }

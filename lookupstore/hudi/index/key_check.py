@@ -48,7 +48,7 @@ class KeyCheck:
         own = pa.schema([file.source.schema.field(RECORD_KEY)])
         keys = replace(file.source, schema=own)
         self._plan = plan_lookup_file(keys, [RECORD_KEY], None, "position", "error")
-        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY)
+        self._lookup = FileLookup(self._plan, None, residency, Rent(build), _MEMORY)
         self._rent = Rent(build)
 
     def is_ready(self) -> bool:

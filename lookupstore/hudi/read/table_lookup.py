@@ -26,7 +26,7 @@ from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import plan_lookup_file
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.open_lookups import OpenLookups
-from lookupstore.columnar.rent import BUILDS, Build
+from lookupstore.columnar.rent import BUILDS, Build, Rent
 from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
@@ -425,9 +425,8 @@ class TableLookup(ManyLookups):
             plan = plan_lookup_file(
                 file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
             )
-            lookup = FileLookup(
-                plan, None, self._residency, self._plan.build, _MEMORY, progress=None
-            )
+            rent = Rent(self._plan.build)
+            lookup = FileLookup(plan, None, self._residency, rent, _MEMORY, progress=None)
             self._lookups[number] = lookup
         _open.used(lookup)
         return lookup

@@ -2,7 +2,8 @@
 
 Paimon's own library, `pypaimon`, needs a pyarrow before 20. Therefore its metadata is read here.
 
-- `planner`: the files of the newest snapshot, and what is refused
+- `planner`: the files of a snapshot, and what is refused
+- `commits`: the snapshots, and the newest one up to a time
 - `metadata`: snapshots, schemas and manifests
 - `avro_file`: the records of a manifest
 - `binary_row`: values of partitions and keys in manifests

@@ -115,11 +115,12 @@ class Vector:
 
 
 class Metadata:
-    """The metadata of a table at a snapshot.
+    """The metadata of a table at one snapshot.
 
     Args:
         location: Folder of the table.
-        number: Number of the snapshot. None: the newest one.
+        number: Number of the snapshot, whose schema counts. Default: the newest one, with the
+            newest schema.
 
     Attributes:
         location: Folder of the table.
@@ -132,7 +133,8 @@ class Metadata:
     def __init__(self, location: Location, number: int | None = None) -> None:
         require("paimon", "reading a Paimon table")
         self.location = location
-        self.number: int = max(self._numbers("snapshot", _SNAPSHOT)) if number is None else number
+        self._is_newest = number is None
+        self.number: int = self.numbers()[-1] if number is None else number
         self._schemas: dict[int, PaimonSchema] = {}
 
     def at(self, number: int) -> Metadata:
@@ -145,10 +147,21 @@ class Metadata:
         found.schema, found._schemas = self.schema, self._schemas
         return found
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of the snapshots that the table has now, ascending."""
+        return self._numbers("snapshot", _SNAPSHOT)
+
+    @property
+    def milliseconds(self) -> int:
+        """Return the time of the snapshot in milliseconds since 1970."""
+        return self._snapshot.value("timeMillis", int)
+
     @cached_property
     def schema(self) -> PaimonSchema:
-        """Return the newest schema, in which rows of all snapshots are read."""
-        return self.schema_of(max(self._numbers("schema", _SCHEMA)))
+        """Return the schema in which the rows are read."""
+        if self._is_newest:
+            return self.schema_of(self._numbers("schema", _SCHEMA)[-1])
+        return self.schema_of(self._snapshot.value("schemaId", int))
 
     @cached_property
     def table_id(self) -> str:
@@ -156,7 +169,7 @@ class Metadata:
 
         Another table in the folder has another time.
         """
-        number = min(self._numbers("schema", _SCHEMA))
+        number = self._numbers("schema", _SCHEMA)[0]
         path = f"schema/schema-{number}"
         return f"{number}-{self._json(path, 'schema').optional('timeMillis', int) or 0}"
 
@@ -220,12 +233,12 @@ class Metadata:
                     yield entry, entry.record("_FILE")
 
     def _numbers(self, folder: str, pattern: re.Pattern[str]) -> list[int]:
-        """Return the numbers of the files in a folder, of which there is one at least."""
+        """Return the numbers of the files in a folder, ascending, of which there is one at least."""
         names = (file.name for file in self.location.files(folder))
         numbers = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
         if not numbers:
             raise StaleStoreError(f"{self.location.show(folder)}: {GONE}")
-        return numbers
+        return sorted(numbers)
 
     def _read_schema(self, number: int) -> PaimonSchema:
         record = self._json(f"schema/schema-{number}", "schema")

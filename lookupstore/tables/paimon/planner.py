@@ -102,7 +102,19 @@ def table_snapshot(given: str | Location, *, keys: str | None = None) -> Snapsho
 
     Raises the errors of `table_source`.
     """
-    return _Planner(Metadata(as_location(given)), keys).snapshot()
+    return snapshot_at(Metadata(as_location(given)), keys=keys)
+
+
+def snapshot_at(metadata: Metadata, *, keys: str | None = None) -> Snapshot:
+    """Return the files of a snapshot of a Paimon table.
+
+    Args:
+        metadata: Metadata of the table at the snapshot.
+        keys: As for `table_snapshot`.
+
+    Raises the errors of `table_source`.
+    """
+    return _Planner(metadata, keys).snapshot()
 
 
 class PaimonHistory:

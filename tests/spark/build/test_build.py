@@ -549,6 +549,8 @@ def test_executors_have_the_options_of_a_uri(spark, tmp_path):
 def test_arguments_are_those_of_build_without_what_spark_settles():
     given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
     alone = set(inspect.signature(lookupstore.build).parameters)
-    settled = {"memory", "temp_dir", "progress", "threads", "max_text", "where"}
+    settled = {
+        "memory", "temp_dir", "progress", "threads", "max_text", "where", "version", "as_of",
+    }  # fmt: skip
     assert alone - given == {"source", *settled}
     assert given <= alone

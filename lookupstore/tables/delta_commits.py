@@ -1,0 +1,181 @@
+"""The commits of Delta tables: their versions, each with the time of its file in the log.
+
+Object stores set the time of a file when it becomes visible, whatever the clock of its writer. The
+time that a writer puts into the file can be from long before: it stays while the writer tries again
+after conflicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from pyarrow import fs
+
+from lookupstore.errors import StaleStoreError
+from lookupstore.storage.file_address import written_ns
+from lookupstore.storage.location import Location
+from lookupstore.storage.uris import hide_urls, shown_uri
+from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
+from lookupstore.tables.delta import TableRoot, opened_at, opened_table, place_of, snapshot_of
+from lookupstore.tables.rows import GONE
+from lookupstore.tables.snapshot import Snapshot
+
+
+class DeltaCommits:
+    """The versions of a Delta table.
+
+    Args:
+        given: Folder or URI of the table, which is opened at its newest version; or a
+            `deltalake.DeltaTable`.
+
+    Raises the errors of `lookupstore.tables.delta.table_source`.
+    """
+
+    settle_seconds = 1.0
+
+    def __init__(self, given: Any) -> None:
+        self._place = place_of(given)
+        self._table: Any = opened_table(given) if isinstance(given, (str, Location)) else given
+        #: Version that the table was opened at.
+        self.opened: str = str(self._table.version())
+        self.fixed: str = ""
+        self.place: str = self._place[0]
+        # Newest version that is known, and when files of the log were written.
+        self._known = int(self.opened)
+        self._times: dict[int, float | None] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_table": None, "_times": {}}
+        state.pop("_root", None)
+        return state
+
+    @property
+    def _description(self) -> str:
+        return f"Delta table {shown_uri(self._place[0])}"
+
+    @cached_property
+    def _root(self) -> TableRoot:
+        return TableRoot(*self._place)
+
+    def newest(self) -> str:
+        """Return the newest version.
+
+        Raises:
+            OSError: If the storage does not answer.
+        """
+        self._times.clear()
+        known = self._known
+        with self._answering():
+            if self._written(known) is None:  # the log was cleaned, or is that of another table
+                known = int(opened_at(*self._place).version())
+            # Files of the log have consecutive numbers.
+            step = 1
+            while self._written(known + step) is not None:
+                known, step = known + step, 2 * step
+            while step > 1:
+                step //= 2
+                if self._written(known + step) is not None:
+                    known += step
+        self._known = known
+        return str(known)
+
+    def newest_at(self, moment: float, planned: str) -> str:
+        """Return the newest version up to a moment, but none before another one.
+
+        Raises the errors of `newest`.
+        """
+        newest = int(self.newest())
+        with self._answering():
+            for version in range(newest, int(planned), -1):
+                written = self._written(version)
+                if written is None or written <= moment:
+                    return str(version)
+        return planned
+
+    def _written(self, version: int) -> float | None:
+        """Return when the file of a version was written, in seconds. None: there is none."""
+        if version not in self._times:
+            address = self._root.address(f"_delta_log/{version:020}.json")
+            (info,) = address.filesystem.get_file_info([address.path])
+            there = info.type is fs.FileType.File
+            self._times[version] = (written_ns(info) or 0) / 1e9 if there else None
+        return self._times[version]
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Raise OSError for errors of the object store."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            yield
+        except DeltaError as error:
+            raise OSError(f"{self._description}: {hide_urls(str(error))}") from None
+
+    def time_of(self, position: str) -> float | None:
+        """Return the time of a version in seconds since 1970. None: it is not recorded any more."""
+        with self._answering():
+            return self._written(int(position))
+
+    def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
+        """Return the files of a version.
+
+        Raises:
+            StaleStoreError: If the log does not reach back to the version.
+        """
+        from deltalake.exceptions import DeltaError
+
+        if self._table is None or position != str(self._table.version()):
+            try:
+                self._table = opened_at(*self._place, int(position))
+            except DeltaError:
+                raise StaleStoreError(
+                    f"{self._description} at version {position}: {GONE}"
+                ) from None
+        return snapshot_of(self._table, keys=keys)
+
+    def at(self, *, version: int | None = None, moment: float | None = None) -> DeltaCommits:
+        """Return the table opened at one version.
+
+        Raises:
+            ValueError: If there is no such version.
+        """
+        from deltalake.exceptions import DeltaError
+
+        name = AS_OF if version is None else VERSION
+        if version is None:
+            assert moment is not None
+            version = self._version_at(moment)
+        try:
+            table = opened_at(*self._place, version)
+        except (DeltaError, OverflowError):
+            known = f"those up to {self.newest()}, as far back as its log reaches"
+            raise no_version_error(self._description, version, known) from None
+        found = DeltaCommits(table)
+        found.fixed = name
+        return found
+
+    def _version_at(self, moment: float) -> int:
+        """Return the newest version up to a moment."""
+        least, most = -1, int(self.newest())
+        while least < most:
+            middle = (least + most + 1) // 2
+            written = self._written(middle)
+            # Files that were removed from the log are older than all others.
+            if written is None or written <= moment:
+                least = middle
+            else:
+                most = middle - 1
+        if least < 0 or self._written(least) is None:
+            raise too_early_error(self._description, moment, f"version {least + 1}")
+        return least
+
+    def elsewhere(self) -> DeltaCommits:
+        """Return this object: other processes open the table as this one does."""
+        return self
+
+
+#: The commits of a table of the format, by its folder, URI or object.
+table_commits = DeltaCommits

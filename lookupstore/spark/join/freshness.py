@@ -83,18 +83,30 @@ class Freshness:
         else:
             chosen = _seen(location).as_of(self.looked_at(moment), planned)
         if self.max_staleness is not None:
-            self._check_age(location, chosen, moment)
+            created = _manifest(location, VersionName(chosen.number, chosen.id)).created_at
+            what = f"{location.uri}: version {chosen.number} was published"
+            self.check_age(what, created.timestamp(), moment, "publish a newer version")
         return chosen
 
-    def _check_age(self, location: Location, chosen: ChosenVersion, moment: float) -> None:
-        created = _manifest(location, VersionName(chosen.number, chosen.id)).created_at
-        age = moment - created.timestamp()
-        if age > self.max_staleness:  # type: ignore[operator]
+    def check_age(self, what: str, published: float | None, moment: float, remedy: str) -> None:
+        """Check that a version is not older than `max_staleness` when a query starts.
+
+        Args:
+            what: Beginning of the error, such as `users: version 1 was published`.
+            published: Time of the version in seconds since 1970. None: before every known time.
+            moment: Start of the query, in seconds since 1970.
+            remedy: What to do instead of raising `max_staleness`.
+
+        Raises:
+            StaleStoreError: If it is older.
+        """
+        if self.max_staleness is None:
+            return
+        if published is None or moment - published > self.max_staleness:
+            age = "too long" if published is None else timedelta(seconds=moment - published)
             raise StaleStoreError(
-                f"{location.uri}: version {chosen.number} was published {timedelta(seconds=age)} "
-                "before the query, but max_staleness is "
-                f"{timedelta(seconds=self.max_staleness or 0)}; "
-                "publish a newer version, or raise max_staleness"
+                f"{what} {age} before the query, but max_staleness is "
+                f"{timedelta(seconds=self.max_staleness)}; {remedy}, or raise max_staleness"
             )
 
 

@@ -65,10 +65,10 @@ def lookup_join(
         store: Store, columnar files or table to look keys up in, which executors must be able to
             read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
             `ColumnarFiles`, or a path, URI, folder or glob, such as `s3://bucket/users/*.parquet`;
-            `on` then names their key. A Delta or Iceberg table is its path or URI, or a table of
-            `deltalake` or `pyiceberg`; `on` then names the key, by which it has one row. A Hudi
-            table is a `HudiTable`, its path or URI, or a `TableLookup`; `on` then names the record
-            key, and also the partition columns to look keys up in their own partition only.
+            `on` then names their key. A Delta, Iceberg or Paimon table is its path or URI, or a
+            table of `deltalake` or `pyiceberg`; `on` then names the key, by which it has one row. A
+            Hudi table is a `HudiTable`, its path or URI, or a `TableLookup`; `on` then names the
+            record key, and also the partition columns to look keys up in their own partition only.
         on: Fact columns that hold the key: a name or names, in any order, that the key columns have
             as well, or a dict from fact column to key column. Every key column is needed.
         how: Kind of join. `left` keeps every fact, with nulls where the key is missing. `inner`
@@ -87,11 +87,11 @@ def lookup_join(
             the query runs. `per_batch`: the newest version at the start of each query or
             micro-batch. A number of seconds, a timedelta or a text such as `"1m"`: the newest
             version at the last multiple of that time since 1970. All tasks of a query use the same
-            version, even when Spark repeats them. The versions of a Hudi table (of version 8 or 9)
-            are its commits. Columnar files have no versions. Default: `per_batch` for a streaming
-            DataFrame, if the dimension has versions; otherwise `never`.
-        max_staleness: Greatest age of the version of a store when a query or micro-batch starts: a
-            number of seconds, a timedelta or a text such as `"1h"`. Default: any age.
+            version, even when Spark repeats them. The versions of a table are its commits (of a
+            Hudi table of version 8 or 9). Other columnar files have no versions. Default:
+            `per_batch` for a streaming DataFrame, if the dimension has versions; otherwise `never`.
+        max_staleness: Greatest age of the version when a query or micro-batch starts: a number of
+            seconds, a timedelta or a text such as `"1h"`. Hudi tables have none. Default: any age.
         on_miss: Handling of facts with a missing key that has no nulls. `null` keeps them in a left
             join, `drop` never keeps them, and `raise` fails the query with `MissingKeyError`.
             `("retry", attempts, delay)` looks them up again in the newest version, up to `attempts`
@@ -206,9 +206,11 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
         state = "the commit of now"
         if isinstance(dimension, LookupStore):
             state = f"version {dimension.version}"
-        elif isinstance(dimension, ColumnarFiles):
+        elif isinstance(dimension, ColumnarFiles) and not dimension.has_commits:
             remedy = "call lookup_join in foreachBatch"
             state = "the files as they are now"
+        elif isinstance(dimension, ColumnarFiles) and asked.refresh is None:
+            remedy = "open it without version and as_of, and in a catalog that executors reach"
         warnings.warn(
             f"the stream joins {dimension.path} at {state}, as long as it runs; to join newer "
             f"rows, {remedy}",
@@ -219,8 +221,10 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
 
 def _has_versions(dimension: Dimension) -> bool:
     """Return whether newer versions of a dimension can be found."""
-    if isinstance(dimension, (LookupStore, ColumnarFiles)):
-        return isinstance(dimension, LookupStore)
+    if isinstance(dimension, LookupStore):
+        return True
+    if isinstance(dimension, ColumnarFiles) and not dimension.has_commits:
+        return False
     try:
         dimension.position_at(datetime.now(timezone.utc))
     except (FormatError, ValueError):  # such as a table of version 6

@@ -211,9 +211,13 @@ def _check_can_be_warm(store: Dimension, strategy: str) -> None:
 def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> None:
     """Check that no argument needs versions of a store, or commits, that do not exist.
 
-    Raises ValueError if one does, FormatError, and the errors of `TableLookup.position_at`.
+    Raises ValueError if one does, FormatError, and the errors of `position_at`.
     """
     if isinstance(store, ColumnarFiles):
+        if store.has_commits:
+            if freshness.every is not None or isinstance(miss, Retry):
+                store.position_at(datetime.now(timezone.utc))
+            return
         if freshness.needs_moment:
             raise ValueError(
                 "refresh and max_staleness are for stores, which have versions; columnar files are "
@@ -228,7 +232,7 @@ def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> 
         return
     if freshness.max_staleness is not None:
         raise ValueError(
-            "max_staleness is for stores, whose versions say when they were published; leave it "
+            "max_staleness is for stores, and for tables of Delta, Iceberg and Paimon; leave it "
             "out, or build a store of the Hudi table"
         )
     if freshness.every is not None:

@@ -142,8 +142,8 @@ class Task:
                 if lookup.warm:
                     warmed_version(planned.location, chosen.number, chosen.id)
                 self._use(following(planned.location).answering(opened))
-            elif moment is not None and not isinstance(planned, ColumnarFiles):
-                self._use(self._table_at(planned, lookup.freshness.looked_at(moment)))
+            elif moment is not None:
+                self._use(self._table_of_query(planned, moment))
             else:
                 self._use(_kept(planned))
         assert self._dimension is not None
@@ -154,7 +154,6 @@ class Task:
         store = self._dimension
         assert store is not None
         if not isinstance(store, LookupStore):
-            assert not isinstance(store, ColumnarFiles)
             newest_table = store.at()
             self.count(refreshes=1)
             if newest_table is not store:
@@ -171,9 +170,27 @@ class Task:
         assert self._dimension is not None
         return self._dimension
 
-    def _table_at(self, planned: TableLookup, moment: float) -> TableLookup:
+    def _table_of_query(self, planned: AsPlanned, moment: float) -> AsPlanned:
+        """Return the table that answers a query, as of a commit that is fresh enough.
+
+        Raises:
+            StaleStoreError: If the commit is older than `max_staleness`.
+        """
+        freshness = self._lookup.freshness
+        if freshness.every is None:
+            table = _kept(planned)
+        else:
+            table = self._table_at(planned, freshness.looked_at(moment))
+        if freshness.max_staleness is not None:
+            assert isinstance(table, ColumnarFiles)
+            what = f"{table.path}: its newest commit was made"
+            freshness.check_age(what, table.committed_at(), moment, "commit to the table")
+        return table
+
+    def _table_at(self, planned: AsPlanned, moment: float) -> AsPlanned:
         """Return the table as of the newest commit that was completed before a moment."""
-        before = datetime.fromtimestamp(moment - SETTLE_SECONDS, timezone.utc)
+        settle = planned.settle_seconds if isinstance(planned, ColumnarFiles) else SETTLE_SECONDS
+        before = datetime.fromtimestamp(moment - settle, timezone.utc)
         seen = _seen_commit(planned)
         position: str | None
         try:
@@ -185,6 +202,9 @@ class Task:
         else:
             self.count(refreshes=1)
             if seen.before is None or seen.before <= before:
+                if isinstance(planned, ColumnarFiles) and seen.position not in (None, position):
+                    # Lookup files of data files that are not of the table any more can be evicted.
+                    files_of(_table_of(planned, seen.position)).release()
                 seen.before, seen.position = before, position
         return _table_of(planned, position)
 
@@ -311,12 +331,12 @@ class _SeenCommit:
 
 
 @functools.lru_cache(maxsize=STORES_KEPT)
-def _seen_commit(planned: TableLookup) -> _SeenCommit:
+def _seen_commit(planned: AsPlanned) -> _SeenCommit:
     """Return what this process has found of a table, once per process."""
     return _SeenCommit()
 
 
 @functools.lru_cache(maxsize=STORES_KEPT)
-def _table_of(planned: TableLookup, position: str | None) -> TableLookup:
+def _table_of(planned: AsPlanned, position: str | None) -> AsPlanned:
     """Return a table as of a commit, None: as planned, once per process."""
     return planned if position is None else planned.at(position)

@@ -34,7 +34,8 @@ class DeltaCommits:
     Raises the errors of `lookupstore.tables.delta.table_source`.
     """
 
-    settle_seconds = 1.0
+    # The time of an object has whole seconds, rounded down.
+    settle_seconds = 2.0
 
     def __init__(self, given: Any) -> None:
         self._place = place_of(given)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 from pyiceberg.catalog.memory import InMemoryCatalog
 from support.object_store import (
     BUCKET,
@@ -21,6 +25,7 @@ from support.object_store import (
 )
 
 import lookupstore
+from lookupstore.columnar import ColumnarFiles
 
 ROWS = pa.table({"id": [1, 2, 3], "day": ["a b", "a b", "ü%"]})
 
@@ -62,6 +67,38 @@ def test_a_delta_table_of_a_uri(server: ObjectStore, names: Any, tmp_path: Path)
             )  # fmt: skip
         assert SECRET not in str(raised.value)
         assert KEY not in str(raised.value)
+
+
+def test_versions_of_a_delta_table_of_a_uri(server: ObjectStore) -> None:
+    """The times are those of the server, in whole seconds."""
+    uri, own = f"s3://{BUCKET}/followed/users", deltalake_names(server)
+
+    def write(at: int) -> None:
+        rows = pa.table({"id": [at]})
+        options = {**own, "aws_s3_allow_unsafe_rename": "true"}
+        deltalake.write_deltalake(uri, rows, mode="overwrite", storage_options=options)
+
+    start = time.time()
+    write(0)
+    files = ColumnarFiles(uri, key="id", storage_options=pandas_names(server))
+    for at in range(1, 6):
+        write(at)
+    end = datetime.fromtimestamp(time.time() + 1, timezone.utc)
+    other = pickle.loads(pickle.dumps(files))
+    assert other.position_at(end) == "5"
+    assert other.position_at(datetime.fromtimestamp(start - 2, timezone.utc)) == "0"
+    newest = other.at("5")
+    assert newest.contains([0, 5]).to_pylist() == [False, True]
+    assert start - 1 <= (newest.committed_at() or 0) <= end.timestamp()
+    assert files.refresh() == files.newest() == newest
+
+    def fails(version: int) -> float:
+        raise DeltaError("503 Slow Down")
+
+    commits: Any = other._commits()
+    commits._written = fails
+    with pytest.raises(OSError, match=r"Delta table s3://.*/followed/users: 503 Slow Down"):
+        other.position_at(end)
 
 
 def test_an_iceberg_table_of_a_server(server: ObjectStore, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 KEYS = 100
-SETTLE = {"delta": 1.1, "iceberg": 5.1, "paimon": 1.1}
+SETTLE = {"delta": 2.1, "iceberg": 5.1, "paimon": 1.1}
 
 
 @pytest.fixture(params=sorted(CHANGES))

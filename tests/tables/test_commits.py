@@ -140,16 +140,18 @@ def test_a_look_that_fails_is_logged(
 def test_reads_of_a_file_count_in_newer_snapshots(tmp_path: Path, residency: Residency) -> None:
     """A file that every snapshot has gets its lookup file as if there were one snapshot."""
     path = str(tmp_path / "t")
-    deltalake.write_deltalake(path, pa.table({"id": range(5000), "v": range(5000)}))
+    groups = deltalake.WriterProperties(max_row_group_size=1000)
+    rows = pa.table({"id": range(20_000), "v": range(20_000)})
+    deltalake.write_deltalake(path, rows, writer_properties=groups)
     files = ColumnarFiles(path, key="id", residency=residency)
-    for at in range(30):
-        files.lookup([at])
-        deltalake.write_deltalake(path, arrow({10_000 + at: at}), mode="append")
-        files = files.newest()
+    # One row group of 20 is read at a time: three times the file are 60 reads.
+    for snapshot in range(8):
         large = max(files._lookups, key=lambda one: one.plan.source.num_rows)
-        if large.is_on_host():
-            return
-    raise AssertionError("no lookup file was made")
+        for at in range(10):
+            files.lookup([(snapshot + at) % 20 * 1000])
+        assert large.is_on_host() == (snapshot >= 6)
+        deltalake.write_deltalake(path, arrow({100_000 + snapshot: 1}), mode="append")
+        files = files.newest()
 
 
 def test_columns_of_newer_commits(tmp_path: Path, residency: Residency) -> None:

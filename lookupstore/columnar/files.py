@@ -220,8 +220,9 @@ class ColumnarFiles(FollowedFiles):
         )
         names = "".join(plan.name for plan in plans)
         said = f"{names} {values} {mode} {rule} {build} {rows_left}"
-        if isinstance(origin, NamedTable):  # another table may have no files either
-            said += f" {origin.commits.place} {commit}"
+        if isinstance(origin, NamedTable):
+            # Objects whose files agree now, such as none, may differ at the next commit.
+            said += f" {origin.commits.place} {commit} {key.names} {latest_partition}"
         self.id: str = xxhash.xxh3_128_hexdigest(said.encode())
 
     def _reopened(self, found: NamedFiles, columns: Sequence[str] | None) -> Self:

@@ -158,8 +158,8 @@ class FollowedFiles(PlannedFiles):
         commits = self._commits()
         if commits.fixed:
             raise ValueError(
-                f"{self.path} was opened with {commits.fixed}, and so never changes; leave "
-                f"{commits.fixed} out"
+                f"{self.path} was opened with {commits.fixed}, and so never changes; pass the "
+                "table or its path without it"
             )
         return commits.elsewhere().newest_at(moment.timestamp(), self._commit)
 

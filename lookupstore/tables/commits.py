@@ -24,8 +24,8 @@ class TableCommits(Protocol):
     Positions are texts, each of which identifies a commit.
 
     Attributes:
-        fixed: Name of the object or argument that stands for one commit, so that there is no newer
-            one. Empty: newer ones are looked for.
+        fixed: Argument or other thing that stands for one commit, so that there is no newer one.
+            Empty: newer ones are looked for.
         place: Text that differs between tables.
         settle_seconds: Time after which a commit can be seen, if its time is that much ago.
     """
@@ -107,7 +107,9 @@ def chosen(commits: TableCommits, version: Any, as_of: Any) -> TableCommits:
         raise ValueError("version and as_of both choose a commit; give one of them")
     name = AS_OF if version is None else VERSION
     if commits.fixed:
-        raise ValueError(f"{name} is given with a {commits.fixed}; leave one of them out")
+        raise ValueError(
+            f"{name} is given, but the table was opened with {commits.fixed}; leave one of them out"
+        )
     if version is None:
         return commits.at(moment=moment_of(as_of))
     if not isinstance(version, int) or isinstance(version, bool):

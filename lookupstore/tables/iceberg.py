@@ -142,7 +142,8 @@ def table_at(path: str | Location) -> Any:
     location = as_location(path)
     filesystem, root = location.resolve("")
     found = TableSearch(filesystem).at(root)
-    assert found is not None, "the folder was found to be that of a table"
+    if found is None:  # deleted since it was found
+        raise FileNotFoundError(f"{location.uri}: there is no Iceberg table any more")
     options: dict[str, str] = {}
     if location.in_place:
         uri = f"file://{root}"

@@ -48,10 +48,10 @@ class IcebergCommits:
             scan = given.scan() if hasattr(given, "scan") else given
             self._table_name = scan.table_identifier
             if scan.snapshot_id is not None:
-                self.fixed = "scan of one snapshot"
+                self.fixed = "one snapshot"
             elif scan.catalog is None or (self._table_name or ())[:1] in ((), ("static-table",)):
                 # The table of a metadata file has a catalog that knows no tables.
-                self.fixed = "table of one metadata file"
+                self.fixed = "one metadata file"
             else:
                 self._catalog = scan.catalog
                 self._loads = (type(scan.catalog), scan.catalog.name, dict(scan.catalog.properties))

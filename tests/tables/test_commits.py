@@ -183,6 +183,8 @@ def test_the_newest_partition_of_each_commit_is_read(tmp_path: Path, residency: 
     write(8)
     files = ColumnarFiles(path, key="id", latest_partition="day", residency=residency)
     assert files.lookup([1, 8, 9])["day"].to_pylist() == [8, 8, None]
+    assert files != ColumnarFiles(path, key="id", residency=residency), "they differ later"
+    assert files == ColumnarFiles(path, key="id", latest_partition="day", residency=residency)
     write(9)
     assert files.at().lookup([1, 8, 9])["day"].to_pylist() == [9, None, 9]
     deltalake.DeltaTable(path).delete()
@@ -288,11 +290,13 @@ def test_what_an_iceberg_table_cannot_be_asked(tmp_path: Path, residency: Reside
     table.commit({1: 1})
     scan = table.given.scan(snapshot_id=table.latest()[1])
     static = StaticTable.from_metadata(table.given.metadata_location)
-    for given, name in ((scan, "scan of one snapshot"), (static, "table of one metadata file")):
+    for given, name in ((scan, "one snapshot"), (static, "one metadata file")):
         files = ColumnarFiles(given, key="id", residency=residency)
         assert files.newest() is files
         with pytest.raises(ValueError, match=f"was opened with {name}, and so never changes"):
             files.position_at(utc(0))
+        with pytest.raises(ValueError, match=f"version is given, but .* opened with {name}; leave"):
+            ColumnarFiles(given, key="id", version=1)
     alone = InMemoryCatalog("alone", warehouse=f"file://{tmp_path}/alone")
     alone.create_namespace("w")
     alone.create_table("w.t", ROWS).append(arrow({1: 1}))

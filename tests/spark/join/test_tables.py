@@ -207,7 +207,7 @@ def test_a_table_at_one_version_never_changes(spark: SparkSession, tmp_path: Pat
     fixed = ColumnarFiles(table.given, key="id", version=0)
     facts = spark.range(1, 2)
     assert rows_of(lookup_join(facts, fixed, "id")) == {1: 1}
-    with pytest.raises(ValueError, match="was opened with version, and so never changes; leave"):
+    with pytest.raises(ValueError, match="was opened with version, and so never changes; pass"):
         lookup_join(facts, fixed, "id", refresh="per_batch")
     with pytest.raises(ValueError, match="was opened with version, and so never changes"):
         lookup_join(facts, fixed, "id", on_miss=("retry", 1, 0.1))

@@ -233,7 +233,7 @@ class Metadata:
                     yield entry, entry.record("_FILE")
 
     def _numbers(self, folder: str, pattern: re.Pattern[str]) -> list[int]:
-        """Return the numbers of the files in a folder, ascending, of which there is one at least."""
+        """Return the numbers of the files in a folder, one or more, ascending."""
         names = (file.name for file in self.location.files(folder))
         numbers = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
         if not numbers:

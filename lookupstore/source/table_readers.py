@@ -14,7 +14,7 @@ from lookupstore.source.table_folders import TableFormat
 _READERS = {
     TableFormat.HUDI: "lookupstore.hudi.read.snapshot",
     TableFormat.DELTA: "lookupstore.tables.delta",
-    TableFormat.ICEBERG: "lookupstore.tables.iceberg",
+    TableFormat.ICEBERG: "lookupstore.tables.iceberg.planner",
     TableFormat.PAIMON: "lookupstore.tables.paimon.planner",
 }
 _COMMITS = {

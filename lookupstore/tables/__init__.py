@@ -6,6 +6,9 @@ is the same for all formats, and done here.
 
 - `snapshot`: what a planner says: `Snapshot` and `TableFile`
 - `delta`: the planner of Delta tables, by `deltalake`
+- `iceberg`: the planner of Iceberg tables, by `pyiceberg`
+- `paimon`: the planner of Paimon tables
+- `differences`: rows that one snapshot has and another one lacks
 - `commits`: which commit of a table is the newest up to a time; `delta_commits` and
   `iceberg_commits` say it of their formats
 - `columns`: columns of a file in the names and types of the table

@@ -177,6 +177,24 @@ def _with_child(column: pa.Array, values: pa.Array) -> pa.Array:
     )
 
 
+def without_ids(schema: pa.Schema) -> pa.Schema:
+    """Return columns without the metadata of their fields, also of nested ones."""
+    return pa.schema([_plain(field) for field in schema])
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_plain(one) for one in kind])
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_plain(kind.value_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_plain(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
+    return pa.field(field.name, kind, field.nullable)
+
+
 def _id(field: pa.Field) -> bytes | None:
     metadata = field.metadata or {}
     found: bytes | None = metadata.get(FIELD_ID, metadata.get(_ORC_ID))

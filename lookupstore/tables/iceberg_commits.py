@@ -14,7 +14,7 @@ from lookupstore.errors import StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
-from lookupstore.tables.iceberg import NO_SNAPSHOT, snapshot_of, table_at
+from lookupstore.tables.iceberg.planner import NO_SNAPSHOT, snapshot_of, table_at
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ class IcebergCommits:
         given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`; or a
             `DataScan`.
 
-    Raises the errors of `lookupstore.tables.iceberg.table_source`.
+    Raises the errors of `lookupstore.tables.iceberg.planner.table_source`.
     """
 
     # A writer chooses the time before it writes all metadata and asks its catalog.

@@ -16,11 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from pyroaring import BitMap
 
 import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
 from lookupstore.source.opening import open_source
+from lookupstore.tables.iceberg import deletes
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -318,6 +320,44 @@ def test_a_position_delete_of_one_commit_counts(catalog: InMemoryCatalog, tmp_pa
     )
 
 
+@pytest.mark.parametrize("most", [None, 150])
+def test_delete_files_of_many_data_files_are_read_once(
+    catalog: InMemoryCatalog, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+) -> None:  # fmt: skip
+    """Spark may write a delete file per task, with rows of all data files of a partition."""
+    chance, files, each, writers = random.Random(seed), 12, 100, 10
+    table = catalog.create_table("w.t", pa.schema({"id": pa.int64()}))
+    for at in range(files):
+        table.append(pa.table({"id": range(at * each, (at + 1) * each)}))
+    firsts = {path: rows_in(path)[0] for path in data_files(table)}
+    left = set(range(files * each))
+    for number in range(writers):
+        chosen = sorted((path, chance.randrange(each)) for path in firsts for _ in range(5))
+        ids = {name: str(2147483546 - at) for at, name in enumerate(("file_path", "pos"))}
+        schema = pa.schema([
+            pa.field(name, kind, False, {"PARQUET:field_id": ids[name]})
+            for name, kind in (("file_path", pa.string()), ("pos", pa.int64()))
+        ])  # fmt: skip
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table([list(one) for one in zip(*chosen, strict=True)], schema), path)
+        add_deletes(table, path, DataFileContent.POSITION_DELETES, len(chosen))
+        left -= {firsts[file] + position for file, position in chosen}
+    read: list[str] = []
+    real = deletes._positions
+
+    def noted(description: str, file: Any) -> Any:
+        read.append(file.address.path)
+        return real(description, file)
+
+    monkeypatch.setattr(deletes, "_positions", noted)
+    if most is not None:
+        monkeypatch.setattr(deletes, "_MOST_LOADED", most)
+    assert rows_of(table) == counted(pa.table({"id": sorted(left)}))
+    assert rows_of(table) == counted(table.scan().to_arrow())
+    assert (len(read) == 2 * writers) == (most is None)
+
+
 def test_equality_deletes_of_a_partition_leave_the_others(
     catalog: InMemoryCatalog, tmp_path: Path
 ) -> None:
@@ -430,7 +470,9 @@ def test_an_empty_table_and_one_without_snapshots_have_no_rows(catalog: InMemory
     assert (open_source(table).count_rows(), rows_of(table).total()) == (0, 0)
 
 
-def test_what_is_not_supported_is_named(catalog: InMemoryCatalog, tmp_path: Path) -> None:
+def test_what_is_not_supported_is_named(
+    catalog: InMemoryCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = table_of(catalog, pa.table({"id": [1], "pair": [{"a": 1}]}))
     (tmp_path / "file").write_bytes(b"x")
     for what, details in (
@@ -445,7 +487,31 @@ def test_what_is_not_supported_is_named(catalog: InMemoryCatalog, tmp_path: Path
         ):
             open_source(table)
         table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+    before = table.current_snapshot()
+    assert before is not None
+    inner = table.schema().find_field("pair.a").field_id
+    details = {"equality_ids": [inner]}
+    add_deletes(table, tmp_path / "file", DataFileContent.EQUALITY_DELETES, 1, **details)
+    with pytest.raises(FormatError, match="uses equality deletes on a nested or dropped column"):
+        open_source(table)
+    table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
     with pytest.raises(FormatError, match="uses a scan limit"):
         open_source(table.scan(limit=1))
     with pytest.raises(FormatError, match="uses a filter on a struct field"):
         open_source(table.scan("pair.a > 0"))
+    with monkeypatch.context() as patched:
+        patched.delattr("pyiceberg.table.ManifestGroupPlanner")
+        with pytest.raises(FormatError, match=r"pyiceberg .* does not list the deletes of a table"):
+            open_source(table)
+
+
+def test_a_table_in_a_file_system_that_pyiceberg_may_not_open_is_refused(
+    catalog: InMemoryCatalog, tmp_path: Path
+) -> None:
+    table = table_of(catalog, pa.table({"id": [1]}))
+    folder = Path(table.location().removeprefix("file://"))
+    (only,) = sorted((folder / "metadata").glob("*.metadata.json"))[-1:]
+    only.rename(folder / "metadata" / "v9.metadata.json")
+    elsewhere = fs.SubTreeFileSystem(str(folder.parent), fs.LocalFileSystem())
+    with pytest.raises(FormatError, match="in a file system whose options pyiceberg may name"):
+        open_source(lookupstore.Location(folder.name, filesystem=elsewhere))

@@ -270,7 +270,7 @@ class IcebergHistory(Model):
 
     def _live(self, file: str) -> set[int]:
         """Return the positions of the rows of a file that the table has."""
-        from lookupstore.tables.iceberg import table_snapshot
+        from lookupstore.tables.iceberg.planner import table_snapshot
         from lookupstore.tables.rows import placed_rows
 
         snapshot = table_snapshot(self.table)

@@ -1,50 +1,36 @@
 """The planner of Iceberg tables, by `pyiceberg`.
 
 `pyiceberg` reads the manifests of a snapshot, and leaves out files that a filter excludes. Which
-deletes apply to which data file is decided here, because `pyiceberg` refuses tables with equality
-deletes.
+deletes apply to which data file is decided in `deletes`, because `pyiceberg` refuses tables with
+equality deletes.
 
-Source: "Scan Planning", "Delete Formats" and "Column Projection" in the specification of Iceberg.
+Source: "Scan Planning" and "Column Projection" in the specification of Iceberg.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import fs
 
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.filters.row_filter import RowFilter
-from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
-from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.columns import without_ids
 from lookupstore.tables.history import SnapshotMoment
-from lookupstore.tables.rows import rows_of, snapshot_source
-from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
+from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
+from lookupstore.tables.rows import snapshot_source
+from lookupstore.tables.snapshot import Snapshot, TableFile
 
-# Columns of position delete files, with the field ids that the specification reserves for them.
-_POSITIONS = pa.schema([
-    pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
-    pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
-])  # fmt: skip
-# Format of files of deletion vectors.
-_VECTORS = "puffin"
-# Number of delete files whose rows stay in memory.
-_LOADED = 8
 #: Identity of the snapshot of a table that nobody has written to.
 NO_SNAPSHOT = "none"
 
@@ -205,8 +191,6 @@ class _Planner:
         snapshot: Snapshot to plan. None: one without rows.
         keys: Name of the column whose least and greatest values in each file to return.
 
-    Attributes:
-        description: Description of the table and the snapshot.
     """
 
     def __init__(self, scan: Any, snapshot: Any, keys: str | None = None) -> None:
@@ -238,16 +222,18 @@ class _Planner:
         deletes = [
             one for one in entries if one.data_file.content == DataFileContent.POSITION_DELETES
         ]
-        self._position_deletes = _PositionDeletes(self, deletes)
-        self._key_deletes = [
+        self._position_deletes = PositionDeletes(
+            self.description, [(one, self._file(one.data_file)) for one in deletes]
+        )
+        self._key_deletes = KeyDeletes(
             (one, self._keys_in(one))
             for one in entries
             if one.data_file.content == DataFileContent.EQUALITY_DELETES
-        ]
+        )
 
     def snapshot(self) -> Snapshot:
         """Return the files of the scan."""
-        columns = _without_ids(self._stored)
+        columns = without_ids(self._stored)
         mapping = self._metadata.name_mapping()
         files = map(self._data_file, self._data)
         return Snapshot(
@@ -276,14 +262,14 @@ class _Planner:
         some = names or (self._fields[0].name,)
         return RowFilter(expression_to_pyarrow(bound, whole), some)
 
-    def _keys_in(self, entry: Any) -> _KeyDeletes:
+    def _keys_in(self, entry: Any) -> DeletedKeys:
         """Return the keys in an equality delete file."""
         file = entry.data_file
         names = self._names(
             file.equality_ids or (), "equality deletes on a nested or dropped column"
         )
         stored = pa.schema([self._stored.field(name) for name in names])
-        return _KeyDeletes(self.description, self.file(file), stored)
+        return DeletedKeys(self.description, self._file(file), stored)
 
     def _names(self, ids: Iterable[int], what: str) -> tuple[str, ...]:
         """Return the names of columns.
@@ -298,15 +284,13 @@ class _Planner:
         return tuple(names[one] for one in sorted(ids))
 
     def _data_file(self, entry: Any) -> TableFile:
-        return self.file(
+        return self._file(
             entry.data_file,
             num_rows=entry.data_file.record_count,
             defaults=dict(self._defaults(entry.data_file)),
             partition=dict(self._partition(entry.data_file)),
             deleted=self._position_deletes.of(entry),
-            deleted_keys=tuple(
-                keys for deletes, keys in self._key_deletes if _applies(deletes, entry)
-            ),
+            deleted_keys=self._key_deletes.of(entry),
             keys=self._range(entry.data_file),
         )
 
@@ -350,14 +334,14 @@ class _Planner:
                 kind = self._stored.field(name).type
                 yield name, _scalar(file.partition[at], kind)
 
-    def file(self, file: Any, **details: Any) -> TableFile:
+    def _file(self, file: Any, **details: Any) -> TableFile:
         """Return a data file or delete file of a manifest.
 
         Raises:
             FormatError: If files of its kind are not supported.
         """
-        kind = _format_of(file)
-        if kind not in ("parquet", "orc", _VECTORS):
+        kind = str(file.file_format).rpartition(".")[2].lower()
+        if kind not in ("parquet", "orc", VECTORS):
             raise self._error(f"{kind} files")
         if file.key_metadata:
             raise self._error("encrypted files")
@@ -372,203 +356,6 @@ class _Planner:
         )
 
 
-class _PositionDeletes:
-    """The position deletes and deletion vectors of a snapshot.
-
-    Args:
-        planner: Planner of the snapshot.
-        entries: Entries of the delete files in the manifests.
-    """
-
-    def __init__(self, planner: _Planner, entries: Sequence[Any]) -> None:
-        files = {one.data_file.file_path: planner.file(one.data_file) for one in entries}
-        self._files = _DeleteFiles(planner.description, files)
-        self._entries: dict[tuple[object, ...], list[Any]] = {}
-        for one in entries:
-            self._entries.setdefault(_partition_of(one), []).append(one)
-
-    def of(self, entry: Any) -> _Positions | None:
-        """Return the deletes that apply to a data file. None: none."""
-        found = [
-            one.data_file
-            for one in self._entries.get(_partition_of(entry), ())
-            if _sequence(one) >= _sequence(entry) and _may_name(one.data_file, entry.data_file)
-        ]
-        if not found:
-            return None
-        # A deletion vector has all deleted rows of a data file, those of older delete files too.
-        vectors = sorted(one.file_path for one in found if _format_of(one) == _VECTORS)
-        paths = sorted(one.file_path for one in found)
-        return _Positions(self._files, entry.data_file.file_path, tuple(vectors), tuple(paths))
-
-
-class _DeleteFiles:
-    """The files with positions of a snapshot; those that were read last stay in memory.
-
-    Args:
-        description: Description of the table.
-        files: The files, by their paths in the manifests.
-    """
-
-    def __init__(self, description: str, files: Mapping[str, TableFile]) -> None:
-        self._state = description, files
-        self._read = lru_cache(_LOADED)(lambda path: _positions(description, files[path]))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._state
-
-    def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
-        """Return the positions in a data file that a delete file has. None: none."""
-        return self._read(path).get(data_file)
-
-
-@dataclass(frozen=True)
-class _Positions:
-    """The rows of a data file that are deleted by position, in files that are read when needed.
-
-    Attributes:
-        files: Delete files of the snapshot.
-        path: Path of the data file, as the delete files have it.
-        vectors: Paths of the files that may have its deletion vector.
-        paths: Paths of all files that may have its deletes.
-    """
-
-    files: _DeleteFiles
-    path: str
-    vectors: tuple[str, ...]
-    paths: tuple[str, ...]
-
-    @property
-    def count(self) -> int | None:
-        """Return None: the number is unknown before the files are read."""
-        return None
-
-    @property
-    def identity(self) -> str:
-        """Return a text that differs between sets of deleted rows."""
-        return " ".join(self.paths)
-
-    def load(self) -> DeletedRows:
-        """Return the deleted rows."""
-        found = self._in(self.vectors)
-        if not found:
-            found = self._in(self.paths)
-        return DeletedRows(np.unique(np.concatenate([np.zeros(0, np.int64), *found])))
-
-    def _in(self, paths: Sequence[str]) -> list[npt.NDArray[np.int64]]:
-        """Return the positions in each of some delete files that has any."""
-        found = (self.files.positions(path, self.path) for path in paths)
-        return [one for one in found if one is not None]
-
-
-def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
-    """Return the positions in each data file that a delete file has, by the path of the former."""
-    if file.file_format == _VECTORS:
-        return _vectors(file)
-    rows = _rows(description, file, _POSITIONS).combine_chunks()
-    paths = rows["file_path"].combine_chunks().dictionary_encode()
-    numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
-    return {
-        name: positions[numbers == number]
-        for number, name in enumerate(paths.dictionary.to_pylist())
-    }
-
-
-def _vectors(file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
-    """Return the positions in each data file that a file of deletion vectors has."""
-    require("iceberg", "reading deletion vectors of an Iceberg table")
-    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-    from pyiceberg.table.puffin import PuffinFile
-
-    with file.address.reading("deletion vectors"), file.address.open() as handle:
-        if handle.size() != file.nbytes:
-            found = f"{handle.size()} bytes"
-            raise CorruptionError(file.address.shown, 0, f"{file.nbytes} bytes", found)
-        payload = handle.read(file.nbytes)
-    return {
-        one.referenced_data_file: one.to_vector().to_numpy()
-        for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
-    }
-
-
-def _rows(description: str, file: TableFile, stored: pa.Schema) -> pa.Table:
-    """Return the rows of a delete file.
-
-    Args:
-        description: Description of the table.
-        file: The delete file.
-        stored: Columns to read, with their field ids.
-    """
-    plain = _without_ids(stored)
-    files = Snapshot(description, plain, plain, stored, ())
-    return pa.Table.from_batches(rows_of(files, file, plain.names), plain)
-
-
-class _KeyDeletes:
-    """The keys of one equality delete file, which is read when needed.
-
-    Args:
-        description: Description of the table.
-        file: The file.
-        stored: Columns of the keys, with their field ids.
-    """
-
-    def __init__(self, description: str, file: TableFile, stored: pa.Schema) -> None:
-        self._state = description, file, stored
-        self.names: Sequence[str] = stored.names
-        self.identity: str = file.address.shown
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._state
-
-    def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows have none of the keys: Arrow booleans, never null."""
-        return pc.invert(pc.is_in(_encoded(rows), value_set=self._deleted))
-
-    @cached_property
-    def _deleted(self) -> pa.Array:
-        return _encoded(_rows(*self._state))
-
-
-def _encoded(rows: pa.Table | pa.RecordBatch) -> pa.Array:
-    """Return the keys of rows as bytes, with nulls."""
-    columns = pa.schema([field.with_nullable(True) for field in rows.schema])
-    return KeySchema(columns, columns.names).encode(rows.columns).cast(pa.large_binary())
-
-
-def _applies(deletes: Any, entry: Any) -> bool:
-    """Return whether the keys of an equality delete file are deleted in a data file."""
-    partition = _partition_of(deletes)
-    everywhere = len(partition) == 1  # its spec has no fields
-    is_later = _sequence(deletes) > _sequence(entry)
-    return is_later and (everywhere or partition == _partition_of(entry))
-
-
-def _partition_of(entry: Any) -> tuple[object, ...]:
-    """Return the spec of a file, and the values of its partition."""
-    file = entry.data_file
-    values = (file.partition[at] for at in range(len(file.partition)))
-    return file.spec_id or 0, *values
-
-
-def _format_of(file: Any) -> str:
-    return str(file.file_format).rpartition(".")[2].lower()
-
-
-def _sequence(entry: Any) -> int:
-    return entry.sequence_number or 0
-
-
-def _may_name(deletes: Any, file: Any) -> bool:
-    """Return whether a delete file may have rows of a data file, by the bounds of its paths."""
-    path_id = int(_POSITIONS.field(0).metadata[FIELD_ID])
-    lower = (deletes.lower_bounds or {}).get(path_id)
-    upper = (deletes.upper_bounds or {}).get(path_id)
-    path = file.file_path.encode()
-    # Bounds may be cut; the upper one is then greater in its last character.
-    return (lower is None or lower <= path) and (upper is None or path <= upper)
-
-
 def _address(io: Any, location: str) -> FileAddress:
     """Return the address of a file in the file system of a table."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -580,24 +367,6 @@ def _address(io: Any, location: str) -> FileAddress:
         return FileAddress(io.fs_by_scheme(scheme, netloc), path, shown_uri(location))
     filesystem = fs.PyFileSystem(fs.FSSpecHandler(io.get_fs(scheme)))
     return FileAddress(filesystem, path, shown_uri(location))
-
-
-def _without_ids(schema: pa.Schema) -> pa.Schema:
-    """Return columns without the metadata of their fields."""
-    return pa.schema([_plain(field) for field in schema])
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_plain(one) for one in kind])
-    elif pa.types.is_large_list(kind):
-        kind = pa.large_list(_plain(kind.value_field))
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_plain(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
-    return pa.field(field.name, kind, field.nullable)
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

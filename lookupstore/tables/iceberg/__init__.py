@@ -1,0 +1,5 @@
+"""Iceberg tables: which data files a snapshot has, and which of their rows are deleted.
+
+- `planner`: the files of a snapshot or scan, and the former snapshots of a table
+- `deletes`: the delete files of a snapshot, and the rows that they delete in each data file
+"""

@@ -1,0 +1,281 @@
+"""The delete files of an Iceberg snapshot, and the rows that they delete in each data file.
+
+Delete files are read when their rows are needed.
+
+Source: "Scan Planning" and "Delete Formats" in the specification of Iceberg.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.errors import CorruptionError
+from lookupstore.extras import require
+from lookupstore.keys.schema import KeySchema
+from lookupstore.tables.columns import FIELD_ID, without_ids
+from lookupstore.tables.rows import rows_of
+from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
+
+#: Format of files of deletion vectors.
+VECTORS = "puffin"
+
+# Columns of position delete files, with the field ids that the specification reserves for them.
+_POSITIONS = pa.schema([
+    pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
+    pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
+])  # fmt: skip
+# Number of positions that stay in memory, of 8 bytes each: a delete file may have rows of many data
+# files, and a data file may have rows in many delete files.
+_MOST_LOADED = 8 << 20
+
+
+class PositionDeletes:
+    """The position deletes and deletion vectors of a snapshot.
+
+    Args:
+        description: Description of the table and the snapshot.
+        entries: Entries of the delete files in the manifests, each with the file.
+    """
+
+    def __init__(self, description: str, entries: Sequence[tuple[Any, TableFile]]) -> None:
+        files = {one.data_file.file_path: file for one, file in entries}
+        self._files = _DeleteFiles(description, files)
+        self._entries: dict[tuple[object, ...], list[Any]] = {}
+        for one, _ in entries:
+            self._entries.setdefault(_partition_of(one), []).append(one)
+
+    def of(self, entry: Any) -> DeletedPositions | None:
+        """Return the deletes that apply to a data file. None: none.
+
+        Args:
+            entry: Entry of the data file in a manifest.
+        """
+        path = entry.data_file.file_path
+        found = {
+            one.data_file.file_path: self._files.file_format(one.data_file.file_path)
+            for one in self._entries.get(_partition_of(entry), ())
+            if _sequence(one) >= _sequence(entry) and _may_name(one.data_file, path)
+        }
+        if not found:
+            return None
+        # A deletion vector has all deleted rows of a data file, those of older delete files too.
+        vectors = sorted(name for name, file_format in found.items() if file_format == VECTORS)
+        return DeletedPositions(self._files, path, tuple(vectors), tuple(sorted(found)))
+
+
+class _DeleteFiles:
+    """The files with positions of a snapshot; those that were used last stay in memory.
+
+    Args:
+        description: Description of the table and the snapshot.
+        files: The files, by their paths in the manifests.
+    """
+
+    def __init__(self, description: str, files: Mapping[str, TableFile]) -> None:
+        self._state = description, files
+        self._loaded: dict[str, Mapping[str, npt.NDArray[np.int64]]] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state
+
+    def file_format(self, path: str) -> str:
+        """Return the format of a delete file."""
+        return self._state[1][path].file_format
+
+    def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
+        """Return the positions in a data file that a delete file has. None: none."""
+        with self._lock:
+            found = self._loaded.get(path)
+        if found is None:
+            description, files = self._state
+            found = _positions(description, files[path])
+        self._keep(path, found)
+        return found.get(data_file)
+
+    def _keep(self, path: str, found: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Keep the positions of a file in memory, and forget those used least recently."""
+        with self._lock:
+            if self._loaded.pop(path, None) is None:
+                self._count += _count(found)
+            self._loaded[path] = found
+            while self._count > _MOST_LOADED and len(self._loaded) > 1:
+                oldest = next(iter(self._loaded))
+                self._count -= _count(self._loaded.pop(oldest))
+
+
+@dataclass(frozen=True)
+class DeletedPositions:
+    """The rows of a data file that are deleted by position, in files that are read when needed.
+
+    Attributes:
+        files: Delete files of the snapshot.
+        path: Path of the data file, as the delete files have it.
+        vectors: Paths of the files that may have its deletion vector.
+        paths: Paths of all files that may have its deletes.
+    """
+
+    files: _DeleteFiles
+    path: str
+    vectors: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @property
+    def count(self) -> int | None:
+        """Return None: the number is unknown before the files are read."""
+        return None
+
+    @property
+    def identity(self) -> str:
+        """Return a text that differs between sets of deleted rows."""
+        return " ".join(self.paths)
+
+    def load(self) -> DeletedRows:
+        """Return the deleted rows."""
+        found = self._in(self.vectors)
+        if not found:
+            found = self._in(self.paths)
+        return DeletedRows(np.unique(np.concatenate([np.zeros(0, np.int64), *found])))
+
+    def _in(self, paths: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+        """Return the positions in each of some delete files that has any."""
+        found = (self.files.positions(path, self.path) for path in paths)
+        return [one for one in found if one is not None]
+
+
+class KeyDeletes:
+    """The equality deletes of a snapshot.
+
+    Args:
+        entries: Entries of the delete files in the manifests, each with the keys in the file.
+    """
+
+    def __init__(self, entries: Iterable[tuple[Any, DeletedKeys]]) -> None:
+        self._entries = tuple(entries)
+
+    def of(self, entry: Any) -> tuple[DeletedKeys, ...]:
+        """Return the deletes that apply to a data file.
+
+        Args:
+            entry: Entry of the data file in a manifest.
+        """
+        return tuple(keys for deletes, keys in self._entries if _applies(deletes, entry))
+
+
+class DeletedKeys:
+    """The keys of one equality delete file, which is read when needed.
+
+    Args:
+        description: Description of the table and the snapshot.
+        file: The file.
+        stored: Columns of the keys, with their field ids.
+    """
+
+    def __init__(self, description: str, file: TableFile, stored: pa.Schema) -> None:
+        self._state = description, file, stored
+        self.names: Sequence[str] = stored.names
+        self.identity: str = file.address.shown
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state
+
+    def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows have none of the keys: Arrow booleans, never null."""
+        return pc.invert(pc.is_in(_encoded(rows), value_set=self._deleted))
+
+    @cached_property
+    def _deleted(self) -> pa.Array:
+        return _encoded(_rows(*self._state))
+
+
+def _count(positions: Mapping[str, npt.NDArray[np.int64]]) -> int:
+    return sum(map(len, positions.values()))
+
+
+def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return the positions in each data file that a delete file has, by the path of the former."""
+    if file.file_format == VECTORS:
+        return _vectors(file)
+    rows = _rows(description, file, _POSITIONS).combine_chunks()
+    paths = rows["file_path"].combine_chunks().dictionary_encode()
+    numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=len(paths.dictionary)))
+    parts = np.split(positions[order], ends[:-1])
+    # Without rows there is a part, and no path.
+    return dict(zip(paths.dictionary.to_pylist(), parts, strict=False))
+
+
+def _vectors(file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
+    """Return the positions in each data file that a file of deletion vectors has."""
+    require("iceberg", "reading deletion vectors of an Iceberg table")
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    with file.address.reading("deletion vectors"), file.address.open() as handle:
+        if handle.size() != file.nbytes:
+            found = f"{handle.size()} bytes"
+            raise CorruptionError(file.address.shown, 0, f"{file.nbytes} bytes", found)
+        payload = handle.read(file.nbytes)
+    return {
+        one.referenced_data_file: one.to_vector().to_numpy()
+        for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
+    }
+
+
+def _rows(description: str, file: TableFile, stored: pa.Schema) -> pa.Table:
+    """Return the rows of a delete file.
+
+    Args:
+        description: Description of the table and the snapshot.
+        file: The delete file.
+        stored: Columns to read, with their field ids.
+    """
+    plain = without_ids(stored)
+    files = Snapshot(description, plain, plain, stored, ())
+    return pa.Table.from_batches(rows_of(files, file, plain.names), plain)
+
+
+def _encoded(rows: pa.Table | pa.RecordBatch) -> pa.Array:
+    """Return the keys of rows as bytes, with nulls."""
+    columns = pa.schema([field.with_nullable(True) for field in rows.schema])
+    return KeySchema(columns, columns.names).encode(rows.columns).cast(pa.large_binary())
+
+
+def _applies(deletes: Any, entry: Any) -> bool:
+    """Return whether the keys of an equality delete file are deleted in a data file."""
+    partition = _partition_of(deletes)
+    everywhere = len(partition) == 1  # its spec has no fields
+    is_later = _sequence(deletes) > _sequence(entry)
+    return is_later and (everywhere or partition == _partition_of(entry))
+
+
+def _partition_of(entry: Any) -> tuple[object, ...]:
+    """Return the spec of a file, and the values of its partition."""
+    file = entry.data_file
+    values = (file.partition[at] for at in range(len(file.partition)))
+    return file.spec_id or 0, *values
+
+
+def _sequence(entry: Any) -> int:
+    return entry.sequence_number or 0
+
+
+def _may_name(deletes: Any, path: str) -> bool:
+    """Return whether a delete file may have rows of a data file, by the bounds of its paths."""
+    path_id = int(_POSITIONS.field(0).metadata[FIELD_ID])
+    lower = (deletes.lower_bounds or {}).get(path_id)
+    upper = (deletes.upper_bounds or {}).get(path_id)
+    known = path.encode()
+    # Bounds may be cut; the upper one is then greater in its last character.
+    return (lower is None or lower <= known) and (upper is None or known <= upper)

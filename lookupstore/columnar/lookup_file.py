@@ -260,7 +260,8 @@ def write_lookup_file(
         except RepeatedKeyError as error:
             source.check_unchanged()
             raise plan.repeated_error(error.key) from None
-    source.check_unchanged()
+    if not source.stored.is_permanent:
+        source.check_unchanged()
 
 
 def needed_bytes(plan: LookupFilePlan) -> int:

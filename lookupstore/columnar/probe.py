@@ -49,11 +49,12 @@ class ParquetProbe:
         self._file = plan.source.open()
         source = plan.source
         with source.reading():
-            there = source.schema_in(self._file)
+            metadata = source.metadata_in(self._file)
+            there = source.schema_in(self._file, metadata)
             self._rows = source.columns_in(there)
             stored = self._rows.names_in_file(plan.columns)
             file, self._claims = look_at_claims(self._file, stored, source.uri)
-            self._parquet = ParquetRows(file, source.uri)
+            self._parquet = ParquetRows(file, source.uri, metadata=metadata)
         self._metadata = self._parquet.metadata
         paths = column_paths(self._metadata)
         names = set(stored)

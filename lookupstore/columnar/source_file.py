@@ -202,11 +202,20 @@ class SourceFile:
                 batch, positions = keep_rows(batch, kept), positions[kept.to_numpy(False)]
             yield batch.select(list(names)), positions
 
-    def schema_in(self, file: pa.NativeFile) -> pa.Schema:
+    def metadata_in(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """Return None: the footer was checked when the file was found, and Arrow reads it.
+
+        Args:
+            file: The file, open.
+        """
+        return None
+
+    def schema_in(self, file: pa.NativeFile, metadata: pq.FileMetaData | None) -> pa.Schema:
         """Return the columns that are stored in the file, in the types in which they are read.
 
         Args:
             file: The file, open.
+            metadata: The result of `metadata_in`.
         """
         return self.schema
 

@@ -14,17 +14,17 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from lookupstore.columnar.source_file import ColumnsInFile, SourceFile
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.footer import read_footer
-from lookupstore.parquet.arrow_file import ParquetRows
+from lookupstore.parquet.ending import read_metadata
 from lookupstore.source.reading import schema_of
 from lookupstore.storage.file_identity import FileIdentity
 from lookupstore.tables.rows import GONE, FileColumns, placed_rows, reading
@@ -118,9 +118,22 @@ class TableDataFile(SourceFile):
         for batch, _ in placed_rows(self.snapshot, self.file, names):
             yield batch
 
-    def schema_in(self, file: pa.NativeFile) -> pa.Schema:
-        """Return the columns that are stored in the file, in the types in which they are read."""
-        return schema_of(file, self.file_format, self.uri)
+    def metadata_in(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """Return the checked metadata of the file, which is Parquet: a snapshot does not have it.
+
+        Args:
+            file: The file, open.
+        """
+        return read_metadata(file, self.uri)
+
+    def schema_in(self, file: pa.NativeFile, metadata: pq.FileMetaData | None) -> pa.Schema:
+        """Return the columns that are stored in the file, in the types in which they are read.
+
+        Args:
+            file: The file, open.
+            metadata: The result of `metadata_in`.
+        """
+        return schema_of(file, self.file_format, self.uri, metadata)
 
     def columns_in(self, there: pa.Schema) -> ColumnsInFile:
         """Return the columns of rows that are read from the file, as the table has them."""
@@ -234,6 +247,4 @@ def _counted(file: TableFile) -> int:
     with reading(file), file.address.open() as handle:
         if file.file_format == "orc":
             return int(read_footer(handle, shown).rows)
-        schema_of(handle, file.file_format, shown)  # checks the footer
-        rows: Any = ParquetRows(handle, shown).metadata.num_rows
-        return int(rows)
+        return int(read_metadata(handle, shown).num_rows)

@@ -43,13 +43,21 @@ class ParquetRows:
         file: File to read: anything that `pyarrow.parquet.ParquetFile` accepts.
         path: Path of the file, which errors name.
         page_bytes: Number of bytes of a column to read at a time. 0: whole column chunks.
+        metadata: Metadata in the footer, if it was read already. None: it is read.
     """
 
-    def __init__(self, file: Any, path: str, *, page_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        file: Any,
+        path: str,
+        *,
+        page_bytes: int = 0,
+        metadata: pq.FileMetaData | None = None,
+    ) -> None:
         self._file = file
         self._path = path
         self._page_bytes = page_bytes
-        self._parquet = self._opened(_UNIT, None)
+        self._parquet = self._opened(_UNIT, metadata)
 
     @property
     def metadata(self) -> pq.FileMetaData:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit
@@ -15,7 +16,7 @@ from lookupstore.orc.arrow_file import orc_batches, orc_schema
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.claims import SMALL, look_at_claims
-from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.parquet.ending import read_metadata
 from lookupstore.storage.file_address import DISK_BYTES
 
 #: Maximum number of bytes of rows that a store reads from a small file: with repeated values, a few
@@ -34,6 +35,7 @@ def read_file(
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
     known: Container[str] | None = None,
+    metadata: pq.FileMetaData | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the named columns of a file, a few megabytes of rows at a time.
 
@@ -46,22 +48,26 @@ def read_file(
         page_bytes: Number of bytes of a Parquet column to read at a time.
         groups: Numbers of the Parquet row groups to read. Default: all.
         known: Names of all columns that the file may have. Default: any.
+        metadata: Metadata of a Parquet file, if it was read already. None: it is read.
 
     Raises:
         ValueError: If the file has another column than `known` allows.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path, known)
-    return _parquet_batches(file, names, path, page_bytes, groups, known)
+    return _parquet_batches(file, names, path, page_bytes, groups, known, metadata)
 
 
-def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
+def schema_of(
+    file: pa.NativeFile, file_format: str, path: str, metadata: pq.FileMetaData | None = None
+) -> pa.Schema:
     """Return the schema of a file, in the types that `read_file` yields.
 
     Args:
         file: Open file.
         file_format: Format of the file: `parquet` or `orc`.
         path: Path of the file, which errors name.
+        metadata: Metadata of a Parquet file, if it was read already. None: it is read, and checked.
 
     Raises:
         CorruptionError: If the footer of the file is damaged.
@@ -71,8 +77,8 @@ def schema_of(file: pa.NativeFile, file_format: str, path: str) -> pa.Schema:
         read_footer(file, path)
         schema = orc_schema(file)
     else:
-        read_parquet_footer(file, path)
-        schema = ParquetRows(file, path).schema
+        known = read_metadata(file, path) if metadata is None else metadata
+        schema = ParquetRows(file, path, metadata=known).schema
     check_names(schema)
     return schema.remove_metadata()
 
@@ -86,6 +92,7 @@ def read_to_store(
     page_bytes: int = DISK_BYTES,
     groups: Sequence[int] | None = None,
     known: Container[str] | None = None,
+    metadata: pq.FileMetaData | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the named columns of a file, checked for a store or a lookup file.
 
@@ -98,7 +105,14 @@ def read_to_store(
     """
     size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
     batches = read_file(
-        file, file_format, names, path, page_bytes=page_bytes, groups=groups, known=known
+        file,
+        file_format,
+        names,
+        path,
+        page_bytes=page_bytes,
+        groups=groups,
+        known=known,
+        metadata=metadata,
     )
     for batch in batches:
         left -= batch.nbytes
@@ -209,9 +223,10 @@ def _parquet_batches(
     page_bytes: int,
     groups: Sequence[int] | None,
     known: Container[str] | None,
+    given: pq.FileMetaData | None,
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
-    reader = ParquetRows(file, path, page_bytes=page_bytes)
+    reader = ParquetRows(file, path, page_bytes=page_bytes, metadata=given)
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))

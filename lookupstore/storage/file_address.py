@@ -51,6 +51,14 @@ class FileAddress:
         """Open the file."""
         return self.filesystem.open_input_file(self.path)
 
+    def open_whole(self) -> pa.NativeFile:
+        """Open the file to read most of it: a small object is read at once, by one request."""
+        file = self.open()
+        if is_local(self.filesystem) or file.size() > _STORE_BYTES:
+            return file
+        with file:
+            return pa.BufferReader(file.read_at(file.size(), 0))
+
     def reading(
         self,
         what: str,

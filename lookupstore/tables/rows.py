@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookupstore.arrow.taking import keep_rows
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet.arrow_file import ParquetRows
+from lookupstore.parquet.ending import read_metadata
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
@@ -152,7 +152,10 @@ def _open(
     """Open a data file to read columns of its table."""
     with ExitStack() as stack:
         with reading(file):
-            handle = stack.enter_context(file.address.open())
+            address = file.address
+            handle = stack.enter_context(
+                address.open_whole() if positions is None else address.open()
+            )
             read = _Reader(snapshot, file, handle, wanted, positions)
         yield read
 
@@ -184,12 +187,13 @@ class _Reader:
         if handle.size() != file.nbytes:
             raise CorruptionError(shown, 0, f"{file.nbytes} bytes", f"{handle.size()} bytes")
         self._file = file
-        self.columns = FileColumns(snapshot, file, schema_of(handle, file.file_format, shown))
+        metadata = read_metadata(handle, shown) if file.file_format == "parquet" else None
+        there = schema_of(handle, file.file_format, shown, metadata)
+        self.columns = FileColumns(snapshot, file, there)
         self._names = self.columns.names_in_file(wanted)
         self.positions = None if positions is None else RowPositions(positions)
         groups = None
-        if self.positions is not None and file.file_format == "parquet":
-            metadata = ParquetRows(handle, shown).metadata
+        if self.positions is not None and metadata is not None:
             counts = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
             groups, self.positions = self.positions.in_groups(counts, shown)
         self._batches = read_to_store(
@@ -199,6 +203,7 @@ class _Reader:
             shown,
             page_bytes=file.address.page_bytes,
             groups=groups,
+            metadata=metadata,
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

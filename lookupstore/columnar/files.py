@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +37,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
-from lookupstore.progress import Advance
+from lookupstore.progress import Advance, progress_bars
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
@@ -46,6 +47,9 @@ from lookupstore.store.data_files import FileOptions
 
 if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
+
+# Number of files that are read at a time.
+_AT_ONCE = 8
 
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
@@ -277,6 +281,7 @@ class ColumnarFiles(FollowedFiles):
         places: Places | None = None
         parts: Parts = []
         count = 0
+        ahead = self._read_ahead(keys)
         order = range(len(self._plans))
         for number in reversed(order) if self._rule == "last" else order:
             schema = self._plans[number].build.key_schema
@@ -291,7 +296,10 @@ class ColumnarFiles(FollowedFiles):
                 if not len(rest):
                     break
                 wanted = wanted.take(pa.array(rest))
-            positions, rows = self._lookups[number].lookup(wanted)
+            if number in ahead:
+                positions, rows = ahead[number]
+            else:
+                positions, rows = self._lookups[number].lookup(wanted)
             if not len(positions):
                 continue
             if rest is not None:
@@ -306,6 +314,25 @@ class ColumnarFiles(FollowedFiles):
         if places is None:  # the table has no files
             places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
         return places, parts
+
+    def _read_ahead(self, keys: Any) -> dict[int, tuple[npt.NDArray[np.int64], pa.Array]]:
+        """Return the answers of small files of an object store, by their numbers.
+
+        They are read several at a time, because most of the time is spent waiting for answers.
+        Where the rule needs an order, no file is read ahead.
+        """
+        waiting = [at for at, one in enumerate(self._lookups) if one.waits_for_answers]
+        if self._rule != "error" or len(waiting) < 2:
+            return {}
+        schemas = [self._plans[number].build.key_schema for number in waiting]
+        encoded = {schema: encode_keys(keys, schema) for schema in dict.fromkeys(schemas)}
+
+        def one(number: int, schema: KeySchema) -> tuple[npt.NDArray[np.int64], pa.Array]:
+            return self._lookups[number].lookup(encoded[schema])
+
+        # Bars of the threads are added to these.
+        with progress_bars(late=True), ThreadPoolExecutor(_AT_ONCE, "lookupstore") as pool:
+            return dict(zip(waiting, pool.map(one, waiting, schemas), strict=True))
 
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool

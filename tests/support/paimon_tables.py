@@ -341,8 +341,12 @@ class PaimonTable:
         vectors: Mapping[str, Sequence[int]] | None = None,
         magic: int = BITMAP,
         milliseconds: int = 0,
+        vectors_at: str | None = None,
     ) -> None:
-        """Write a snapshot that adds and removes files, and has deletion vectors by file name."""
+        """Write a snapshot that adds and removes files, and has deletion vectors by file name.
+
+        `vectors_at` is the external path of their file, which the manifest has.
+        """
         delta = [file.entry for file in added]
         delta += [{**file.entry, "_KIND": 1} for file in removed]
         self.files.update({file.name: file for file in added})
@@ -363,14 +367,16 @@ class PaimonTable:
             "deltaRecordCount": 0,
         }
         if vectors:
-            said["indexManifest"] = self._vectors(vectors, magic)
+            said["indexManifest"] = self._vectors(vectors, magic, vectors_at)
         for file in removed:
             del self.files[file.name]
         self._base = [*self._base, *delta]
         (self.folder / "snapshot" / f"snapshot-{self.snapshot}").write_text(json.dumps(said))
         (self.folder / "snapshot" / "LATEST").write_text("1")  # it may be out of date
 
-    def _vectors(self, vectors: Mapping[str, Sequence[int]], magic: int) -> str:
+    def _vectors(
+        self, vectors: Mapping[str, Sequence[int]], magic: int, elsewhere: str | None
+    ) -> str:
         name = f"index-{uuid.uuid4()}-0"
         content, entries = b"\x01", []
         extra = 0 if magic == BITMAP else 8
@@ -393,7 +399,7 @@ class PaimonTable:
                 "_FILE_NAME": name,
                 "_FILE_SIZE": len(content),
                 "_ROW_COUNT": 1,
-                "_EXTERNAL_PATH": None,
+                "_EXTERNAL_PATH": elsewhere,
                 "_DELETIONS_VECTORS_RANGES": [one],
             }
             for entry, one in entries

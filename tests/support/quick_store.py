@@ -142,20 +142,29 @@ class _Server:
         return _answer("206 Partial Content", body, _HEADERS + range_), start, end - start
 
     def listing(self, bucket: str, asked: dict[str, list[str]]) -> bytes:
-        """Return the names of a folder as S3 says them."""
-        prefix = asked.get("prefix", [""])[0]
-        folder = Path(self.folder, bucket, prefix)
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        """Return the names of a folder as S3 says them; all below it if no delimiter is given."""
+        prefix, after = (asked.get(name, [""])[0] for name in ("prefix", "start-after"))
+        top = Path(self.folder, bucket)
+        folder = top / prefix
+        every = folder.iterdir() if "delimiter" in asked else folder.rglob("*")
+        files = sorted(every) if folder.is_dir() else []
+        folders = "".join(
+            f"<CommonPrefixes><Prefix>{escape(prefix + file.name)}/</Prefix></CommonPrefixes>"
+            for file in files
+            if file.is_dir() and "delimiter" in asked
+        )
         contents = "".join(
-            f"<Contents><Key>{escape(prefix + file.name)}</Key><Size>{file.stat().st_size}</Size>"
+            f"<Contents><Key>{escape(file.relative_to(top).as_posix())}</Key>"
+            f"<Size>{file.stat().st_size}</Size>"
             '<LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>"0"</ETag></Contents>'
             for file in files
-            if file.is_file()
+            if file.is_file() and file.relative_to(top).as_posix() > after
         )
         text = (
             '<?xml version="1.0" encoding="UTF-8"?>'
             f"<ListBucketResult><Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>"
-            f"<IsTruncated>false</IsTruncated>{contents}</ListBucketResult>"
+            f"<KeyCount>{len(files)}</KeyCount><IsTruncated>false</IsTruncated>"
+            f"{contents}{folders}</ListBucketResult>"
         )
         return text.encode()
 

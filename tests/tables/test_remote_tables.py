@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import random
 import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
+from pyarrow import fs
 from pyiceberg.catalog.memory import InMemoryCatalog
 from support.object_store import (
     BUCKET,
@@ -23,9 +26,13 @@ from support.object_store import (
     pandas_names,
     writable_object_store,
 )
+from support.paimon_tables import PaimonTable
+from support.quick_store import QuickStore, quick_store
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.hostcache.cache import Residency
 
 ROWS = pa.table({"id": [1, 2, 3], "day": ["a b", "a b", "ü%"]})
 
@@ -130,3 +137,109 @@ def test_an_iceberg_table_of_a_server(server: ObjectStore, tmp_path: Path) -> No
         with lookupstore.build(folder, tmp_path / "t", key="id", overwrite=True,
                                storage_options=options) as store:  # fmt: skip
             assert list(store) == [1, 3]
+
+
+@pytest.mark.parametrize("names", [pandas_names, deltalake_names])
+def test_a_paimon_table_of_a_uri(server: ObjectStore, names: Any, tmp_path: Path) -> None:
+    fields = {"id": "BIGINT NOT NULL", "name": "STRING", "day": "DATE"}
+    table = PaimonTable(tmp_path / "t", fields, ["id", "day"], ["day"], {"bucket": "1"})
+
+    def rows(*ids: int, name: str) -> pa.Table:
+        return pa.table({
+            "id": pa.array(ids, pa.int64()), "name": [f"{name}{one}" for one in ids],
+            "day": pa.array([0] * len(ids), pa.date32()),
+        })  # fmt: skip
+
+    # Java names folders by the number of the day, and pypaimon by its date.
+    day = {"partition": ["1970-01-01"], "values": [0]}
+    table.commit(table.add(rows(1, 2, 3, name="old"), **day))
+    table.commit(table.add(rows(2, 3, name="new"), sequence=[9, 10], kinds=[0, 3], **day))
+    root = f"{BUCKET}/{names.__name__}/paimon"
+    server.filesystem().create_dir(root)
+    fs.copy_files(str(tmp_path / "t"), root, destination_filesystem=server.filesystem())
+    uri, options = f"s3://{root}", names(server)
+    with lookupstore.build(uri, tmp_path / "s", key="id", storage_options=options) as store:
+        assert {key: row["name"] for key, row in store.items()} == {1: "old1", 2: "new2"}
+    with ColumnarFiles(uri, key="id", storage_options=options) as files:
+        assert files.lookup([1, 2, 3])["name"].to_pylist() == ["old1", "new2", None]
+    table.commit(table.add(rows(4, name="x"), sequence=[11], **day))
+    with server.filesystem().open_output_stream(f"{root}/snapshot/snapshot-3") as file:
+        file.write((tmp_path / "t" / "snapshot" / "snapshot-3").read_bytes())
+    with pytest.raises(lookupstore.StaleStoreError, match="gone; a vacuum or expiry") as raised:
+        lookupstore.build(uri, tmp_path / "never", key="id", storage_options=options)
+    assert SECRET not in str(raised.value)
+    assert KEY not in str(raised.value)
+
+
+def requests_of_files(quick: QuickStore) -> list[list[str]]:
+    """Return the methods of the requests for each data file, sorted."""
+    found: dict[str, list[str]] = {}
+    for one, _ in quick.asked():
+        if one.path.split("?")[0].endswith(".parquet"):
+            found.setdefault(one.path, []).append(one.method)
+    return [sorted(methods) for methods in found.values()]
+
+
+def test_a_data_file_takes_few_requests(tmp_path: Path) -> None:
+    """Its footer is read once, and a small file at once."""
+    folder = tmp_path / "s3" / BUCKET / "t"
+    for start in range(0, 60_000, 20_000):
+        ids = pa.array(range(start, start + 20_000))
+        deltalake.write_deltalake(folder, pa.table({"id": ids, "n": ids}), mode="append")
+    with quick_store(tmp_path / "s3", 0) as quick:
+        options = deltalake_names(quick.store)
+        table = deltalake.DeltaTable(f"s3://{BUCKET}/t", storage_options=options)
+        quick.asked()
+        with lookupstore.build(table, tmp_path / "s", key="id") as store:
+            assert len(store) == 60_000
+        assert requests_of_files(quick) == [["GET", "HEAD"]] * 3
+        # Row groups are read after the footer; for lookup files, a small file is read at once.
+        wanted: list[tuple[Any, list[str]]] = [
+            ("never", ["GET", "GET", "HEAD"]),
+            ("always", ["GET", "HEAD"]),
+        ]
+        for build, requests in wanted:
+            residency = Residency(tmp_path / build, quota="1GB")
+            given: dict[str, Any] = {"key": "id", "build": build, "residency": residency}
+            with ColumnarFiles(quick.store.uri("t"), **given) as files:
+                assert files.lookup([5, 25_000, 45_000])["n"].to_pylist() == [5, 25_000, 45_000]
+            assert requests_of_files(quick) == [requests] * 3
+
+
+def test_the_footer_of_a_large_file_is_read_once(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    ids = pa.array([chance.randrange(1 << 62) for _ in range(600_000)])
+    deltalake.write_deltalake(tmp_path / "s3" / BUCKET / "t", pa.table({"id": ids, "n": ids}))
+    (file,) = (tmp_path / "s3" / BUCKET / "t").glob("*.parquet")
+    size = file.stat().st_size
+    assert size > 8 << 20
+    with quick_store(tmp_path / "s3", 0) as quick:
+        options = deltalake_names(quick.store)
+        table = deltalake.DeltaTable(f"s3://{BUCKET}/t", storage_options=options)
+        with lookupstore.build(table, tmp_path / "s", key="id", on_duplicate=("max", "n")) as store:
+            assert len(store) == len(set(ids.to_pylist()))
+        asked = [one for one, _ in quick.asked() if one.path.endswith(".parquet")]
+    ends = [one for one in asked if one.method == "GET" and one.start + one.size == size]
+    assert len(ends) == 1, asked
+
+
+def test_small_files_are_read_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "s3" / BUCKET / "t"
+    for start in (0, 10):
+        rows = pa.table({"id": range(start, start + 10)})
+        deltalake.write_deltalake(folder, rows, mode="append")
+    both, real = Barrier(2, timeout=30), FileLookup.lookup
+
+    def lookup(one: FileLookup, *given: Any) -> Any:
+        both.wait()  # raises an error if the other file waits for this one
+        return real(one, *given)
+
+    monkeypatch.setattr(FileLookup, "lookup", lookup)
+    residency = Residency(tmp_path / "cache", quota="1GB")
+    with (
+        quick_store(tmp_path / "s3", 0) as quick,
+        ColumnarFiles(quick.store.uri("t"), key="id", residency=residency) as files,
+    ):
+        assert files.contains([*range(-3, 25)]).true_count == 20

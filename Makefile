@@ -290,6 +290,10 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
+.PHONY: histories
+histories: $(VENV)/.built  ## Read random histories of Delta, Iceberg and Paimon tables beside other readers: SEEDS of each
+	PYTHONPATH=tests $(BIN)/python tests/support/histories/run.py --seeds $(SEEDS)
+
 .PHONY: hudi-soak
 hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
 	PYTHONPATH=tests $(BIN)/python tests/support/hudi/soak.py $(HUDI_SOAK_ARGS)
@@ -414,8 +418,10 @@ bench-micro: $(VENV)/.built  ## Time the functions of the core one by one; COMPA
 	$(BIN)/python bench/micro/run.py $(if $(COMPARE),--compare $(COMPARE)) $(BENCH_MICRO_ARGS)
 
 .PHONY: bench-follow
-bench-follow: $(VENV)/.built  ## Time a store that follows a Delta table: 20,000,000 rows in 200 files
+bench-follow: $(VENV)/.built  ## Time stores that follow tables, joins with tables, and their first keys: 20,000,000 rows
 	$(BIN)/python bench/follow.py $(BENCH_FOLLOW_ARGS)
+	$(BIN)/python bench/table_joins.py $(BENCH_TABLE_JOINS_ARGS)
+	$(BIN)/python bench/table_cold.py $(BENCH_TABLE_COLD_ARGS)
 
 .PHONY: bench-changes
 bench-changes: java $(VENV)/.built  ## Time stores and levels that change by batches: 20,000,000 rows

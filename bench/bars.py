@@ -32,7 +32,9 @@ UNITS = {
     "compact": "s",
     "follow": "s",
     "follow compact": "s",
+    "follow deletes": "s",
     "bytes read": "%",
+    "bytes of deletes": "%",
     "bytes of files": "B",
     "build seconds": "s",
     "build memory": "B",
@@ -78,6 +80,9 @@ UNITS = {
     "warm seconds": "s",
     "calls until hot": "call",
     "private memory": "B",
+    "first keys": "s",
+    "requests": "request",
+    "MiB": "MiB",
 }
 
 

@@ -1,8 +1,9 @@
-"""A store that follows a Delta table, beside a build of all rows after each change.
+"""A store that follows a table of each format, beside a build of all rows after each change.
 
-follow           1% of the data files get other rows by an update of deltalake; the store follows,
-                 beside a build of all rows of the table
+follow           1% of the data files get other rows; the store follows, beside a build of all rows
 bytes read       by calls of this process meanwhile, of what the build reads
+follow deletes   one row of a thousand is deleted in every file, and the data files stay
+bytes of deletes read meanwhile, of what the build reads
 follow compact   all files become one, and no row changes: all are read, and none is written
 
 Rows have an int64 key and five columns. The files have equal ranges of keys. At last the store is
@@ -17,36 +18,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import deltalake
-import numpy as np
-import pyarrow as pa
 from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_choice, add_json_lines, command_line
+from lake_tables import FORMATS, LakeTable
 
 import lookupstore
 
-WORKLOAD = "follow"
 BUILT = "built"
+#: Formats whose tables are changed by their libraries, or by the helpers of the tests.
+FOLLOWED = ("Delta", "Iceberg", "Paimon")
 
-BARS = (
-    Bar("follow 1% of the files", WORKLOAD, "follow", OURS, 1.0, at_most=True),
-    Bar("bytes read / build", WORKLOAD, "bytes read", OURS, 3, at_most=True),
-)
-
-
-def rows_of(first: int, count: int) -> pa.Table:
-    """Return rows of a range of keys."""
-    ids = np.arange(first, first + count, dtype=np.int64)
-    return pa.table(
-        {
-            "id": ids,
-            "a": ids * 31,
-            "b": ids ^ 1 << 40,
-            "c": ids / 3,
-            "d": pa.array(ids * 1000).cast(pa.timestamp("us", "UTC")),
-            "e": pa.array(ids % 1000).cast(pa.string()),
-        }
+BARS = tuple(
+    bar
+    for name in FOLLOWED
+    for bar in (
+        Bar("follow 1% of the files", name, "follow", OURS, 1.0, at_most=True),
+        Bar("bytes read / build", name, "bytes read", OURS, 3, at_most=True),
+        Bar("follow deletes", name, "follow deletes", OURS, 1.0, at_most=True),
+        Bar("bytes of deletes / build", name, "bytes of deletes", OURS, 3, at_most=True),
     )
+)
 
 
 def bytes_read() -> int:
@@ -69,48 +60,97 @@ def contents(path: Path) -> list[bytes]:
         return sorted(one.read_bytes() for one in files[-compacted.info().files :])
 
 
+class Follower:
+    """A store that follows a table, beside a build of all rows.
+
+    Args:
+        table: it is written here.
+        folder: for the stores.
+    """
+
+    def __init__(self, table: LakeTable, folder: Path) -> None:
+        self.table, self.path, self.built = table, folder / "store", folder / "built"
+        self.found: dict[tuple[str, str], list[float]] = {}
+        table.write()
+        self.store = lookupstore.follow(table.given, self.path, key="id")
+
+    def note(self, verb: str, who: str, number: float) -> None:
+        self.found.setdefault((verb, who), []).append(number)
+
+    def turn(self, verb: str, share: str) -> None:
+        """Follow a change, beside a build."""
+        seconds, followed = costs(self.sync)
+        self.note(verb, OURS, seconds)
+        assert "rebuilt" not in (self.store.info().follows or {})
+        shutil.rmtree(self.built, ignore_errors=True)
+        given = self.table.given
+        seconds, whole = costs(lambda: lookupstore.build(given, self.built, key="id").close())
+        self.note(verb, BUILT, seconds)
+        self.note(share, OURS, 100 * followed / whole)
+        with lookupstore.open(self.built) as built:
+            assert len(self.store) == len(built)
+
+    def sync(self) -> None:
+        self.store = lookupstore.follow(self.table.given, self.path, key="id")
+
+    def check(self) -> None:
+        """Compare the store with the last build."""
+        self.store.close()
+        assert contents(self.path) == contents(self.built)
+
+
+def measure(name: str, folder: Path, files: int, each: int, rounds: int) -> Follower:
+    """Measure the changes of a table, and then deletes in another one."""
+    follower = Follower(FORMATS[name](folder / "table", files, each), folder)
+    changed = max(1, files // 100)
+    for turn in range(rounds):
+        follower.table.change(range(turn * changed, (turn + 1) * changed), turn + 1)
+        follower.turn("follow", "bytes read")
+    if name != "Paimon":
+        follower.table.compact()
+        seconds, _ = costs(follower.sync)
+        follower.note("follow compact", OURS, seconds)
+        assert follower.store.info().rewritten_buckets == 0
+    follower.check()
+    found = follower.found
+    shutil.rmtree(folder)
+    folder.mkdir()
+    follower = Follower(FORMATS[name](folder / "table", files, each), folder)
+    for turn in range(rounds):
+        follower.table.delete(turn)
+        follower.turn("follow deletes", "bytes of deletes")
+    follower.check()
+    follower.found |= found
+    return follower
+
+
 def main(given: Sequence[str] | None = None) -> None:
-    """Measure a store that follows a table, and judge it."""
+    """Measure stores that follow tables, and judge them."""
     parser = command_line(
-        "make bench-follow", __doc__, records=20_000_000, files=200, rounds=5
+        "make bench-follow", __doc__, rows=20_000_000, files=200, rounds=5
     )  # fmt: skip
+    parser.add_argument("--format", choices=[*FOLLOWED, "all"], default="all")
     add_choice(parser, "bars")
     add_json_lines(parser, "bench-follow.jsonl")
     asked = parser.parse_args(given)
-    run = Run({name: getattr(asked, name) for name in ("records", "files", "rounds")})
-    found: dict[tuple[str, str], list[float]] = {}
-
-    def note(verb: str, who: str, number: float) -> None:
-        found.setdefault((verb, who), []).append(number)
-
-    with TemporaryDirectory(prefix="bench-follow-") as name:
-        table, path, built = (Path(name, one) for one in ("table", "store", "built"))
-        each, changed = asked.records // asked.files, max(1, asked.files // 100)
-        for file in range(asked.files):
-            deltalake.write_deltalake(table, rows_of(file * each, each), mode="append")
-        store = lookupstore.follow(table, path, key="id")
-        for turn in range(asked.rounds):
-            first = turn * changed * each
-            where = f"id >= {first} and id < {first + changed * each}"
-            deltalake.DeltaTable(table).update(
-                updates={"a": f"a + {turn + 1}"}, predicate=f"{where} and id % 10 = 0"
-            )
-            seconds, followed = costs(store.sync)
-            note("follow", OURS, seconds)
-            store = store.newest()
-            assert "rebuilt" not in store.info().follows
-            shutil.rmtree(built, ignore_errors=True)
-            seconds, all_bytes = costs(lambda: lookupstore.build(table, built, key="id").close())
-            note("follow", BUILT, seconds)
-            note("bytes read", OURS, 100 * followed / all_bytes)
-        deltalake.DeltaTable(table).optimize.compact(target_size=1 << 40)
-        seconds, _ = costs(store.sync)
-        note("follow compact", OURS, seconds)
-        assert store.newest().info().rewritten_buckets == 0
-        assert contents(path) == contents(built)
-    for (verb, who), rounds in found.items():
-        run.add(Measurement(Subject(WORKLOAD, verb, who), tuple(rounds)))
-    run.judge([one for one in BARS if asked.only in one.name], {})
+    run = Run({name: getattr(asked, name) for name in ("rows", "files", "rounds")})
+    lacking: dict[Subject, str] = {}
+    names = FOLLOWED if asked.format == "all" else (asked.format,)
+    for name in names:
+        with TemporaryDirectory(prefix="bench-follow-") as folder:
+            each, place = asked.rows // asked.files, Path(folder, "w")
+            place.mkdir()
+            try:
+                follower = measure(name, place, asked.files, each, asked.rounds)
+            except lookupstore.FormatError as error:
+                bars = [one for one in BARS if one.workload == name]
+                why = str(error).partition(";")[0]
+                lacking |= dict.fromkeys((one.subjects[0] for one in bars), why)
+                continue
+        for (verb, who), rounds in follower.found.items():
+            run.add(Measurement(Subject(name, verb, who), tuple(rounds)))
+    wanted = [one for one in BARS if asked.only in one.name and one.workload in names]
+    run.judge(wanted, lacking)
     run.end(asked.json_lines)
 
 

@@ -93,7 +93,7 @@ def value_text(value: float, unit: str) -> str:
         return f"{value:.1f} %"
     if unit == "B":
         return f"{value / 1e6:.1f} MB"
-    if unit in ("GET", "trip", "KiB", "call"):
+    if unit in ("GET", "trip", "KiB", "MiB", "call", "request"):
         return f"{value:.2f} {unit}"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.1f} ms"
 

@@ -732,6 +732,31 @@ def test_levels(tmp_path: Path) -> None:
         assert re.search(rf"^levels +{bar} .*(met|NOT MET)$", printed, re.MULTILINE), printed
 
 
+@pytest.mark.parametrize("topic", ["follow", "table_joins", "table_cold"])
+def test_tables_of_each_format(topic: str, tmp_path: Path, bench_modules: None) -> None:
+    pytest.importorskip("deltalake")
+    pytest.importorskip("pyiceberg")
+    pytest.importorskip("fastavro")
+    if topic == "table_cold" and not has_server():
+        pytest.skip("rclone is not installed")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--rows", "4000", "--files", "4", "--rounds", "1")
+    few = {"table_joins": ("--many", "500"), "table_cold": ("--keys", "9", "--delay", "0.001")}
+    script = str(BENCH / f"{topic}.py")
+    shown = python(tmp_path, script, *sizes, *few.get(topic, ()), "--json-lines", str(lines))
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    outcomes = {(one["workload"], one["bar"]): one for one in found if "bar" in one}
+    bars = importlib.import_module(topic).BARS
+    assert list(outcomes) == [(one.workload, one.name) for one in bars]
+    verdicts = {one["verdict"] for one in outcomes.values()}
+    not_followed = "lookupstore: " if topic == "follow" else None
+    for verdict in verdicts - {"met", "NOT MET"}:
+        assert not_followed is not None, shown
+        assert verdict.startswith(not_followed), shown
+    measured = {one["workload"] for one in found if "rounds" in one}
+    assert {"Delta", "Iceberg"} <= measured
+
+
 @pytest.mark.skipif(not has_server(), reason="rclone is not installed")
 def test_cold_files(tmp_path: Path) -> None:
     lines = tmp_path / "results.jsonl"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import random
-import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyroaring import BitMap
 from support.changelog import check_changes
+from support.delta_tables import with_vectors
+from support.histories.model import Model, model_of
 
 import lookupstore
 from lookupstore import (
@@ -29,19 +26,7 @@ from lookupstore import (
 )
 
 deltalake = pytest.importorskip("deltalake")
-from deltalake.exceptions import DeltaError  # noqa: E402
-
-Model = dict[int, tuple[Any, ...]]
-
-
-def model_of(rows: pa.Table) -> Model:
-    """Return rows by their id, which each has alone."""
-    others = [name for name in rows.column_names if name != "id"]
-    values = zip(*(rows[name].to_pylist() for name in others), strict=True)
-    ids = rows["id"].to_pylist()
-    found = dict(zip(ids, values if others else [()] * len(ids), strict=True))
-    assert len(found) == len(ids)
-    return found
+from support.histories.delta import DeltaHistory  # noqa: E402
 
 
 def scanned(path: Path, version: int | None = None) -> Model:
@@ -68,94 +53,13 @@ def rebuilt(store: LookupStore) -> str | None:
     return followed.get("rebuilt")
 
 
-class History:
-    """A table with unique ids, to which random changes are made by deltalake."""
-
-    def __init__(self, path: Path, seed: int) -> None:
-        self.path, self._chance = path, random.Random(seed)
-        self._names = ["s", "n", "part"]
-        self._by = self._chance.choice([None, ["part"]])
-        self._next = 0
-        deltalake.write_deltalake(path, self._rows(30), partition_by=self._by)
-
-    def _rows(self, count: int, ids: Sequence[int] | None = None) -> pa.Table:
-        chance = self._chance
-        if ids is None:
-            ids = range(self._next, self._next + count)
-            self._next += count
-        columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
-        for name in self._names:
-            if name == "s":
-                values = [chance.choice(["a", "bb", "ü", None]) for _ in ids]
-                columns[name] = pa.array(values, pa.string())
-            elif name == "part":
-                columns[name] = pa.array([chance.choice(["x y", "ü", None]) for _ in ids], "string")
-            else:
-                columns[name] = pa.array([chance.choice([1, 2, None]) for _ in ids], pa.int32())
-        return pa.table(columns)
-
-    def _table(self) -> Any:
-        return deltalake.DeltaTable(self.path)
-
-    def change(self) -> str:
-        """Change the table in one way out of several, and return which."""
-        chance = self._chance
-        low = chance.randint(0, max(1, self._next))
-        high = low + chance.choice([1, 5, 40])
-        what = chance.choice(["append", "append", "delete", "update", "merge", "merge", "compact",
-                              "z-order", "restore", "overwrite", "nothing", "part",
-                              "column", "vacuum"])  # fmt: skip
-        match what:
-            case "append":
-                rows = self._rows(chance.choice([0, 1, 10]))
-                deltalake.write_deltalake(self.path, rows, mode="append")
-            case "overwrite":
-                rows = self._rows(0, range(chance.choice([0, 5, 30])))
-                deltalake.write_deltalake(self.path, rows, mode="overwrite")
-            case "delete":
-                self._table().delete(f"id >= {low} and id < {high}")
-            case "update":
-                self._table().update(updates={"n": "7"}, predicate=f"id >= {low} and id < {high}")
-            case "part":
-                predicate = f"id >= {low} and id < {high}"
-                self._table().update(updates={"part": "'ü'"}, predicate=predicate)
-            case "merge":
-                ids = chance.sample(range(self._next + 9), 8)
-                self._next = max(self._next, *(one + 1 for one in ids))
-                merger = self._table().merge(self._rows(0, ids), "s.id = t.id", "s", "t")
-                merger = merger.when_matched_update_all().when_not_matched_insert_all()
-                if chance.random() < 0.5:
-                    merger = merger.when_not_matched_by_source_delete(f"t.id < {low} - 20")
-                merger.execute()
-            case "compact":
-                self._table().optimize.compact()
-            case "z-order":
-                self._table().optimize.z_order(["n"])
-            case "restore":
-                table = self._table()
-                former = chance.randint(max(0, table.version() - 4), max(0, table.version() - 1))
-                old = pa.schema(deltalake.DeltaTable(self.path, version=former).schema().to_arrow())
-                if len(old) == len(self._names) + 1:
-                    with suppress(DeltaError):  # its files may be gone
-                        table.restore(former)
-            case "column" if chance.random() < 0.3:
-                self._names.append(f"x{len(self._names)}")
-                rows = self._rows(2)
-                deltalake.write_deltalake(self.path, rows, mode="append", schema_mode="merge")
-            case "vacuum" if chance.random() < 0.3:
-                self._table().vacuum(0, dry_run=False, enforce_retention_duration=False)
-            case "nothing":
-                self._table().create_checkpoint()
-        return what
-
-
 @pytest.mark.drawn(0.2)
 @pytest.mark.parametrize("number", range(24))
 def test_a_store_has_the_rows_of_each_version_of_a_random_history(
     tmp_path: Path, seed: int, number: int
 ) -> None:
     chance = random.Random(seed + number)
-    history = History(tmp_path / "t", seed + number)
+    history = DeltaHistory(tmp_path / "t", seed + number)
     buckets = chance.choice([1, 3])
     store = follow(history.path, tmp_path / "s", key="id", buckets=buckets, memory=1 << 17)
     before = stored(store)
@@ -238,47 +142,6 @@ def test_only_files_that_differ_are_read(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(compacted.changes(newer.version).read_all()["id"]) == []
 
 
-def with_vector(table: Path, positions: dict[str, Sequence[int]]) -> None:
-    """Add a version to a log in which files have these deleted rows.
-
-    Source: "Deletion Vectors" and "Deletion Vector Format" of the Delta protocol.
-    """
-    logs = sorted((table / "_delta_log").glob("*.json"))
-    adds: dict[str, dict[str, Any]] = {}
-    for log in logs:
-        for line in map(json.loads, log.read_text().splitlines()):
-            if "add" in line:
-                adds[line["add"]["path"]] = line["add"]
-    features = ["deletionVectors"]
-    lines: list[dict[str, Any]] = [{"protocol": {
-        "minReaderVersion": 3, "minWriterVersion": 7,
-        "readerFeatures": features, "writerFeatures": features,
-    }}]  # fmt: skip
-    for path, gone in positions.items():
-        add = {name: one for name, one in adds[path].items() if name != "deletionVector"}
-        remove = {"path": path, "dataChange": True, "deletionTimestamp": 1}
-        if "deletionVector" in adds[path]:
-            remove["deletionVector"] = adds[path]["deletionVector"]
-        if gone:
-            vector = struct.pack("<iqI", 1681511377, 1, 0) + BitMap(gone).serialize()
-            add["deletionVector"] = {
-                "storageType": "i", "pathOrInlineDv": z85(vector + bytes(-len(vector) % 4)),
-                "sizeInBytes": len(vector), "cardinality": len(gone),
-            }  # fmt: skip
-        lines += [{"remove": remove}, {"add": add}]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (table / "_delta_log" / f"{len(logs):020}.json").write_text(text)
-
-
-def z85(data: bytes) -> str:
-    """Return bytes in Z85, whose alphabet is another one than that of Python's base85."""
-    letters = (
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    )
-    python = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    return base64.b85encode(data).decode().translate(str.maketrans(python, letters))
-
-
 @pytest.mark.parametrize("number", range(4))
 def test_rows_that_deletion_vectors_remove_and_bring_back(
     tmp_path: Path, seed: int, number: int
@@ -304,7 +167,7 @@ def test_rows_that_deletion_vectors_remove_and_bring_back(
         # A commit must not remove and add one file with the same deletes.
         some = {name: gone for name, gone in some.items() if gone != deleted.get(name, [])}
         deleted |= some
-        with_vector(table, some)
+        with_vectors(table, some)
         left = {
             one
             for name, ids in files.items()

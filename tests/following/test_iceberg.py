@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 from support.changelog import check_changes
+from support.histories.model import Model, model_of
 
 from lookupstore import LookupStore, follow
 
@@ -25,10 +26,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
-
-Model = dict[int, tuple[Any, ...]]
-
-ROWS = pa.schema({"id": pa.int64(), "s": pa.string(), "n": pa.int32(), "part": pa.string()})
+from support.histories.iceberg import IcebergHistory
 
 
 @pytest.fixture
@@ -36,15 +34,6 @@ def catalog(tmp_path: Path) -> InMemoryCatalog:
     catalog = InMemoryCatalog("w", warehouse=f"file://{tmp_path}/top w")
     catalog.create_namespace("w")
     return catalog
-
-
-def model_of(rows: pa.Table) -> Model:
-    others = [name for name in rows.column_names if name != "id"]
-    values = zip(*(rows[name].to_pylist() for name in others), strict=True)
-    ids = rows["id"].to_pylist()
-    found = dict(zip(ids, values if others else [()] * len(ids), strict=True))
-    assert len(found) == len(ids)
-    return found
 
 
 def stored(store: LookupStore) -> Model:
@@ -57,69 +46,6 @@ def rebuilt(store: LookupStore) -> str | None:
     return followed.get("rebuilt")
 
 
-class History:
-    """A table with unique ids, to which random changes are made by pyiceberg."""
-
-    def __init__(self, catalog: InMemoryCatalog, seed: int) -> None:
-        self._chance = random.Random(seed)
-        version = self._chance.choice(["1", "2"])
-        properties = {"format-version": version, "write.parquet.row-group-limit": "10"}
-        self.table = catalog.create_table("w.t", ROWS, properties=properties)
-        if self._chance.random() < 0.5:
-            with self.table.update_spec() as update:
-                update.add_identity("part")
-        self._next = 0
-        self._append(30)
-
-    def _rows(self, ids: Sequence[int]) -> pa.Table:
-        chance = self._chance
-        columns: dict[str, Any] = {
-            "id": pa.array(ids, pa.int64()),
-            "s": pa.array([chance.choice(["a", "ü", None]) for _ in ids], pa.string()),
-            "n": pa.array([chance.choice([1, 2, None]) for _ in ids], pa.int32()),
-            "part": pa.array([chance.choice(["x y", "ü"]) for _ in ids], pa.string()),
-        }
-        schema = self.table.schema().as_arrow()
-        more = {one: pa.nulls(len(ids), pa.int64()) for one in schema.names if one not in columns}
-        return pa.table({name: {**columns, **more}[name] for name in schema.names})
-
-    def _append(self, count: int) -> None:
-        self.table.append(self._rows(range(self._next, self._next + count)))
-        self._next += count
-
-    def change(self) -> str:
-        """Change the table in one way out of several, and return which."""
-        chance = self._chance
-        low = chance.randint(0, self._next)
-        what = chance.choice(["append", "append", "overwrite", "part", "delete", "delete",
-                              "upsert", "upsert", "rewrite", "back", "add"])  # fmt: skip
-        match what:
-            case "append":
-                self._append(chance.choice([0, 1, 10]))
-            case "overwrite":
-                self.table.overwrite(self._rows(range(chance.choice([0, 1, 20]))))
-            case "part":
-                rows = self._rows(range(self._next, self._next + 3))
-                self._next += 3
-                self.table.overwrite(rows, f"id >= {low} and id < {low + 9}")
-            case "delete":
-                self.table.delete(f"id >= {low} and id < {low + chance.choice([1, 9])}")
-            case "upsert" if len(self.table.schema().fields) == len(ROWS):  # else pyiceberg fails
-                ids = chance.sample(range(self._next + 5), 5)
-                self._next = max(self._next, *(one + 1 for one in ids))
-                self.table.upsert(self._rows(ids), join_cols=["id"])
-            case "rewrite":
-                self.table.overwrite(self.table.scan().to_arrow())
-            case "back":
-                names = [one.snapshot_id for one in self.table.metadata.snapshots]
-                with self.table.manage_snapshots() as update:
-                    update.set_current_snapshot(chance.choice(names[-4:]))
-            case "add" if chance.random() < 0.2:
-                with self.table.update_schema() as update:
-                    update.add_column(f"x{len(self.table.schema().fields)}", LongType())
-        return what
-
-
 @pytest.mark.drawn(0.2)
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @pytest.mark.parametrize("number", range(24))
@@ -127,7 +53,7 @@ def test_a_store_has_the_rows_of_each_snapshot_of_a_random_history(
     catalog: InMemoryCatalog, tmp_path: Path, seed: int, number: int
 ) -> None:
     chance = random.Random(seed + number)
-    history = History(catalog, seed + number)
+    history = IcebergHistory(catalog, seed + number)
     given = catalog.load_table("w.t")
     columns = chance.choice([None, ["s", "part"]])
     names = ["id", *columns] if columns else None

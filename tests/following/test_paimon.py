@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.changelog import check_changes
+from support.histories.paimon import ROWS, TYPES, PaimonHistory
 from support.paimon_tables import PaimonTable
-from support.paimon_writes import ROWS, TYPES, PaimonWrites
 
 from lookupstore import LookupStore, StaleStoreError, follow
 from lookupstore.store.changed_bucket import CompactionRule
@@ -56,7 +56,7 @@ def test_a_store_has_the_rows_of_each_snapshot_of_a_random_history(
     chance = random.Random(seed + number)
     follower = importlib.import_module("lookupstore.following.follower")
     monkeypatch.setattr(follower, "_COMPACTION", CompactionRule(3, 0.5))
-    writes = PaimonWrites(tmp_path / "t", seed + number)
+    writes = PaimonHistory(tmp_path / "t", seed + number)
     keys, nullable = list(writes.table.primary_keys), list(writes.table.partition_keys)
     where = chance.choice([None, None, "at > 1"])
 

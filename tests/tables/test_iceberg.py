@@ -334,6 +334,7 @@ def test_delete_files_of_many_data_files_are_read_once(
     left = set(range(files * each))
     for number in range(writers):
         chosen = sorted((path, chance.randrange(each)) for path in firsts for _ in range(5))
+        chance.shuffle(chosen)
         ids = {name: str(2147483546 - at) for at, name in enumerate(("file_path", "pos"))}
         schema = pa.schema([
             pa.field(name, kind, False, {"PARQUET:field_id": ids[name]})

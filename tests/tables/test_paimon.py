@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyroaring import BitMap, BitMap64
+from support.histories.paimon import ROWS, TYPES, PaimonHistory
 from support.paimon_tables import BITMAP, BITMAP64, PaimonTable
-from support.paimon_writes import ROWS, TYPES, PaimonWrites
 
 import lookupstore
 from lookupstore import CorruptionError, FormatError, LookupStoreError, StaleStoreError
@@ -49,7 +49,7 @@ def table_of(ids: Sequence[int], name: str = "n", at: int | None = 0) -> pa.Tabl
 def test_every_snapshot_of_a_random_history_is_merged(
     tmp_path: Path, seed: int, number: int
 ) -> None:
-    history = PaimonWrites(tmp_path / "t", seed + number)
+    history = PaimonHistory(tmp_path / "t", seed + number)
     fingerprints = set()
     for turn in range(8):
         history.change()
@@ -74,7 +74,7 @@ def test_every_snapshot_of_a_random_history_is_merged(
 
 
 def test_lookups_in_files_leave_out_replaced_rows(tmp_path: Path, seed: int) -> None:
-    history = PaimonWrites(tmp_path / "t", seed)
+    history = PaimonHistory(tmp_path / "t", seed)
     for _ in range(8):
         history.change()
     keys = history.table.primary_keys
@@ -92,7 +92,7 @@ def test_lookups_in_files_leave_out_replaced_rows(tmp_path: Path, seed: int) -> 
 
 
 def test_other_processes_find_replaced_rows(tmp_path: Path, seed: int) -> None:
-    history = PaimonWrites(tmp_path / "t", seed)
+    history = PaimonHistory(tmp_path / "t", seed)
     for _ in range(6):
         history.change()
     files = [file for file in snapshot_files(tmp_path) if file.deleted is not None]
@@ -389,7 +389,25 @@ def test_files_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
     refused("TIME.* in ORC files", {**ROWS, "x": "TIME(0)"}, file_format="orc")
     refused("LOCAL TIME ZONE in ORC", {**ROWS, "x": "TIMESTAMP(3) WITH LOCAL TIME ZONE"},
             file_format="orc")  # fmt: skip
+    refused("CHAR.* in ORC files", {**ROWS, "x": "CHAR(3)"}, file_format="orc")
     refused("a key or sequence of floats", {**ROWS, "id": "DOUBLE"})
+    shutil.rmtree(tmp_path / "t")
+    options = {"merge-engine": "first-row"}
+    table = PaimonTable(tmp_path / "t", ROWS, ["id"], options=options)
+    table.commit(table.add(table_of([1]), level=5, kinds=[3]))
+    with pytest.raises(FormatError, match="deleted rows with the merge engine 'first-row'"):
+        open_source(tmp_path / "t")
+    for enabled, elsewhere, what in (
+        ("false", None, "deletion vectors that 'deletion-vectors.enabled' turns off"),
+        ("true", "s3://elsewhere/index", r"deletion vectors outside its folder \(external paths\)"),
+    ):
+        shutil.rmtree(tmp_path / "t")
+        options = {"deletion-vectors.enabled": enabled}
+        table = PaimonTable(tmp_path / "t", ROWS, ["id"], options=options)
+        file = table.add(table_of([1, 2]), level=5)
+        table.commit(file, vectors={file.name: [0]}, vectors_at=elsewhere)
+        with pytest.raises(FormatError, match=what):
+            open_source(tmp_path / "t")
     # Rows of the same key and sequence number, as of two writers at once.
     shutil.rmtree(tmp_path / "t")
     table = PaimonTable(tmp_path / "t", ROWS, ["id"])

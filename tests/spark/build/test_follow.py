@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from support.paimon_writes import PaimonWrites
+from support.histories.paimon import PaimonHistory
 
 import lookupstore
 from lookupstore import CorruptionError, DuplicateKeyError, LookupStore
@@ -88,7 +88,7 @@ def test_executors_build_and_the_driver_follows(
 def test_tables_of_all_kinds(
     spark: SparkSession, tmp_path: Path, merge_on_read_tables: Path, seed: int
 ) -> None:
-    writes = PaimonWrites(tmp_path / "paimon", seed)
+    writes = PaimonHistory(tmp_path / "paimon", seed)
     for _ in range(6):
         writes.change()
     path = merge_on_read_tables / "mor_v6_nonpartitioned"

@@ -1,4 +1,4 @@
-"""Random writes and compactions of a Paimon table with a primary key, beside a model."""
+"""Random histories of Paimon tables, beside a model of its rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = {"id": "INT NOT NULL", "name": "STRING", "at": "BIGINT"}
 TYPES = pa.schema([pa.field("id", pa.int32()), ("name", pa.string()), ("at", pa.int64())])
 
 
-class PaimonWrites:
+class PaimonHistory:
     """A table with a primary key to which random changes are made, and a model of its rows.
 
     The model knows rules of Paimon, not files: it has all rows ever written.

@@ -1,0 +1,1 @@
+"""Tables of several formats with unique keys, to which random changes are made."""

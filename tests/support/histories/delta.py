@@ -1,0 +1,94 @@
+"""Random histories of Delta tables, by deltalake."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+
+class DeltaHistory:
+    """A table with unique ids, to which random changes are made by deltalake."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self._chance = path, random.Random(seed)
+        self._names = ["s", "n", "part"]
+        self._by = self._chance.choice([None, ["part"]])
+        self._next = 0
+        deltalake.write_deltalake(path, self._rows(30), partition_by=self._by)
+
+    def _rows(self, count: int, ids: Sequence[int] | None = None) -> pa.Table:
+        chance = self._chance
+        if ids is None:
+            ids = range(self._next, self._next + count)
+            self._next += count
+        columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
+        for name in self._names:
+            if name == "s":
+                values = [chance.choice(["a", "bb", "ü", None]) for _ in ids]
+                columns[name] = pa.array(values, pa.string())
+            elif name == "part":
+                columns[name] = pa.array([chance.choice(["x y", "ü", None]) for _ in ids], "string")
+            else:
+                columns[name] = pa.array([chance.choice([1, 2, None]) for _ in ids], pa.int32())
+        return pa.table(columns)
+
+    def _table(self) -> Any:
+        return deltalake.DeltaTable(self.path)
+
+    def change(self) -> str:
+        """Change the table in one way out of several, and return which."""
+        chance = self._chance
+        low = chance.randint(0, max(1, self._next))
+        high = low + chance.choice([1, 5, 40])
+        what = chance.choice(["append", "append", "delete", "update", "merge", "merge", "compact",
+                              "z-order", "restore", "overwrite", "nothing", "part",
+                              "column", "vacuum"])  # fmt: skip
+        match what:
+            case "append":
+                rows = self._rows(chance.choice([0, 1, 10]))
+                deltalake.write_deltalake(self.path, rows, mode="append")
+            case "overwrite":
+                rows = self._rows(0, range(chance.choice([0, 5, 30])))
+                deltalake.write_deltalake(self.path, rows, mode="overwrite")
+            case "delete":
+                self._table().delete(f"id >= {low} and id < {high}")
+            case "update":
+                self._table().update(updates={"n": "7"}, predicate=f"id >= {low} and id < {high}")
+            case "part":
+                predicate = f"id >= {low} and id < {high}"
+                self._table().update(updates={"part": "'ü'"}, predicate=predicate)
+            case "merge":
+                ids = chance.sample(range(self._next + 9), 8)
+                self._next = max(self._next, *(one + 1 for one in ids))
+                merger = self._table().merge(self._rows(0, ids), "s.id = t.id", "s", "t")
+                merger = merger.when_matched_update_all().when_not_matched_insert_all()
+                if chance.random() < 0.5:
+                    merger = merger.when_not_matched_by_source_delete(f"t.id < {low} - 20")
+                merger.execute()
+            case "compact":
+                self._table().optimize.compact()
+            case "z-order":
+                self._table().optimize.z_order(["n"])
+            case "restore":
+                table = self._table()
+                former = chance.randint(max(0, table.version() - 4), max(0, table.version() - 1))
+                old = pa.schema(deltalake.DeltaTable(self.path, version=former).schema().to_arrow())
+                if len(old) == len(self._names) + 1:
+                    with suppress(DeltaError):  # its files may be gone
+                        table.restore(former)
+            case "column" if chance.random() < 0.3:
+                self._names.append(f"x{len(self._names)}")
+                rows = self._rows(2)
+                deltalake.write_deltalake(self.path, rows, mode="append", schema_mode="merge")
+            case "vacuum" if chance.random() < 0.3:
+                self._table().vacuum(0, dry_run=False, enforce_retention_duration=False)
+            case "nothing":
+                self._table().create_checkpoint()
+        return what

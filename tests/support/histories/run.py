@@ -1,0 +1,199 @@
+"""Read random histories of tables by lookupstore and by other readers: `make histories`.
+
+Each seed makes a history of each format. After each change, all rows, lookups in data files and a
+store that follows are compared with the rows that another reader has: deltalake, pyiceberg, or a
+model of Paimon's rules. At last former snapshots are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from pyiceberg.catalog.memory import InMemoryCatalog
+
+import lookupstore
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.hostcache.cache import Residency
+from lookupstore.source.opening import open_source
+from support.changelog import check_changes
+from support.histories.delta import DeltaHistory
+from support.histories.iceberg import IcebergHistory
+from support.histories.model import Model, model_of
+from support.histories.paimon import PaimonHistory
+
+#: Changes of a history.
+CHANGES = 12
+
+
+def read(given: Any) -> pa.Table:
+    """Return all rows that lookupstore reads of a table."""
+    source = open_source(given)
+    return pa.Table.from_batches(source.batches(source.schema.names), source.schema)
+
+
+def check_lookups(given: Any, expected: Model, chance: random.Random, residency: Residency) -> None:
+    """Compare lookups of present and missing keys with the rows of a table."""
+    ids = [*expected, -1, 10**6, *chance.choices(range(200), k=20)]
+    chance.shuffle(ids)
+    build = chance.choice(["auto", "never", "always"])
+    with ColumnarFiles(given, key="id", build=build, residency=residency) as files:
+        found = files.lookup(pa.array(ids, pa.int64()))
+        rows = zip(*(found[name].to_pylist() for name in found.column_names), strict=True)
+        missing = (None,) * found.num_columns
+        assert list(rows) == [expected.get(one, missing) for one in ids]
+        assert files.contains(ids).to_pylist() == [one in expected for one in ids]
+
+
+def delta(folder: Path, seed: int) -> int:
+    """Check a history of a Delta table, and return the number of its snapshots."""
+    history = DeltaHistory(folder / "t", seed)
+
+    def scanned(version: int | None = None) -> Model:
+        table = deltalake.DeltaTable(folder / "t", version=version)
+        names = pa.schema(table.schema().to_arrow()).names
+        return model_of(pa.RecordBatchReader.from_stream(table.scan()).read_all().select(names))
+
+    Follower(folder, folder / "t", scanned, seed).check(history.change)
+    newest = deltalake.DeltaTable(folder / "t").version()
+    versions = 0
+    for version in range(newest + 1):
+        table = deltalake.DeltaTable(folder / "t", version=version)
+        try:
+            expected = scanned(version)
+        except Exception as error:  # a vacuum has removed files
+            assert "not found" in str(error).lower(), error  # noqa: PT017
+            continue
+        assert model_of(read(table)) == expected, version
+        versions += 1
+    return versions
+
+
+def iceberg(folder: Path, seed: int) -> int:
+    """Check a history of an Iceberg table, and return the number of its snapshots."""
+    catalog = InMemoryCatalog("w", warehouse=f"file://{folder}/w")
+    catalog.create_namespace("w")
+    history = IcebergHistory(catalog, seed)
+    given = catalog.load_table("w.t")
+
+    def scanned() -> Model:
+        return model_of(history.table.scan().to_arrow())
+
+    follower = Follower(folder, given, scanned, seed)
+    follower.newest = lambda: history.table
+    follower.check(history.change)
+    for snapshot in history.table.metadata.snapshots:
+        scan = history.table.scan(snapshot_id=snapshot.snapshot_id)
+        assert model_of(read(scan)) == model_of(scan.to_arrow()), snapshot.snapshot_id
+    return len(history.table.metadata.snapshots)
+
+
+def paimon(folder: Path, seed: int) -> int:
+    """Check a history of a Paimon table, and return the number of its snapshots."""
+    history = PaimonHistory(folder / "t", seed)
+    chance, residency = random.Random(seed), Residency(folder / "cache", quota=64 << 20)
+    keys = history.table.primary_keys
+    for _ in range(CHANGES):
+        history.change()
+        expected = history.expected()
+        found = read(folder / "t").to_pylist()
+        assert sorted(map(str, found)) == sorted(map(str, expected))
+        rows = [row for row in expected if None not in [row[name] for name in keys]]
+        given = pa.table({
+            name: pa.array([row[name] for row in rows], pa.int32() if name == "id" else pa.string())
+            for name in keys
+        })  # fmt: skip
+        build = chance.choice(["auto", "never", "always"])
+        with ColumnarFiles(folder / "t", key=keys, build=build, residency=residency) as files:
+            answers = files.lookup(given).select(["name", "at"]).to_pylist()
+            assert answers == [{name: row[name] for name in ("name", "at")} for row in rows]
+    return CHANGES
+
+
+class Follower:
+    """A store that follows a table, and lookups in its files, beside another reader.
+
+    Args:
+        folder: for the store and lookup files.
+        given: the table, as a store follows it.
+        scanned: returns the rows of the newest snapshot by the other reader.
+        seed: of the choices.
+    """
+
+    def __init__(self, folder: Path, given: Any, scanned: Callable[[], Model], seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.residency = Residency(folder / "cache", quota=64 << 20)
+        self.scanned = scanned
+        self.newest: Callable[[], Any] = lambda: given
+        buckets = self.chance.choice([1, 3])
+        self.store = lookupstore.follow(given, folder / "s", key="id", buckets=buckets)
+
+    def check(self, change: Callable[[], str]) -> None:
+        """Make changes, and compare all readers after each."""
+        before = model_of(self.store.scan().read_all())
+        for _ in range(CHANGES):
+            done = [change() for _ in range(self.chance.choice([1, 1, 2]))]
+            expected = self.scanned()
+            assert model_of(read(self.newest())) == expected, done
+            check_lookups(self.newest(), expected, self.chance, self.residency)
+            newer = self.store.sync()
+            after = model_of(newer.scan().read_all())
+            assert after == expected, done
+            if newer.value_schema == self.store.value_schema:
+                check_changes(newer.changes(self.store.version), before, after)
+            newer.verify()
+            self.store, before = newer, after
+
+
+FORMATS: dict[str, Callable[[Path, int], int]] = {
+    "delta": delta,
+    "iceberg": iceberg,
+    "paimon": paimon,
+}
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Check histories, print each that fails with its seed, and return an exit status."""
+    parser = argparse.ArgumentParser(prog="make histories", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="number of histories of each format")
+    parser.add_argument("--first", type=int, default=None, help="first seed; default: random")
+    parser.add_argument("--format", choices=[*FORMATS, "all"], default="all")
+    asked = parser.parse_args(given)
+    first = random.SystemRandom().randrange(1 << 31) if asked.first is None else asked.first
+    names = list(FORMATS) if asked.format == "all" else [asked.format]
+    failed, histories, snapshots, start = 0, 0, 0, time.monotonic()
+    for seed in range(first, first + asked.seeds):
+        for name in names:
+            histories += 1
+            with tempfile.TemporaryDirectory(prefix="histories-") as folder:
+                try:
+                    snapshots += FORMATS[name](Path(folder), seed)
+                except Exception:
+                    failed += 1
+                    traceback.print_exc()
+                    print(f"FAILED: --format {name} --first {seed} --seeds 1", flush=True)
+        if (seed - first) % 5 == 4:
+            print(f"{histories} histories, {snapshots} snapshots, {failed} failed", flush=True)
+    seconds = time.monotonic() - start
+    print(
+        f"seeds from {first}: {histories} histories, {snapshots} snapshots, {failed} failed, "
+        f"{seconds:.0f} s"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", "Delete operation did not match any records")
+    logging.getLogger("lookupstore").setLevel(logging.ERROR)
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The run of many random histories, with one seed."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+pytest.importorskip("fastavro")
+from support.histories import run
+from support.histories.model import Model
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
+@pytest.mark.parametrize("name", run.FORMATS)
+def test_a_history_is_read_as_others_read_it(
+    name: str, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main(["--seeds", "1", "--first", str(seed), "--format", name]) == 0
+    assert f"seeds from {seed}: 1 histories" in capsys.readouterr().out
+
+
+def test_rows_that_differ_fail(
+    seed: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = run.model_of
+
+    def without_one(rows: object) -> Model:
+        found = real(rows)  # type: ignore[arg-type]
+        return dict([*found.items()][1:])
+
+    monkeypatch.setattr(run, "model_of", without_one)
+    assert run.main(["--seeds", "1", "--first", str(seed), "--format", "delta"]) == 1
+    assert f"FAILED: --format delta --first {seed}" in capsys.readouterr().out

@@ -172,5 +172,7 @@ def test_folders_of_tables_that_are_not_read(
         for path in ("sink", "sink/*.parquet", "sink/left.parquet"):
             with pytest.raises(FormatError, match=r"sink of a Spark stream.*spark\.read\.parquet"):
                 call(str(tmp_path / path))
-        with pytest.raises(FormatError, match=r"Paimon table.*pypaimon"):
-            call(str(tmp_path / "paimon" / "t"))
+        with pytest.raises(FormatError, match="is inside the Paimon table"):
+            call(str(tmp_path / "paimon" / "t" / "bucket-0"))
+    with pytest.raises(FormatError, match=r"a Paimon table; .*spark\.read\.format\('paimon'\)"):
+        calls[0](str(tmp_path / "paimon" / "t"))

@@ -14,7 +14,9 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from support.paimon_tables import PaimonTable
 
+from lookupstore import FormatError
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.keys.joins import HOWS
 from lookupstore.spark import LookupMetrics, build_store, lookup_join
@@ -200,6 +202,34 @@ def test_a_delta_table_is_a_dimension(
     assert rows_of(again) == rows_of(
         facts.join(left.where("user >= 600"), "user", "semi").select("n", "user")
     )
+
+
+def test_a_paimon_table_is_a_dimension(
+    spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
+) -> None:
+    """Executors merge the rows of a key that several files have."""
+    fields = {"user": "BIGINT NOT NULL", "name": "STRING"}
+    table = PaimonTable(tmp_path / "t", fields, ["user"], options={"bucket": "1"})
+    users = pq.read_table(dim)["user"].cast(pa.int64()).to_pylist()
+
+    def rows(ids: list[int], name: str) -> pa.Table:
+        return pa.table({"user": pa.array(ids, pa.int64()), "name": [f"{name}{i}" for i in ids]})
+
+    count = len(users)
+    table.commit(table.add(rows(users, "old"), level=5))
+    again = users[::3]
+    kinds = [3 if at % 2 else 0 for at in range(len(again))]
+    sequence = range(count, count + len(again))
+    table.commit(table.add(rows(again, "new"), sequence=sequence, kinds=kinds))
+    names = {one: f"old{one}" for one in users} | {one: f"new{one}" for one in again}
+    for one in again[1::2]:
+        del names[one]
+    got = lookup_join(facts, str(tmp_path / "t"), "user", "inner")
+    wanted = [(row.n, row.user, names[row.user]) for row in facts.collect() if row.user in names]
+    assert wanted
+    assert rows_of(got) == sorted(wanted, key=repr)
+    with pytest.raises(FormatError, match=r"is a Paimon table; .*format\('paimon'\)"):
+        build_store(str(tmp_path / "t"), tmp_path / "never", key="user", spark=spark)
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -1,6 +1,6 @@
-"""docs/reference/sources.md lists what `lookupstore.source.losses` has.
+"""docs/reference/sources.md and the pages of tables list what `lookupstore.source.losses` has.
 
-It leaves out what is read exactly, and paths of tables, which docs/reference/paths.md lists.
+They leave out what is read exactly, and paths of tables, which docs/reference/paths.md lists.
 """
 
 from __future__ import annotations
@@ -11,26 +11,50 @@ import pytest
 
 from lookupstore.source.losses import LOSSES, NOTED, REFUSED
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sources.md"
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+#: Sources with a page of their own.
+FORMATS = {"Delta": "delta.md", "Iceberg": "iceberg.md", "Paimon": "paimon.md"}
+#: The remedy that those pages name once.
+USUAL = "pass the rows that Spark reads"
 HEADS = {
     REFUSED: "| source | refused | remedy |",
     NOTED: "| source | may change or be left out | what you get |",
 }
 
 
-def losses_table(outcome: str) -> str:
-    """Return the part of the list that has this outcome, as a table of Markdown."""
-    lost = [one for one in LOSSES if one.outcome == outcome and not one.what.startswith("a path ")]
-    rows = (f"| {one.source} | {one.what} | {one.how} |" for one in lost)
-    return "\n".join((HEADS[outcome], "|---|---|---|", *rows))
+def losses_table(outcome: str, source: str | None) -> str:
+    """Return the part of the list that has this outcome, as a table of Markdown.
+
+    Args:
+        outcome: Outcome of the lines.
+        source: Source with a page of its own. None: all sources without one.
+    """
+    lost = [
+        one
+        for one in LOSSES
+        if one.outcome == outcome
+        and not one.what.startswith("a path ")
+        and (one.source not in FORMATS if source is None else one.source == source)
+    ]
+    if source is None:
+        rows = [f"| {one.source} | {one.what} | {one.how} |" for one in lost]
+        return "\n".join((HEADS[outcome], "|---|---|---|", *rows))
+    head = HEADS[outcome].removeprefix("| source ")
+    rows = [f"| {one.what} | {'' if one.how == USUAL else f'{one.how} '}|" for one in lost]
+    return "\n".join((head, "|---|---|", *rows))
 
 
+@pytest.mark.parametrize("source", [None, *FORMATS])
 @pytest.mark.parametrize("outcome", HEADS)
-def test_the_page_has_the_table(outcome: str) -> None:
-    begun = PAGE.read_text().partition(f"<!-- losses: {outcome} -->\n")[2]
+def test_the_page_has_the_table(outcome: str, source: str | None) -> None:
+    page = PAGES / ("sources.md" if source is None else FORMATS[source])
+    wanted = losses_table(outcome, source)
+    begun = page.read_text().partition(f"<!-- losses: {outcome} -->\n")[2]
     found = begun.partition("<!-- end of losses -->")[0]
-    wanted = losses_table(outcome)
-    assert found.strip() == wanted, f"replace the table of {PAGE.name} by:\n{wanted}"
+    if len(wanted.splitlines()) == 2:
+        assert not found, f"{page.name} has a table without lines"
+    else:
+        assert found.strip() == wanted, f"replace the table of {page.name} by:\n{wanted}"
 
 
 def test_no_text_breaks_the_table() -> None:

@@ -79,18 +79,45 @@ folders: files that are neither Parquet nor ORC | source/test_folders.py::test_e
 folders: values that the type in the first file cannot hold | source/test_errors.py::test_the_file_and_column_of_another_type_are_named
 Delta: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_delta_table_is_refused_with_its_rows
 Delta: an empty text in a column of partitions | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
-Delta: VARIANT, partitions by binary columns, files outside the table | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: other reader features | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: columns of type VARIANT | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: partitions by a column of type binary | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: files outside the table, as in shallow clones | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: deletion vectors that deltalake does not return | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: a file system with other options than S3 | tables/test_delta.py::test_a_table_in_a_file_system_that_deltalake_may_not_open_is_refused
 Delta, Iceberg: deleted rows; columns that were renamed, added or widened | tables/test_iceberg.py::test_every_snapshot_of_a_random_history_is_what_pyiceberg_reads
 Delta, Iceberg, Paimon: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
-Iceberg: scans with a limit, filters on struct fields | tables/test_iceberg.py::test_what_is_not_supported_is_named
-Iceberg: Avro files, encrypted files | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: Avro files | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: encrypted files | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: equality deletes on a nested or dropped column | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: files without field ids, if the table has no name mapping | tables/test_iceberg.py::test_columns_of_files_without_field_ids_are_found_by_the_name_mapping
+Iceberg: scans with a limit | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: filters on a struct field | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: pyiceberg before 0.12 | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: a file system other than S3, by its path | tables/test_iceberg.py::test_a_table_in_a_file_system_that_pyiceberg_may_not_open_is_refused
 tables, sets of paths: an upsert of a key with several rows that differ | source/test_tables_as_sources.py::test_repeated_keys_of_rows_without_order_are_not_decided_by_chance
 Iceberg: a path into a table, or to one of a catalog | source/test_tables_as_sources.py::test_an_iceberg_table_is_refused_with_its_rows
 Hudi: a path inside a table, or a table in a list with other paths | source/test_tables_as_sources.py::test_a_part_of_a_hudi_table_is_refused
 Hudi: custom merge rules, partial updates or CDC blocks in log files | hudi/log/test_merge_on_read.py::test_blocks_that_are_not_read_are_refused_by_name
 Paimon: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_paimon_table_is_refused
 Paimon: replaced and deleted rows; columns that were renamed, added or widened | tables/test_paimon.py::test_every_snapshot_of_a_random_history_is_merged
-Paimon: `partial-update`, `aggregation`, `ignore-delete`, branches, narrowed types | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: merge engines `partial-update` and `aggregation` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: options that change which rows are read, such as `ignore-delete` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: postponed buckets (`bucket` = -2) | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: branches | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: columns of type VARIANT, BLOB or VECTOR | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
+Paimon: timestamps finer than microseconds | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
+Paimon: columns whose type did not become wider | tables/test_paimon.py::test_types_become_wider_or_are_refused
+Paimon: a key or sequence of floats | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: partitions by timestamps, decimals, floats or bytes | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: files outside its folder (external paths) | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: files with some of the columns (data evolution) | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: Avro files | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: CHAR, TIME and timestamps with a time zone in ORC files | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: deleted rows with the merge engine `first-row` | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: deletion vectors that `deletion-vectors.enabled` turns off | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: two rows with one key and one sequence number | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: newer versions of metadata files | tables/test_paimon.py::test_newer_versions_of_the_format_are_refused
 Paimon: deletion vectors or `first-row`: rows before their compaction | tables/test_paimon.py::test_a_first_row_is_what_was_compacted
 sink of a Spark stream: a path to a sink or into one | source/test_tables_as_sources.py::test_the_sink_of_a_stream_is_refused
 Spark: text of a collation, as a key or a stored column | spark/join/test_files.py::test_text_of_a_collation_is_no_key

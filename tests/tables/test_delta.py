@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from support.delta_tables import with_deleted
 
 import lookupstore
@@ -240,6 +242,49 @@ def test_an_unchanged_table_is_not_read_again(
         assert store.get(3) == {"day": "c"}
 
 
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_columns_are_found_by_their_mapping(tmp_path: Path, mode: str) -> None:
+    """Columns, also of a struct, have other names in files. Source: "Column Mapping"."""
+
+    def stored(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        # In the mode `id`, the names in files do not count.
+        shown = f"col-{name}" if mode == "name" else f"any {number}"
+        return pa.field(shown, kind, metadata={"PARQUET:field_id": str(number)})
+
+    def said(name: str, kind: Any, number: int) -> dict[str, Any]:
+        mapping = {"id": number, "physicalName": f"col-{name}"}
+        metadata = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
+        return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+    inner = pa.struct([stored("x", pa.int64(), 3), stored("y", pa.string(), 4)])
+    rows = pa.table(
+        [[7, 8], [{inner[0].name: 1, inner[1].name: "a"}, None]],
+        schema=pa.schema([stored("id", pa.int64(), 1), stored("pair", inner, 2)]),
+    )
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    pq.write_table(rows, tmp_path / "t" / "a.parquet")
+    pair = {"type": "struct", "fields": [said("x", "long", 3), said("y", "string", 4)]}
+    schema = {"type": "struct", "fields": [said("pair", pair, 2), said("id", "long", 1)]}
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
+        {"metaData": {
+            "id": "x", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [],
+            "schemaString": json.dumps(schema), "createdTime": 0,
+            "configuration": {
+                "delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "4",
+            },
+        }},
+        {"add": {
+            "path": "a.parquet", "size": (tmp_path / "t" / "a.parquet").stat().st_size,
+            "partitionValues": {}, "modificationTime": 0, "dataChange": True,
+        }},
+    ]  # fmt: skip
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with lookupstore.build(tmp_path / "t", tmp_path / "s", key="id") as store:
+        assert dict(store.items()) == {7: {"pair": {"x": 1, "y": "a"}}, 8: {"pair": None}}
+
+
 def test_what_is_not_supported_is_named(tmp_path: Path) -> None:
     deltalake.write_deltalake(
         tmp_path / "binary", pa.table({"id": [1], "by": [b"a"]}), partition_by=["by"]
@@ -287,3 +332,26 @@ def test_what_is_not_supported_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match=r"Delta table at version 7 uses .*rowCompression"):
         snapshot_of(Later())
+
+    class Older:
+        """A table of a deltalake that does not return deletion vectors."""
+
+        def __init__(self, path: Path) -> None:
+            self._table = deltalake.DeltaTable(path)
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "deletion_vectors":
+                raise AttributeError(name)
+            return getattr(self._table, name)
+
+    deltalake.write_deltalake(tmp_path / "vectors", pa.table({"id": [1, 2]}))
+    with_deleted(tmp_path / "vectors", [0])
+    with pytest.raises(FormatError, match="may have deletion vectors, and this deltalake does not"):
+        snapshot_of(Older(tmp_path / "vectors"))
+
+
+def test_a_table_in_a_file_system_that_deltalake_may_not_open_is_refused(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    elsewhere = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    with pytest.raises(FormatError, match="a Delta table in a file system whose options deltalake"):
+        open_source(lookupstore.Location("t", filesystem=elsewhere))

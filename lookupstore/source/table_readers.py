@@ -19,7 +19,7 @@ _READERS = {
 }
 _COMMITS = {
     TableFormat.DELTA: "lookupstore.tables.delta_commits",
-    TableFormat.ICEBERG: "lookupstore.tables.iceberg_commits",
+    TableFormat.ICEBERG: "lookupstore.tables.iceberg.commits",
     TableFormat.PAIMON: "lookupstore.tables.paimon.commits",
 }
 #: Formats of the tables that are read by their paths.

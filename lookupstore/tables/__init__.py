@@ -9,8 +9,8 @@ is the same for all formats, and done here.
 - `iceberg`: the planner of Iceberg tables, by `pyiceberg`
 - `paimon`: the planner of Paimon tables
 - `differences`: rows that one snapshot has and another one lacks
-- `commits`: which commit of a table is the newest up to a time; `delta_commits` and
-  `iceberg_commits` say it of their formats
+- `commits`: which commit of a table is the newest up to a time; `delta_commits`, `iceberg` and
+  `paimon` say it of their formats
 - `columns`: columns of a file in the names and types of the table
 - `rows`: the rows of a snapshot, as the source of a store
 """

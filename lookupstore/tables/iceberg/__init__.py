@@ -2,4 +2,5 @@
 
 - `planner`: the files of a snapshot or scan, and the former snapshots of a table
 - `deletes`: the delete files of a snapshot, and the rows that they delete in each data file
+- `commits`: the newest commit up to a time
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,15 @@ class RowFilter:
 
     @property
     def identity(self) -> str:
-        """Return the condition as text."""
-        return str(self.expression)
+        """Return a text that differs between conditions.
+
+        The text of an expression is not used, because it shortens long lists.
+        """
+        try:
+            _, (serialized,) = self.expression.__reduce__()
+        except (ValueError, TypeError, KeyError, pa.ArrowException):
+            return str(self.expression)
+        return hashlib.sha256(serialized).hexdigest()
 
     def kept(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return which rows meet the condition: Arrow booleans, never null.

@@ -111,7 +111,7 @@ MODULES = {
     "lookupstore.parquet._structs": ["ls_compact"],
     "lookupstore.hudi.file_group._bloom": ["ls_hadoop_bloom"],
     "lookupstore.hudi.file_group._key_ranges": ["ls_key_ranges"],
-    "lookupstore.hudi.index._key_table": ["ls_key_table", "ls_hash"],
+    "lookupstore.hudi.file_group._key_table": ["ls_key_table", "ls_hash"],
     "lookupstore.hudi.layout.curves._curve": ["ls_curve"],
     "lookupstore.hudi.write._md5": ["ls_md5"],
 }

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.hudi.file_group._key_table import KeyTable
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import KeyFile, read_key_file
-from lookupstore.hudi.index._key_table import KeyTable
 from lookupstore.hudi.index.funnel import Tally
 from lookupstore.hudi.index.interface import Hits
 from lookupstore.hudi.view import TableView

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.hudi.file_group._key_table import KeyTable
 from lookupstore.hudi.file_group.key_files import KeyFile
-from lookupstore.hudi.index._key_table import KeyTable
 
 
 class WantedKeys:

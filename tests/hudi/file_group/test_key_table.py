@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.hudi.index._key_table import KeyTable
+from lookupstore.hudi.file_group._key_table import KeyTable
 
 KEYS = st.lists(st.none() | st.binary(max_size=3) | st.sampled_from([b"a", b"ab"]), max_size=80)
 

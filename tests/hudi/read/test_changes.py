@@ -22,8 +22,9 @@ from support.hudi.small_tables import SmallTable, row
 from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import DuplicateKeyError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, TableLookup, WriteOptions, view
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.view import opening
 from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "a": pa.int64(), "b": pa.float64()})
@@ -315,8 +316,8 @@ def test_moments_in_other_words(tmp_path: Path, version: int) -> None:
             assert table.scan(as_of=since).equals(table.scan(as_of=moment))
             assert len(table.file_groups(since)) == 1
     with pytest.MonkeyPatch.context() as patch:  # as a table of Java's that says nothing
-        read = view.read_options
-        patch.setattr(view, "read_options", lambda place: replace(read(place), timezone=None))
+        read = opening.read_options
+        patch.setattr(opening, "read_options", lambda place: replace(read(place), timezone=None))
         for ask in (table.scan, table.file_groups, table.changes):
             with pytest.raises(ValueError, match="does not say that its instants are in UTC; give"):
                 ask(**{"since" if ask == table.changes else "as_of": zoned})

@@ -20,10 +20,11 @@ from support.hudi.small_tables import SCHEMA, SmallTable, row
 from support.hudi.versions import VERSIONS
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, view
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group import scan as base_files
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.timeline.instant_times import next_time
+from lookupstore.hudi.view import table_view
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, STRUCT, Struct
 from lookupstore.storage.location import Location
 
@@ -460,7 +461,7 @@ def test_a_commit_while_a_table_is_read_does_not_disturb(
     table = SmallTable(tmp_path / "t", 9)
     table.commit("a-0", [row(1, "one")])
     opened = HudiTable.open(table.path)
-    real_list, real_open = view.list_data_files, base_files.BaseFiles.dataset
+    real_list, real_open = table_view.list_data_files, base_files.BaseFiles.dataset
     commits: list[str] = []
 
     def listing(*args: Any, **named: Any) -> Any:
@@ -472,7 +473,7 @@ def test_a_commit_while_a_table_is_read_does_not_disturb(
         commits.append(table.commit("a-0", [row(1, "un")]).time)
         return real_open(files)
 
-    monkeypatch.setattr(view, "list_data_files", listing)
+    monkeypatch.setattr(table_view, "list_data_files", listing)
     monkeypatch.setattr(base_files.BaseFiles, "dataset", opening)
     assert opened.scan(columns=["value"])["value"].to_pylist() == ["one"]
     monkeypatch.undo()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -37,33 +35,29 @@ from lookupstore.hudi.options import (
     PROPERTIES,
     READ_OPTIMIZED,
     SNAPSHOT,
-    TIMEZONE,
     TYPE,
     TableOptions,
-    check_query,
-    read_options,
 )
-from lookupstore.hudi.timeline.archive import Archive, completed_writes
+from lookupstore.hudi.timeline.archive import Archive
 from lookupstore.hudi.timeline.archived_log import ArchivedLog
-from lookupstore.hudi.timeline.cleans import CleanedFile, cleaned_files
-from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.lsm_timeline import LsmTimeline
-from lookupstore.hudi.timeline.names import BASE_FILE, LOG_FILE, GroupId, is_log_file
-from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
+from lookupstore.hudi.timeline.names import GroupId, is_log_file
 from lookupstore.hudi.timeline.timeline import (
-    CLEAN,
     COMMIT,
     COMPACTION,
     REPLACE,
-    SAVEPOINT,
-    Clock,
     Instant,
     State,
     Timeline,
     TimelineFolder,
-    Zone,
 )
-from lookupstore.hudi.timeline.zone import find_zone
+from lookupstore.hudi.view.reach import (
+    check_changes_reached,
+    check_listed,
+    check_not_cleaned,
+    check_reached,
+)
 from lookupstore.storage.location import FoundFile, Location
 
 
@@ -200,38 +194,81 @@ class TableView:
         Raises:
             FormatError: If a log file has a name that is not known.
         """
-        _, slices = self._state(as_of)
+        return self._readable(self._state(as_of)[1])
+
+    def slices_until(
+        self, position: str, argument: str = "until", without: Collection[str] = ()
+    ) -> list[FileSlice]:
+        """Return the slices with the rows as of a position; see `slices` and `groups_until`.
+
+        Args:
+            position: Position of the last instant that counts.
+            argument: Name of the caller's argument, which errors name.
+            without: Request times of other instants that do not count, because they were pending.
+        """
+        return self._readable(self._state_until(position, argument, without)[1])
+
+    def _readable(self, slices: list[FileSlice]) -> list[FileSlice]:
         if any(isinstance(one, MergedSlice) for one in slices):
             self._check_columns_by_name()
         return slices
 
     def _state(self, as_of: str | None) -> tuple[list[FileGroup], list[FileSlice]]:
         """Return the groups of base files, and the current slices with their log files."""
-        self._check_reached("as_of", as_of, lambda one: one.time)
-        replaced: set[GroupId] = set()
-        for instant in self.timeline.writes(as_of):
-            replaced |= self.replaced(instant)
+        check_reached(self, "as_of", as_of, lambda one: one.time)
+        replaced = self._replaced_until(as_of)
         found = self._data_files()
         files = self._base_files(found)
-        self._check_listed(as_of)
+        check_listed(self, as_of)
         groups = file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
         if as_of is not None:
             later = {one.time for one in self.timeline.writes() if one.time > as_of}
-            self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
-        return groups, self._current_slices(groups, found, replaced, as_of)
+            check_not_cleaned(self, groups, replaced, later, "as_of", as_of)
+        return groups, self._with_logs(groups, found, replaced, as_of)
 
-    def _current_slices(
+    def _state_until(
+        self, position: str, argument: str, without: Collection[str] = ()
+    ) -> tuple[list[FileGroup], list[FileSlice]]:
+        """Return the same as of a position."""
+        check_reached(self, argument, position, lambda one: one.position)
+        later = {one.time for one in self.timeline.writes() if one.position > position}
+        later |= {one.time for one in self.timeline.writes() if one.time in without}
+        before = (self._pending(one) if one.time in later else one for one in self.timeline)
+        view = replace(self, timeline=Timeline(tuple(before)))
+        replaced = view._replaced_until(None)
+        found = self._data_files()
+        files = self._base_files(found)
+        check_listed(self, None)
+        groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
+        check_not_cleaned(self, groups, replaced, later, argument, position)
+        return groups, view._with_logs(groups, found, replaced)
+
+    def _pending(self, instant: Instant) -> Instant:
+        """Return a completed write as it was before its completion.
+
+        In a table with log files, a commit is a compaction.
+        """
+        if not instant.is_completed or not instant.writes_base_files:  # a savepoint, for example
+            return instant
+        merges = self.options.table_type != COPY_ON_WRITE and instant.action == COMMIT
+        action = COMPACTION if merges else instant.action
+        return replace(instant, state=State.INFLIGHT, completed=None, action=action)
+
+    def _replaced_until(self, as_of: str | None) -> set[GroupId]:
+        return {one for instant in self.timeline.writes(as_of) for one in self.replaced(instant)}
+
+    def _with_logs(
         self,
         groups: Sequence[FileGroup],
         found: Sequence[FoundFile],
         replaced: Collection[GroupId],
         as_of: str | None = None,
     ) -> list[FileSlice]:
-        """Return the current slice of each file group, with its log files.
+        """Return the current slices of groups.
 
         Args:
-            groups: Groups of base files.
-            found: All data files that exist now.
+            groups: File groups with base files.
+            found: Files in the folders of the table.
             replaced: Ids of the groups that are replaced.
             as_of: Request time of the last instant that counts. None: all instants count.
         """
@@ -294,174 +331,10 @@ class TableView:
         """
         if position is None:
             return self.groups(None)
-        if self.merges_logs:
-            raise self._logs_error()
-        groups, _ = self._state_until(position, argument, ())
-        return groups
-
-    def slices_until(
-        self, position: str, argument: str, without: Collection[str] = ()
-    ) -> list[FileSlice]:
-        """Return the slices with the rows as of a position.
-
-        Slices with log files are `MergedSlice`. Errors are those of `groups_until`, except for
-        changes in log files.
-
-        Args:
-            position: Position of the last instant that counts.
-            argument: Name of the caller's argument, which errors name.
-            without: Request times of other instants that do not count, because they were pending.
-
-        Raises:
-            FormatError: If a log file has a name that is not known.
-        """
-        _, slices = self._state_until(position, argument, without)
+        groups, slices = self._state_until(position, argument)
         if any(isinstance(one, MergedSlice) for one in slices):
-            self._check_columns_by_name()
-        return slices
-
-    def _state_until(
-        self, position: str, argument: str, without: Collection[str]
-    ) -> tuple[list[FileGroup], list[FileSlice]]:
-        """Return the groups of base files, and the slices, as of a position."""
-        self._check_reached(argument, position, lambda one: one.position)
-        later = {one.time for one in self.timeline.writes() if one.position > position}
-        later |= {one.time for one in self.timeline.writes() if one.time in without}
-        before = (self._pending(one) if one.time in later else one for one in self.timeline)
-        view = replace(self, timeline=Timeline(tuple(before)))
-        replaced: set[GroupId] = set()
-        for instant in view.timeline.writes():
-            replaced |= self.replaced(instant)
-        found = self._data_files()
-        files = self._base_files(found)
-        self._check_listed(None)
-        groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
-        self._check_not_cleaned(groups, replaced, later, argument, position)
-        return groups, view._current_slices(groups, found, replaced)
-
-    def _pending(self, instant: Instant) -> Instant:
-        """Return a completed write as it was before its completion.
-
-        In a table with log files, a commit is a compaction.
-        """
-        if not instant.is_completed or not instant.writes_base_files:  # a savepoint, for example
-            return instant
-        merges = self.options.table_type != COPY_ON_WRITE and instant.action == COMMIT
-        action = COMPACTION if merges else instant.action
-        return replace(instant, state=State.INFLIGHT, completed=None, action=action)
-
-    def _check_not_cleaned(
-        self,
-        groups: Sequence[FileGroup],
-        replaced: Collection[GroupId],
-        later: Collection[str],
-        argument: str,
-        moment: str,
-    ) -> None:
-        """Check that no clean has removed a file that the table needs as of a moment.
-
-        Args:
-            groups: File groups as of the moment, from the files that still exist.
-            replaced: File groups that were replaced by then.
-            later: Request times of the commits after the moment.
-            argument: Name of the caller's argument, which errors name.
-            moment: Request time or position of an instant.
-        """
-        newest = {group.id: group.current.time for group in groups}
-        missing: dict[GroupId, CleanedFile] = {}
-        for file in cleaned_files(self.folder, self.timeline, moment):
-            match = BASE_FILE.fullmatch(file.name)
-            if match is None and self.merges_logs:
-                match = LOG_FILE.fullmatch(file.name)
-            if match is None or match["time"] in later or match["time"] > moment:
-                continue
-            group = GroupId(file.partition, match["file_id"])
-            if group not in replaced and newest.get(group, "") < match["time"]:
-                missing[group] = file
-        if missing:
-            # Instants that were replaced long ago are in the archive.
-            for commit in self.archive.commits():
-                for partition, ids in (commit.replaced or {}).items():
-                    for file_id in ids:
-                        missing.pop(GroupId(partition, file_id), None)
-        for file in missing.values():
-            shown = self.location.show(f"{file.partition}/{file.name}".lstrip("/"))
-            raise StaleStoreError(
-                f"{shown}: removed by the clean {file.clean.time}, so that the table as of "
-                f"{moment} lacks rows; give a later {argument}, or savepoint a commit before its "
-                "files are cleaned"
-            )
-
-    def _check_listed(self, as_of: str | None) -> None:
-        """Check that no file was deleted between reading the timeline and listing files.
-
-        Only rollbacks and cleans delete files. A rollback deletes the completed file of the commit
-        first, and a clean requests its instant first, so that the timeline shows both.
-        """
-        now = self.folder.load()
-        if now == self.timeline:
-            return
-        seen = {instant.time for instant in self.timeline.writes(as_of)}
-        there = {instant.time for instant in now.writes()}
-        gone = seen - there
-        for time in sorted(gone - completed_writes(self.archive, gone)):
-            raise StaleStoreError(f"{self.location.uri}: {time} was rolled back; read again")
-        # A clean records what other writers committed; everything that it retains exists.
-        news = min(there - seen, default=None)
-        known = {instant.time for instant in self.timeline if instant.action == CLEAN}
-        for instant in now:
-            if news is not None and instant.action == CLEAN and instant.time not in known:
-                requested = replace(instant, state=State.REQUESTED, completed=None)
-                path = self.folder.path(requested)
-                plan = parse_plan(CleanerPlan, self.folder.read(requested), path)
-                earliest = plan.earliest_instant_to_retain
-                if earliest is not None and news <= earliest.timestamp:
-                    raise StaleStoreError(
-                        f"{path}: this clean may have removed files that were being read; read the "
-                        "table again"
-                    )
-
-    def _check_reached(
-        self, argument: str, moment: str | None, of: Callable[[Instant], str]
-    ) -> None:
-        """Check that the timeline goes back to a moment, so that a view of it is complete.
-
-        Archived commits and cleans do not show which rows they replaced or removed since then.
-
-        Args:
-            argument: Name of the caller's argument, which errors name.
-            moment: Request time or position of an instant. None: the current table.
-            of: Function that returns the request time or the position of an instant.
-        """
-        begin = first_time(self.timeline)
-        if moment is None or begin is None:
-            return
-        writes = self.timeline.writes()
-        first = min(of(one) for one in writes if one.time >= begin)
-        # A savepoint keeps its commit, and its files.
-        if moment >= first or moment in map(of, writes) or self.archive.is_empty():
-            return
-        raise StaleStoreError(
-            f"{self.location.uri}: {argument} is {moment}, but commits before {first} are "
-            f"archived, in {self.archive.shown}: the table as of them cannot be read; give "
-            f"{first} or later"
-        )
-
-    def _check_changes_reached(self, since: str | None) -> None:
-        """Check that no archived commit is after a position."""
-        # Savepoints are kept when later commits are archived.
-        first = first_time(self.timeline)
-        writes = self.timeline.writes()
-        positions = [one.position for one in writes if first is not None and one.time >= first]
-        if since is not None and positions and since >= min(positions):
-            return
-        last = max((one.position for one in self.archive.instants() if one.is_write), default="")
-        if last > (since or ""):
-            raise StaleStoreError(
-                f"{self.location.uri}: since is {since}, but commits up to {last} are archived, in "
-                f"{self.archive.shown}: what they changed cannot be told from the rows; read all "
-                f"rows, then give {last} or later"
-            )
+            raise self._logs_error()
+        return groups
 
     def files(self) -> list[FileSlice]:
         """Return all base files that exist now, of every instant, by path.
@@ -532,7 +405,7 @@ class TableView:
             StaleStoreError: If commits of the range are archived.
         """
         self.check_changes_are_known()
-        self._check_changes_reached(since)
+        check_changes_reached(self, since)
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
         times = []
@@ -586,81 +459,4 @@ class TableView:
         replaced = self.commit(instant).replaced or {}
         return frozenset(
             GroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids
-        )
-
-
-def first_time(timeline: Timeline) -> str | None:
-    """Return the time before which files belong to archived commits; None: unknown.
-
-    Commits with a savepoint do not count, because they are kept when later commits are archived.
-    """
-    saved = {instant.time for instant in timeline if instant.action == SAVEPOINT}
-    return next((one.time for one in timeline.writes() if one.time not in saved), None)
-
-
-def read_view(
-    location: Location,
-    *,
-    query_type: str = SNAPSHOT,
-    commits: dict[Instant, CommitMetadata] | None = None,
-    clock: Clock | None = None,
-) -> TableView:
-    """Return a table as it is now.
-
-    Args:
-        location: Location of the table.
-        query_type: Kind of query that the view is for: `snapshot`, or `read_optimized`, which
-            ignores log files.
-        commits: Metadata of completed instants that were read before. The view adds those that it
-            reads. Default: an empty dict.
-        clock: Function that returns the time of new instants. Default: the clock of the machine.
-
-    Raises:
-        FileNotFoundError: If the table does not exist.
-        CorruptionError: If the properties, or names in the timeline, are damaged.
-        FormatError: If the table cannot be read. The error names the property.
-        ValueError: If `query_type` is not a kind of query.
-    """
-    options = read_options(location)
-    check_query(options, query_type, location.uri)
-    known = {} if commits is None else commits
-    zone = _ZoneOf(location, options)
-    folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)
-    timeline = folder.load()
-    return TableView(options, folder, timeline, location, known, query_type=query_type)
-
-
-@dataclass(frozen=True)
-class _ZoneOf:
-    """A function that finds the time zone of a table's instants.
-
-    Attributes:
-        location: Location of the table.
-        options: Options of the table.
-    """
-
-    location: Location
-    options: TableOptions
-
-    def __call__(self, timeline: Timeline, now: datetime) -> Zone:
-        folder = TimelineFolder(self.location, self.options.timeline, self.options.version)
-
-        # The completed file of an instant shows its action.
-        completed = {one.time: one for one in timeline.writes()}
-
-        def is_ours(time: str) -> bool:
-            one = completed[time]
-            with suppress(FileNotFoundError):  # rolled back meanwhile
-                commit = parse_commit(folder.read(one), folder.path(one))
-                return WRITER in (commit.extra_metadata or {})
-            return False
-
-        return find_zone(
-            self.options.timezone,
-            {time: at for time, at in timeline.requested.items() if time in completed},
-            self.options.saved,
-            is_ours,
-            now,
-            self.location.uri,
-            TIMEZONE,
         )

@@ -1,0 +1,12 @@
+"""A table at one moment: its columns, its file groups, and what its commits changed.
+
+- `table_view` has the view of a table, by the timeline that was read.
+- `opening` reads the properties and the timeline of a table.
+- `reach` checks that what a view needs was not cleaned, archived or rolled back.
+"""
+
+from lookupstore.hudi.view.opening import read_view
+from lookupstore.hudi.view.reach import first_time
+from lookupstore.hudi.view.table_view import TableView
+
+__all__ = ["TableView", "first_time", "read_view"]

@@ -20,7 +20,7 @@ from lookupstore.sorting._sort import sort_keys
 Ties = Literal["earlier", "later"]
 
 # Row that is kept of rows with equal ordering values, by table version.
-TIES: dict[int, Ties] = {6: "earlier", 8: "later", 9: "later"}
+TIES: dict[int, Ties] = {6: "earlier", 8: "later", 9: "later", 10: "later"}
 
 
 def rows_to_keep(

@@ -26,6 +26,7 @@ from lookupstore.hudi.options.names import (
     MERGE_MODE,
     MERGE_ON_READ,
     META_FIELDS,
+    META_FIELDS_MODE,
     META_FOLDER,
     METADATA,
     METADATA_INFLIGHT,
@@ -36,13 +37,13 @@ from lookupstore.hudi.options.names import (
     PAYLOADS,
     PRECOMBINE,
     PROPERTIES,
+    READ_VERSIONS,
     RECORD_KEY,
     TIMELINE,
     TIMEZONE,
     TYPE,
     URL_ENCODE,
     VERSION,
-    VERSIONS,
 )
 from lookupstore.hudi.options.refused import either, refused_error
 from lookupstore.hudi.options.rules import check_readable
@@ -61,6 +62,9 @@ from lookupstore.hudi.properties import (
 )
 from lookupstore.storage.inside import check_name
 from lookupstore.storage.location import Location
+
+# Mode of tables in which all meta columns have values.
+_ALL_FIELDS = "ALL"
 
 
 def read_options(location: Location) -> TableOptions:
@@ -130,8 +134,8 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     types = (COPY_ON_WRITE, MERGE_ON_READ)
     if pairs[TYPE] not in types:
         raise refused_error(path, TYPE, pairs[TYPE], either(types))
-    if pairs[VERSION] not in map(str, VERSIONS):
-        raise refused_error(path, VERSION, pairs[VERSION], either(VERSIONS))
+    if pairs[VERSION] not in map(str, READ_VERSIONS):
+        raise refused_error(path, VERSION, pairs[VERSION], either(READ_VERSIONS))
     version = int(pairs[VERSION])
     layout = str(layout_of(version))
     if pairs.get(LAYOUT, layout) != layout:
@@ -163,7 +167,8 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         create_schema=pairs.get(CREATE_SCHEMA),
         metadata_partitions=_names(pairs.get(METADATA)),
         metadata_inflight=_names(pairs.get(METADATA_INFLIGHT)),
-        meta_fields=_flag(pairs, META_FIELDS, path, True),
+        meta_fields=_flag(pairs, META_FIELDS, path, True)
+        and pairs.get(META_FIELDS_MODE, _ALL_FIELDS).strip().upper() == _ALL_FIELDS,
         drop_partition_columns=_flag(pairs, DROP_COLUMNS, path, False),
         timeline=timeline,
         history=history,

@@ -8,6 +8,8 @@ META_FOLDER = ".hoodie"
 AUXILIARY = f"{META_FOLDER}/.aux"
 #: Table versions that can be read and written.
 VERSIONS = (6, 8, 9)
+#: Table versions that can be read. Version 10 differs in log files, and in the properties below.
+READ_VERSIONS = (*VERSIONS, 10)
 #: Merge modes, which decide between rows with one key: the greater ordering value, or the later
 #: row.
 EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
@@ -59,6 +61,8 @@ CHECKSUM = "hoodie.table.checksum"
 DATA_SKIPPING = "hoodie.enable.data.skipping"
 TIMEZONE = "hoodie.table.timeline.timezone"
 META_FIELDS = "hoodie.populate.meta.fields"
+META_FIELDS_MODE = "hoodie.meta.fields.mode"
+STORAGE_LAYOUT = "hoodie.table.storage.layout"
 METADATA = "hoodie.table.metadata.partitions"
 METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 BOOTSTRAP = "hoodie.bootstrap.base.path"

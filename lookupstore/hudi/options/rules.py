@@ -49,6 +49,7 @@ from lookupstore.hudi.options.names import (
     SAME_PAYLOADS,
     SLASHES,
     SNAPSHOT,
+    STORAGE_LAYOUT,
     STRATEGIES,
     STRATEGY,
     TIMELINE,
@@ -56,6 +57,7 @@ from lookupstore.hudi.options.names import (
     TYPE,
     URL_ENCODE,
     VERSION,
+    VERSIONS,
 )
 from lookupstore.hudi.options.refused import either, refused_error
 from lookupstore.hudi.options.table_options import KNOWN, TableOptions
@@ -108,6 +110,11 @@ def check_readable(options: TableOptions, path: str) -> None:
         raise refused_error(path, FORMAT, options.others[FORMAT], "native")
     if options.others.get(BASE_FORMAT, "PARQUET").upper() != "PARQUET":
         raise refused_error(path, BASE_FORMAT, options.others[BASE_FORMAT], "PARQUET")
+    if options.version not in VERSIONS and options.table_type != COPY_ON_WRITE:
+        known = f"{COPY_ON_WRITE} in a table of version {options.version}"
+        raise refused_error(path, TYPE, options.table_type, known)
+    if options.others.get(STORAGE_LAYOUT, "default").strip().lower() not in ("", "default"):
+        raise refused_error(path, STORAGE_LAYOUT, options.others[STORAGE_LAYOUT], "default")
     if options.drop_partition_columns:
         raise refused_error(path, DROP_COLUMNS, "true", "false: rows have their partition columns")
     if BOOTSTRAP in options.others:
@@ -181,6 +188,9 @@ def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> 
         FormatError: If they would. The error names the property.
     """
     check_readable(options, path)
+    if options.version not in VERSIONS:
+        written = f"{either(VERSIONS)} for writing"
+        raise refused_error(path, VERSION, str(options.version), written)
     if options.table_type != COPY_ON_WRITE:
         raise FormatError(
             f"{path}: {TYPE} is {options.table_type!r}: such a table can only be read; supported "

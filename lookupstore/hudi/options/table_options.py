@@ -63,7 +63,7 @@ class TableOptions:
         name: Name of the table.
         table_type: Type of the table: `COPY_ON_WRITE` or `MERGE_ON_READ`.
         database: Database of the table. None: the properties do not name one.
-        version: Version of the table: 6, 8 or 9.
+        version: Version of the table: 6, 8, 9, or 10, which can only be read.
         record_key: Columns of the record key.
         partition_by: Columns of the partition path. Empty: all files are in one folder.
         partition_types: Type of each partition column, for a custom key generator: `SIMPLE`,
@@ -191,7 +191,7 @@ class TableOptions:
     @property
     def ordering_property(self) -> str:
         """Return the name of the property with the ordering columns."""
-        return ORDERING if self.version == 9 else PRECOMBINE
+        return ORDERING if self.version >= 9 else PRECOMBINE
 
     @property
     def generator_property(self) -> str:

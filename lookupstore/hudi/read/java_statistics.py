@@ -42,8 +42,8 @@ def java_statistics(
         FormatError: If Hudi does not write files of this kind to a metadata table.
         OSError: If a file of the metadata table cannot be read.
     """
-    # Log files of version 6 have other names.
-    if COLUMN_STATS not in options.metadata_partitions or options.version == 6:
+    # Log files of versions 6 and 10 have other names.
+    if COLUMN_STATS not in options.metadata_partitions or options.version not in (8, 9):
         return None
     wanted = pa.schema([one for one in columns if _has_one_form(one.type)])
     if not wanted.names:

@@ -280,14 +280,15 @@ def changed(**changes: str | None) -> bytes:
 @pytest.mark.parametrize(
     ("name", "value", "known"),
     [
-        ("hoodie__table__version", "5", "6, 8 or 9"),
-        ("hoodie__table__version", "7", "6, 8 or 9"),
-        ("hoodie__table__version", "10", "6, 8 or 9"),
+        ("hoodie__table__version", "5", "6, 8, 9 or 10"),
+        ("hoodie__table__version", "7", "6, 8, 9 or 10"),
+        ("hoodie__table__version", "11", "6, 8, 9 or 10"),
         ("hoodie__table__version", "6", "1 in a table of version 6"),
         ("hoodie__timeline__layout__version", "1", "2 in a table of version 9"),
         ("hoodie__table__type", "COPY_ON_READ", "COPY_ON_WRITE or MERGE_ON_READ"),
         ("hoodie__table__base__file__format", "ORC", "PARQUET"),
         ("hoodie__table__format", "iceberg", "native"),
+        ("hoodie__table__storage__layout", "lsm_tree", "default"),
         ("hoodie__bootstrap__base__path", "/old", "bootstrap"),
         ("hoodie__datasource__write__drop__partition__columns", "true", "false"),
     ],
@@ -307,6 +308,7 @@ def test_tables_that_are_not_read(name: str, value: str, known: str) -> None:
     [
         ("hoodie__table__type", "MERGE_ON_READ"),
         ("hoodie__populate__meta__fields", "false"),
+        ("hoodie__table__version", "10"),
         ("hoodie__table__metadata__partitions", "files"),
         ("hoodie__table__metadata__partitions__inflight", "files"),
         ("hoodie__table__keygenerator__type", "TIMESTAMP_AVRO"),

@@ -82,13 +82,18 @@ class SliceMoment:
         return hash_of([columns.to_string(), None if condition is None else condition.identity])
 
     def source(self) -> Source:
-        """Return all rows as a source."""
-        plan = self.plan
-        files = f"{len(plan.files)} file{'s'[: len(plan.files) != 1]}"
+        """Return all rows as a source.
+
+        Statistics leave out further files and row groups in which no row meets the condition.
+        """
+        plan, count = self.plan, len(self.plan.files)
+        if self.condition is not None:
+            plan = plan.narrowed(self.condition.expression)
+        files = f"{count} file{'s'[: count != 1]}"
         return Source(
             plan.wanted,
             f"{plan.location.uri} (Hudi table, {files})",
-            lambda columns: _rows(plan, self.condition, plan.files, columns),
+            lambda columns: _rows(plan, None, plan.files, columns),
             self._count_rows,
             is_files=True,
             fingerprint=self._fingerprint,

@@ -352,7 +352,8 @@ def plan_scan(
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
-    return _planned(view, names, view.slices(as_of), None, filter, skipping=skipping)
+    plan = scan_of(view, view.slices(as_of), names, skipping=skipping)
+    return plan if filter is None else plan.filtered(filter)
 
 
 def plan_changes(
@@ -383,26 +384,32 @@ def plan_changes(
     zone = view.options.timezone
     since, until = given_position("since", since, zone), given_position("until", until, zone)
     files, times = view.changed(since, until)
-    return _planned(view, names, files, written_at(times), filter, skipping=skipping)
+    plan = scan_of(view, files, names, skipping=skipping)
+    plan = replace(plan, where=written_at(times))
+    return plan if filter is None else plan.filtered(filter)
 
 
-def _planned(
+def scan_of(
     view: TableView,
-    names: Sequence[str],
     files: Sequence[FileSlice],
-    where: pc.Expression | None,
-    given: Filter | None,
+    columns: Sequence[str] = (),
     *,
-    skipping: bool,
+    skipping: bool = True,
 ) -> ScanPlan:
-    plan = ScanPlan(
+    """Return a plan of all rows of some slices.
+
+    Args:
+        view: State of the table.
+        files: Slices to read.
+        columns: Names of the columns to return.
+        skipping: Whether statistics of columns may leave out files.
+    """
+    return ScanPlan(
         view.location,
         view.options,
         view.schema,
-        tuple(names),
+        tuple(columns),
         tuple(files),
-        where,
-        pending_writes(view),
+        pending=pending_writes(view),
         skipping=skipping,
     )
-    return plan if given is None else plan.filtered(given)

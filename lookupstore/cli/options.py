@@ -142,7 +142,7 @@ query_type_option: Option = click.option(
     type=click.Choice(["snapshot", "read_optimized"]),
     default="snapshot",
     show_default=True,
-    help="read_optimized reads only base files; lookups in a merge-on-read table need it.",
+    help="read_optimized reads only base files, without the changes in log files.",
 )
 
 

@@ -11,6 +11,10 @@ from lookupstore.filters.row_filter import RowFilter
 from lookupstore.source.reading import fitted
 
 
+def _as_in_others(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    return fitted(column, field, path, "in the other files")
+
+
 @dataclass(frozen=True)
 class FileFilter:
     """A condition on the rows of several files.
@@ -18,10 +22,13 @@ class FileFilter:
     Attributes:
         condition: The condition.
         columns: Columns that it needs, in the types that they have in all files together.
+        fit: Function that returns a column of a file in such a type; it is given the column, the
+            field and the path of the file.
     """
 
     condition: RowFilter
     columns: pa.Schema
+    fit: Callable[[pa.Array, pa.Field, str], pa.Array] = _as_in_others
 
     @property
     def identity(self) -> str:
@@ -45,7 +52,7 @@ class FileFilter:
         """
         given = columns([name for name in self.columns.names if name in there])
         arrays = [
-            fitted(given.column(field.name), field, path, "in the other files")
+            self.fit(given.column(field.name), field, path)
             if field.name in there
             else pa.nulls(count, field.type)
             for field in self.columns

@@ -87,6 +87,11 @@ class CommittedInstants:
         pending = frozenset(instant.time for instant in timeline.pending())
         return cls(completed, pending, writes[0].time if writes else "", until)
 
+    @property
+    def identity(self) -> str:
+        """Return a text that differs between sets of instants that count."""
+        return str((sorted(self.completed), sorted(self.pending), self.first, self.until))
+
     def include(self, time: str) -> bool:
         """Return whether the files and log blocks of an instant count."""
         if self.until is not None and time > self.until:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.file_group.merging import wins
 from lookupstore.hudi.log.blocks import (
     CDC,
     COMMAND,
@@ -80,7 +81,7 @@ class MergeRule:
         """
         by_event = options.merge_mode == EVENT_TIME
         is_old = options.version == 6
-        ordering = options.ordering[0] if options.ordering and (by_event or is_old) else None
+        ordering = ordering_column(options)
         if ordering is None:
             return cls(None, False)
         if ordering not in schema.names or len(options.ordering) > 1:
@@ -93,6 +94,12 @@ class MergeRule:
         if options.merge_from in options.others:
             return cls(ordering, by_event, "deletes" if by_event else "logged")
         return cls(ordering, by_event, "all")  # versions of Hudi have other default rules
+
+
+def ordering_column(options: TableOptions) -> str | None:
+    """Return the name of the column with the ordering values of changes. None: they have none."""
+    is_needed = options.merge_mode == EVENT_TIME or options.version == 6
+    return options.ordering[0] if options.ordering and is_needed else None
 
 
 @dataclass
@@ -138,6 +145,33 @@ class SliceChanges:
     ascending: _Mask
     rows: _Numbers
     table: pa.Table
+
+    def won(self, numbers: _Numbers, stored: pa.Array | None, rule: MergeRule, path: str) -> _Mask:
+        """Return which changes win against the stored rows of their keys.
+
+        Args:
+            numbers: Numbers of the changes.
+            stored: Ordering value of the stored row of each. None: `ordering` is None, too.
+            rule: Rule by which changes are merged.
+            path: Path of the slice, for errors.
+
+        Raises:
+            FormatError: If versions of Hudi return different rows.
+        """
+        if self.ordering is None or stored is None:
+            return np.ones(len(numbers), bool)
+        won = wins(self.ordering.take(pa.array(numbers)), stored) | self.always[numbers]
+        if (~won & self.ascending[numbers]).any():
+            raise different_merge_error(path, rule.ordering)
+        return won if rule.by_event else np.ones(len(numbers), bool)
+
+    def new_rows(self, numbers: _Numbers) -> pa.Table:
+        """Return the new rows of some changes that have one.
+
+        Args:
+            numbers: Numbers of the changes.
+        """
+        return self.table.take(pa.array(self.rows[numbers]))
 
 
 def read_changes(

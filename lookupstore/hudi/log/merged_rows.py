@@ -8,8 +8,9 @@ Source: FileGroupRecordBuffer and KeyBasedFileGroupRecordBuffer of Apache Hudi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
-from lookupstore.hudi.file_group.merging import wins
 from lookupstore.hudi.file_group.scan import BaseFiles
-from lookupstore.hudi.log.changes import (
-    IS_DELETED,
-    MergeRule,
-    SliceChanges,
-    different_merge_error,
-    read_changes,
-)
+from lookupstore.hudi.log.changes import IS_DELETED, MergeRule, SliceChanges, read_changes
 from lookupstore.hudi.log.data_rows import check_no_operations
 from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.meta_columns import RECORD_KEY
@@ -53,6 +47,34 @@ class SliceReader:
     options: TableOptions
     schema: pa.Schema
 
+    @cached_property
+    def rule(self) -> MergeRule:
+        """Return the rule by which changes are merged.
+
+        Raises:
+            FormatError: If the ordering column is not one of the table.
+        """
+        return MergeRule.of(self.options, self.schema, self.location.uri)
+
+    def changes(self, given: MergedSlice, columns: Sequence[str]) -> SliceChanges:
+        """Return the changes of a slice.
+
+        Args:
+            given: Slice to read.
+            columns: Names of the columns of the new rows. They have others, too.
+
+        Raises: The errors of `batches` about log files.
+        """
+        check_no_operations(self.schema, self.location.uri)
+        schema = pa.schema([self.schema.field(name) for name in self._needed(columns)])
+        return read_changes(self.location, given, schema, self.rule, self.options.version)
+
+    def _needed(self, columns: Sequence[str]) -> list[str]:
+        """Return the named columns, and those that the merge needs."""
+        marks = IS_DELETED if IS_DELETED in self.schema.names else None
+        needed = (*columns, RECORD_KEY, self.rule.ordering, marks)
+        return list(dict.fromkeys(name for name in needed if name is not None))
+
     def batches(
         self, given: MergedSlice, columns: list[str], *, threads: bool
     ) -> Iterator[pa.RecordBatch]:
@@ -70,18 +92,9 @@ class SliceReader:
             StaleStoreError: If a file was deleted by a clean or a rollback.
             OSError: If a remote file cannot be read, or is damaged.
         """
-        uri = self.location.uri
-        check_no_operations(self.schema, uri)
-        rule = MergeRule.of(self.options, self.schema, uri)
-        needed = [
-            RECORD_KEY,
-            rule.ordering,
-            IS_DELETED if IS_DELETED in self.schema.names else None,
-        ]
-        names = list(dict.fromkeys([*columns, *(one for one in needed if one is not None)]))
-        schema = pa.schema([self.schema.field(name) for name in names])
-        changes = read_changes(self.location, given, schema, rule, self.options.version)
-        merge = _Merge(changes, rule, self.location.show(given.path))
+        names = self._needed(columns)
+        changes = self.changes(given, columns)
+        merge = _Merge(changes, self.rule, self.location.show(given.path))
         for rows in self._parts(given, names, len(changes.keys), threads=threads):
             for batch in merge.applied(rows).to_batches():
                 yield batch.select(columns)
@@ -132,13 +145,12 @@ class _Merge:
         source = np.arange(rows.num_rows)
         source[places[replaced]] = rows.num_rows + np.arange(np.count_nonzero(replaced))
         source = np.delete(source, places[won & gone])
-        new = changes.table.take(pa.array(changes.rows[of_key[replaced]]))
+        new = changes.new_rows(of_key[replaced])
         return pa.concat_tables([rows, new]).take(pa.array(source))
 
     def new_rows(self) -> pa.Table:
         """Return the rows of keys that no stored row has, in the order of their log blocks."""
-        chosen = self._changes.rows[self._is_new & ~self._changes.deletes]
-        return self._changes.table.take(pa.array(chosen))
+        return self._changes.new_rows(np.flatnonzero(self._is_new & ~self._changes.deletes))
 
     def _first(self, found: _Numbers) -> _Numbers:
         """Return the rows with changes. Of stored rows with one key, only the first is changed."""
@@ -149,13 +161,8 @@ class _Merge:
 
     def _won(self, rows: pa.Table, places: _Numbers, of_key: _Numbers) -> _Mask:
         """Return which changes win against the stored rows."""
-        changes, rule = self._changes, self._rule
-        if changes.ordering is None or rule.ordering is None:
-            return np.ones(len(places), bool)
-        column = rows[rule.ordering]
-        stored = concat(column.chunks, column.type).take(pa.array(places))
-        incoming = changes.ordering.take(pa.array(of_key))
-        won = wins(incoming, stored) | changes.always[of_key]
-        if (~won & changes.ascending[of_key]).any():
-            raise different_merge_error(self._path, rule.ordering)
-        return won if rule.by_event else np.ones(len(places), bool)
+        name = self._rule.ordering
+        stored = None
+        if name is not None and self._changes.ordering is not None:
+            stored = concat(rows[name].chunks, rows[name].type).take(pa.array(places))
+        return self._changes.won(of_key, stored, self._rule, self._path)

@@ -19,8 +19,8 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import with_room
 from lookupstore.hostcache.lookup_files import Room
-from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.read.lookup_plan import LookupPlan
+from lookupstore.hudi.read.scan_plan import ScanPlan
 from lookupstore.sst import Reader
 
 _MEMORY = 128 << 20
@@ -55,6 +55,8 @@ def scan_by_key(
         StaleStoreError: If a base file was deleted.
         DiskQuotaError: If the sorted file does not fit into the quota.
     """
+    if not plan.files:
+        return
     columns = pa.schema([*plan.key.schema, *plan.values])
     build = plan_build(columns, key=plan.key.names, columns=plan.values.names)
     name = xxhash.xxh3_128_hexdigest(f"key order {__version__} {identity}".encode())
@@ -80,14 +82,14 @@ def scan_by_key(
 
 
 def key_and_values(plan: LookupPlan) -> Iterator[pa.RecordBatch]:
-    """Yield all rows whose key has no nulls, in the order of the files.
+    """Yield all rows that can be found and whose key has no nulls, in the order of the files.
 
-    They have the key columns and then the value columns. Errors are those of `BaseFiles.table`.
+    They have the key columns and then the value columns. Errors are those of `ScanPlan.batches`.
     """
-    fields = [field.with_nullable(True) for field in (*plan.key.schema, *plan.values)]
-    schema = pa.schema(fields)
-    files = BaseFiles(plan.location, [file.path for file in plan.files], schema)
-    for batch in files.batches(schema.names, threads=False):
+    columns = (*plan.key.names, *plan.values.names)
+    where = None if plan.filter is None else plan.filter.condition.expression
+    rows = ScanPlan(plan.location, plan.options, plan.schema, columns, plan.files, where)
+    for batch in rows.batches():
         for name in plan.key.names:
             if batch.column(name).null_count:
                 batch = batch.filter(batch.column(name).is_valid())

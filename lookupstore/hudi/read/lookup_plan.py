@@ -6,20 +6,28 @@ usual key generators. Keys of other generators would not be found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.columnar.file_filter import FileFilter
 from lookupstore.columnar.rent import Build
 from lookupstore.errors import FormatError
+from lookupstore.filters import Filter
+from lookupstore.filters.row_filter import row_filter
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import read_key_file
 from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.log.changes import ordering_column
+from lookupstore.hudi.log.merged_rows import SliceReader
+from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.meta_columns import RECORD_KEY
-from lookupstore.hudi.options import SNAPSHOT, TableOptions
+from lookupstore.hudi.options import COPY_ON_WRITE, SNAPSHOT, TableOptions
+from lookupstore.hudi.read.found_rows import as_promoted
+from lookupstore.hudi.read.scan_plan import scan_of
 from lookupstore.hudi.view import TableView
 from lookupstore.keys.schema import KeySchema
 from lookupstore.storage.location import Location
@@ -32,12 +40,15 @@ class LookupPlan:
     Attributes:
         location: Location of the table.
         options: Options of the table.
-        files: Current base files, by partition path and file id.
+        schema: All columns of the table.
+        files: Slices with the rows, by partition path and file id: base files, or `MergedSlice`
+            with log files.
         key: Schema of the key columns that lookups take.
         named: Whether a record key of one column is written `name:value`.
         is_global: Whether to look for a key in all partitions, instead of only in its own.
         values: Schema of the columns of an answer.
         build: When to make lookup files: `auto`, `always` or `never`; see `ColumnarFiles`.
+        filter: Condition that rows must meet to be found. None: all rows do.
         position: Position of the newest commit to read; empty: the table has no commit. None: the
             caller chose the moment of the files with `as_of`.
         query_type: `snapshot` or `read_optimized`.
@@ -45,12 +56,14 @@ class LookupPlan:
 
     location: Location
     options: TableOptions
+    schema: pa.Schema
     files: tuple[FileSlice, ...]
     key: KeySchema
     named: bool
     is_global: bool
     values: pa.Schema
     build: Build
+    filter: FileFilter | None = None
     position: str | None = None
     query_type: str = SNAPSHOT
 
@@ -69,10 +82,46 @@ class LookupPlan:
 
     @property
     def stored(self) -> pa.Schema:
-        """Return the columns in lookup files."""
-        fields = list(self.values)
-        fields += [self.key.schema.field(name) for name in self.texts]
+        """Return the columns in lookup files, which do not depend on log files."""
+        names = [*self.values.names, *self.texts]
+        if self.filter is not None:
+            names += self.filter.columns.names
+        ordering = ordering_column(self.options) if self.may_have_logs else None
+        if ordering in self.schema.names:
+            names.append(ordering)
+        fields = (self.schema.field(name) for name in dict.fromkeys(names))
         return pa.schema([field.with_nullable(True) for field in fields])
+
+    @property
+    def may_have_logs(self) -> bool:
+        """Return whether rows of base files may be merged with log files."""
+        return self.options.table_type != COPY_ON_WRITE and self.query_type == SNAPSHOT
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of all base files and log files, relative to the table."""
+        found = []
+        for one in self.files:
+            base = one.base if isinstance(one, MergedSlice) else one
+            found += [] if base is None else [base.path]
+            found += [log.path for log in one.logs] if isinstance(one, MergedSlice) else []
+        return found
+
+    @property
+    def identity(self) -> list[str]:
+        """Return texts that differ between plans with different rows or columns."""
+        merged = [one for one in self.files if isinstance(one, MergedSlice)]
+        logs = [f"{log.path} {log.bytes}" for one in merged for log in one.logs]
+        # In version 6, a log file has blocks of instants that do not count.
+        committed = {one.committed: one.committed.identity for one in merged}
+        files = [*(file.path for file in self.files), *logs, *committed.values()]
+        others = (self.key.schema, self.values, self.build)
+        return [self.location.uri, *files, self.filter_identity, *map(str, others)]
+
+    @property
+    def filter_identity(self) -> str:
+        """Return a text that differs between conditions of the plan."""
+        return "" if self.filter is None else self.filter.identity
 
 
 def plan_lookup(
@@ -81,6 +130,7 @@ def plan_lookup(
     columns: Sequence[str] | None,
     as_of: str | None,
     build: Build,
+    where: Filter | None = None,
     until: str | None = None,
 ) -> LookupPlan:
     """Plan lookups in a table; for arguments and errors see `TableLookup`.
@@ -91,7 +141,7 @@ def plan_lookup(
     if not (options.meta_fields and options.record_key):
         raise FormatError(f"{uri}: base files have no record keys")
     names, is_global = _key_names(options, key, uri)
-    schema = view.schema
+    schema, columns_there = view.schema, view.table_schema.columns
     for name in names:
         kind = schema.field(name).type
         if not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
@@ -100,13 +150,13 @@ def plan_lookup(
                 "Hudi; keys are of strings and integers. Build a store of the table's rows: "
                 "lookupstore.build(table.scan_batches(), path, key=...)"
             )
-    values = [name for name in view.table_schema.columns.names if name not in names]
+    values = [name for name in columns_there.names if name not in names]
     if columns is not None:
         if RECORD_KEY in columns:
             raise KeyError(f"columns: {RECORD_KEY!r} is computed from the key; leave it out")
         values = [name for name in view.names(columns) if name not in names]
-    groups = view.groups(as_of) if until is None else view.groups_until(until)
-    files = tuple(group.current for group in groups)
+    chosen = None if where is None else _table_filter(where, columns_there)
+    files = view.slices(as_of) if until is None else view.slices_until(until)
     position = None if as_of is not None else until
     if as_of is None and until is None:
         position = newest_position(view)
@@ -114,14 +164,33 @@ def plan_lookup(
     return LookupPlan(
         location=view.location,
         options=options,
-        files=files,
+        schema=schema,
+        files=_files_left(view, files, chosen),
         key=key_schema,
-        named=_is_named(view.location, options, files, is_global),
+        named=_is_named(view, files, is_global),
         is_global=is_global,
         values=pa.schema([schema.field(name).with_nullable(True) for name in values]),
         build=build,
+        filter=chosen,
         position=position,
+        query_type=view.query_type,
     )
+
+
+def _table_filter(where: Filter, columns: pa.Schema) -> FileFilter:
+    """Return a filter of the rows of base files, after checking that it fits the data columns."""
+    condition = row_filter(where, columns)
+    needed = pa.schema([columns.field(name).with_nullable(True) for name in condition.names])
+    return FileFilter(condition, needed, as_promoted)
+
+
+def _files_left(
+    view: TableView, files: Sequence[FileSlice], chosen: FileFilter | None
+) -> tuple[FileSlice, ...]:
+    """Return the slices that can have rows of a filter, by partitions and statistics."""
+    if chosen is None:
+        return tuple(files)
+    return scan_of(view, files).narrowed(chosen.condition.expression).files
 
 
 def newest_position(view: TableView, until: str | None = None) -> str:
@@ -148,18 +217,17 @@ def _key_names(
     )
 
 
-def _is_named(
-    location: Location, options: TableOptions, files: Sequence[FileSlice], is_global: bool
-) -> bool:
+def _is_named(view: TableView, files: Sequence[FileSlice], is_global: bool) -> bool:
     """Return whether one-column record keys are written `name:value`, by a stored row.
 
     Raises:
         FormatError: If the row has another key, or is in another folder, than its columns give.
     """
+    options = view.options
     wanted = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     for file in files:
-        known, _ = read_key_file(location, file)
-        for batch in known.source.batches([RECORD_KEY, *wanted]):
+        shown = view.location.show(file.path)
+        for batch in _stored_rows(view, file, [RECORD_KEY, *wanted]):
             if not batch.num_rows:
                 continue
             row = batch.slice(0, 1)
@@ -169,19 +237,30 @@ def _is_named(
                     break
             else:
                 raise FormatError(
-                    f"{known.shown}: the record key {stored!r} is not what Hudi's key generators "
+                    f"{shown}: the record key {stored!r} is not what Hudi's key generators "
                     f"make of the columns {', '.join(options.record_key)}. Build a store of the "
                     "table's rows: lookupstore.build(table.scan_batches(), path, key=...)"
                 )
             path = None if is_global else _paths(row, options)[0].as_py()
             if path not in (None, file.group.partition):
                 raise FormatError(
-                    f"{known.shown}: the columns {', '.join(options.partition_by)} make the "
+                    f"{shown}: the columns {', '.join(options.partition_by)} make the "
                     f"partition path {path!r} of its first row, not that of its folder; give the "
                     "record key alone, which is looked up in all partitions"
                 )
             return named
     return False
+
+
+def _stored_rows(view: TableView, file: FileSlice, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a slice: those of its base file, or else of its log files."""
+    base = file.base if isinstance(file, MergedSlice) else file
+    if base is not None:
+        known, _ = read_key_file(view.location, base)
+        yield from known.source.batches(names)
+    if isinstance(file, MergedSlice):
+        reader = SliceReader(view.location, view.options, view.schema)
+        yield from reader.batches(file, names, threads=False)
 
 
 def partition_codes(

@@ -1,17 +1,13 @@
 """Lookups of keys in a Hudi table, with one lookup file per base file.
 
-Footers show which base files may have a key: first by key ranges, then by filters. The remaining
-files are searched by lookup files with record keys and the wanted values, as for columnar files;
-each host makes them once. Base files never change, so that a commit only requires lookup files of
-the file groups that it wrote.
+Base files never change, so that a commit only requires lookup files of the file groups that it
+wrote. `slice_lookups` answers record keys; this module makes them of the columns of a key.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Protocol
@@ -23,19 +19,15 @@ import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.columnar.lookup_file import plan_lookup_file
-from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
-from lookupstore.columnar.open_lookups import OpenLookups
-from lookupstore.columnar.rent import BUILDS, Build, Rent
-from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
+from lookupstore.columnar.many_lookups import AskedFiles, FilesCheck, ManyLookups
+from lookupstore.columnar.rent import BUILDS, Build
+from lookupstore.errors import DuplicateKeyError, FormatError, StaleStoreError
+from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
-from lookupstore.hudi.file_group.key_ranges import KeyRanges
-from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
-from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import SNAPSHOT
+from lookupstore.hudi.read.found_rows import FoundRows
 from lookupstore.hudi.read.key_order import key_and_values, scan_by_key
 from lookupstore.hudi.read.lookup_plan import (
     LookupPlan,
@@ -43,6 +35,7 @@ from lookupstore.hudi.read.lookup_plan import (
     partition_codes,
     plan_lookup,
 )
+from lookupstore.hudi.read.slice_lookups import SliceLookups
 from lookupstore.hudi.timeline.given_times import When, given_time
 from lookupstore.hudi.timeline.instant_times import print_time
 from lookupstore.hudi.view import TableView, read_view
@@ -55,24 +48,9 @@ from lookupstore.storage.location import Location, as_location
 
 Rows = npt.NDArray[np.int64]
 
-_MEMORY = 128 << 20
-# Number of footers that are read at a time: most of the time is waiting for an object store.
-_FOOTER_THREADS = 16
-
-# Footers are kept for tables that are opened later, because base files never change.
-_known = KnownFiles()
-# Shared by all tables: a caller that joins with each commit of a table opens a new object each
-# time.
-_open = OpenLookups()
-
 
 class OpenTable(Protocol):
     """An open table, such as a `HudiTable`."""
-
-    @property
-    def query_type(self) -> str:
-        """Return the query type that the table was opened with."""
-        ...
 
     def view(self) -> TableView:
         """Return the current state of the table."""
@@ -96,6 +74,10 @@ class TableLookup(ManyLookups):
             `HudiTable.open`. None: the query type of an open table, or else `snapshot`.
         build: When to make the lookup file of a base file: `auto`, `always` or `never`; see
             `ColumnarFiles`.
+        where: Condition that rows must meet to be found: SQL such as `"country = 'US'"`, a tuple
+            such as `("country", "=", "US")`, a list of tuples that must all be true, or an
+            expression of `pyarrow.compute`. Files that it rules out, as in `HudiTable.scan`, are
+            not read. None: all rows.
         residency: Cache of lookup files on this host. None: the default cache of the host.
         storage_options: Credentials, region, endpoint and other options of a URI, by the names that
             pandas or deltalake have for them; see `lookupstore.Location`.
@@ -106,12 +88,14 @@ class TableLookup(ManyLookups):
             columns.
         TypeError: If a key column has neither strings nor integers; the text of other types in a
             key depends on settings of Hudi.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or `where` does not fit the columns.
+        ImportError: If `where` is SQL, and sqlglot is not installed.
         FormatError: If tables of this kind cannot be read, or record keys or partition paths are
             not made of columns as in Hudi's usual key generators.
         CorruptionError: If the table is damaged.
 
-    A lookup of a key that is in several rows of a partition raises `DuplicateKeyError`.
+    A lookup of a key that is in several rows of a partition raises `DuplicateKeyError`. Of
+    merge-on-read tables, the changes in log files that may have a key stay in memory until `close`.
 
     >>> import tempfile
     >>> from lookupstore.hudi import HudiTable
@@ -133,27 +117,22 @@ class TableLookup(ManyLookups):
         as_of: When | None = None,
         query_type: str | None = None,
         build: Build = "auto",
+        where: Filter | None = None,
         residency: Residency | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if build not in BUILDS:
             raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
-        view, kind = _view_of(path, query_type, storage_options)
-        plan = _planned(view, key, columns, as_of, build)
-        self._start(replace(plan, query_type=kind), residency)
+        view = _view_of(path, query_type, storage_options)
+        self._start(_planned(view, key, columns, as_of, build, where), residency)
 
     def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
         self._plan = plan
         self._residency = residency = Residency() if residency is None else residency
-        self._lookups: dict[int, FileLookup] = {}
-        self._ranges: dict[int, KeyRanges] = {}
-        self._files = AskedFiles(self._asked, residency)
+        self._slices = SliceLookups(plan, residency)
+        self._files = AskedFiles(self._slices.asked, residency)
         self.path: str = plan.location.uri
-        said = [
-            *(file.path for file in plan.files),
-            *map(str, (plan.key.schema, plan.values, plan.build)),
-        ]
-        self.id: str = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
+        self.id: str = xxhash.xxh3_128_hexdigest("\n".join(plan.identity).encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._plan,)
@@ -170,17 +149,20 @@ class TableLookup(ManyLookups):
 
     @property
     def num_files(self) -> int:
-        """Return the number of base files."""
-        return len(self._plan.files)
+        """Return the number of base files and log files."""
+        return len(self._plan.paths)
 
     @property
     def num_rows(self) -> int:
-        """Return the number of rows, from the footers of all files."""
-        return sum(file.source.num_rows for file in self._footers(range(len(self._plan.files))))
+        """Return the number of rows, also of those that `where` leaves out.
+
+        It is counted from footers, and read only where there are log files.
+        """
+        return self._slices.num_rows()
 
     @property
     def nbytes(self) -> int:
-        """Return the size of all base files."""
+        """Return the size of all base files and log files."""
         return sum(file.bytes for file in self._plan.files)
 
     def position_at(self, moment: datetime) -> str:
@@ -253,14 +235,16 @@ class TableLookup(ManyLookups):
         known = self._plan
         key, values = known.key.schema, known.values
         try:
-            plan = plan_lookup(view, key.names, values.names, None, known.build, position)
-        except KeyError as error:
+            where = None if known.filter is None else known.filter.condition.expression
+            plan = plan_lookup(view, key.names, values.names, None, known.build, where, position)
+        except (KeyError, TypeError, ValueError) as error:  # they were right for older columns
             raise StaleStoreError(f"{self.path}: {error.args[0]}; look up again") from None
-        if plan.key != known.key or plan.values != values:
+        is_same = plan.filter_identity == known.filter_identity
+        if plan.key != known.key or plan.values != values or not is_same:
             raise StaleStoreError(
                 f"{self.path}: the columns have other types since {planned}; open the table again"
             )
-        return _restored(replace(plan, query_type=known.query_type), self._residency)
+        return _restored(plan, self._residency)
 
     def _planned_position(self) -> str:
         if self._plan.position is None:
@@ -292,10 +276,10 @@ class TableLookup(ManyLookups):
         self._count(present)
         return present
 
-    def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
-        """Return the place of each key's answer among those of all files; -1: missing.
+    def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, FoundRows]]]:
+        """Return the place of each key's answer among those of all slices; -1: missing.
 
-        The answers are the packed rows of each file, with its number.
+        The answers are the rows of each slice, with its number.
         """
         encoded = encode_keys(keys, self._plan.key)
         places = np.full(len(encoded), -1, np.int64)
@@ -304,7 +288,7 @@ class TableLookup(ManyLookups):
         has_key = self._has_key(given)
         if not has_key.all():
             asked, given = asked[has_key], given.filter(pa.array(has_key))
-        parts: list[tuple[int, pa.Array]] = []
+        parts: list[tuple[int, FoundRows]] = []
         if not len(asked):
             return places, parts
         record_key = self._plan.options.record_key
@@ -313,16 +297,16 @@ class TableLookup(ManyLookups):
         count = 0
         for files, rows in self._tasks(given):
             wanted = column if rows is None else column.take(pa.array(rows))
-            for number, hits, packed in self._hits(files, wanted):
+            for number, hits, found in self._slices.found(files, wanted):
                 at = hits if rows is None else rows[hits]
-                at, packed = self._same(given, number, at, packed)
+                at, found = self._same(given, at, found)
                 again = np.flatnonzero(places[asked[at]] >= 0)
                 if len(again):
                     row = int(at[again[0]])
                     other = _part_of(parts, int(places[asked[row]]))
                     raise self._in_two_error(column[row].as_py(), number, other)
                 places[asked[at]] = np.arange(count, count + len(at))
-                parts.append((number, packed))
+                parts.append((number, found))
                 count += len(at)
         return places, parts
 
@@ -337,7 +321,7 @@ class TableLookup(ManyLookups):
         return has
 
     def _tasks(self, given: pa.RecordBatch) -> Iterator[tuple[range, Rows | None]]:
-        """Yield numbers of files to search, and the rows to look for in them; None: all."""
+        """Yield numbers of slices to search, and the rows to look for in them; None: all."""
         plan = self._plan
         if plan.is_global:
             yield range(len(plan.files)), None
@@ -356,87 +340,20 @@ class TableLookup(ManyLookups):
                 if len(rows):
                     yield files, rows
 
-    def _hits(self, files: range, keys: pa.Array) -> Iterator[tuple[int, Rows, pa.Array]]:
-        """Yield the number of each file with keys, their rows, and the packed answers."""
-        known = self._footers(files)
-        ranges = self._ranges.get(files.start)
-        if ranges is None:
-            ranges = self._ranges[files.start] = KeyRanges(
-                pa.array([file.least for file in known], pa.large_binary()),
-                pa.array([file.greatest for file in known], pa.large_binary()),
-            )
-        candidates = ranges.candidates(keys)
-        counts = candidates.counts
-        for at in np.flatnonzero(counts).tolist():
-            number, file = files[at], known[at]
-            if not file.source.num_rows:
-                continue
-            lookup = self._lookup_of(number, file)
-            rows = candidates.rows(at).astype(np.int64)
-            wanted = candidates.keys.take(pa.array(candidates.places(at)))
-            if not lookup.is_ready():  # the filter of a lookup file is faster
-                bloom = _known.filter(self._plan.location, self._plan.files[number])
-                if bloom is not None:
-                    maybe = np.flatnonzero(bloom.test(wanted))
-                    rows, wanted = rows[maybe], wanted.take(pa.array(maybe))
-            if not len(rows):
-                continue
-            try:
-                hits, packed = lookup.lookup(wanted)
-            except DuplicateKeyError as error:
-                raise duplicate_key_error(error.key, f"several rows of {file.shown}") from None
-            if len(hits):
-                yield number, rows[hits], packed
-
-    def _same(
-        self, given: pa.RecordBatch, number: int, rows: Rows, packed: pa.Array
-    ) -> tuple[Rows, pa.Array]:
+    def _same(self, given: pa.RecordBatch, rows: Rows, found: FoundRows) -> tuple[Rows, FoundRows]:
         """Leave out found rows whose key values differ from those looked up."""
         for name in self._plan.texts:
-            stored = self._column(self._plan.key.schema.field(name), number, packed)
+            stored = found.column(self._plan.key.schema.field(name))
             asked = given.column(name).take(pa.array(rows))
             same = pc.fill_null(pc.equal(stored, asked), False)
             if same.false_count:
-                packed = packed.filter(same)
-                rows = rows[same.to_numpy(zero_copy_only=False)]
-        return rows, packed
+                kept = same.to_numpy(zero_copy_only=False)
+                found, rows = found.kept(kept), rows[kept]
+        return rows, found
 
-    def _gathered(self, field: pa.Field, parts: Iterable[tuple[int, pa.Array]]) -> pa.Array:
-        columns = [self._column(field, number, rows) for number, rows in parts]
+    def _gathered(self, field: pa.Field, parts: Iterable[tuple[int, FoundRows]]) -> pa.Array:
+        columns = [found.column(field) for _, found in parts]
         return pa.concat_arrays(columns) if columns else pa.array([], field.type)
-
-    def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
-        """Return a column of rows of one file in the table's type, or nulls."""
-        lookup = self._lookups[number]
-        row_schema = lookup.plan.build.row_schema
-        if field.name not in row_schema.schema.names:
-            return pa.nulls(len(rows), field.type)
-        try:
-            column = row_schema.unpack(rows, [field.name]).column(0)
-        except FormatError as error:
-            path = lookup.reader().path
-            raise CorruptionError(path, 0, "rows of the file's columns", error) from None
-        return promoted(column, field.type, field.name, lookup.plan.source.uri)
-
-    def _lookup_of(self, number: int, file: KeyFile) -> FileLookup:
-        lookup = self._lookups.get(number)
-        if lookup is None:
-            stored = self._plan.stored.names
-            plan = plan_lookup_file(
-                file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
-            )
-            rent = Rent(self._plan.build)
-            lookup = FileLookup(plan, None, self._residency, rent, _MEMORY, progress=None)
-            self._lookups[number] = lookup
-        _open.used(lookup)
-        return lookup
-
-    def _footers(self, files: range) -> list[KeyFile]:
-        location, slices = self._plan.location, self._plan.files
-        if len(files) < 2:
-            return [_known.file(location, slices[number]) for number in files]
-        with ThreadPoolExecutor(min(_FOOTER_THREADS, len(files)), "lookupstore-footer") as pool:
-            return list(pool.map(lambda number: _known.file(location, slices[number]), files))
 
     def _in_two_error(self, key: bytes, number: int, other: int) -> DuplicateKeyError | FormatError:
         one, two = self._plan.files[other], self._plan.files[number]
@@ -451,12 +368,31 @@ class TableLookup(ManyLookups):
             f"{named}"
         )
 
-    def _asked(self) -> Iterable[FileLookup]:
-        return self._lookups.values()
+    def _every(self) -> Iterable[FileLookup]:
+        return self._slices.every()
 
-    def _every(self) -> Iterator[FileLookup]:
-        for number, file in enumerate(self._footers(range(self.num_files))):
-            yield self._lookup_of(number, file)
+    def verify(self, *, progress: bool | None = None) -> FilesCheck:
+        """Read all files, and check that lookup files have the rows of their base files.
+
+        No lookup file is made.
+
+        Args:
+            progress: Whether to show a progress bar. Default: after a second, on a terminal or in a
+                notebook.
+
+        Raises:
+            CorruptionError: If a file is damaged. The error describes the first damage.
+            FormatError: If a log file has something that is not supported.
+            StaleStoreError: If a file is gone, or was replaced.
+            OSError: If a remote file could not be read.
+        """
+        self._slices.check_logs()
+        return super().verify(progress=progress)
+
+    def close(self) -> None:
+        """Close all files, and forget changes of log files; a lookup reads them again."""
+        self._slices.forget_changes()
+        super().close()
 
     def _options(self) -> dict[str, Any]:
         return {"is_global": self._plan.is_global, "build": self._plan.build}
@@ -495,12 +431,11 @@ def _view_of(
     path: str | os.PathLike[str] | Location | OpenTable,
     query_type: str | None,
     storage_options: Mapping[str, Any] | None,
-) -> tuple[TableView, str]:
-    """Return the current state of a table, and the query type that it was opened with."""
+) -> TableView:
+    """Return the current state of a table."""
     if isinstance(path, (str, os.PathLike, Location)):
         location = as_location(path, storage_options)
-        kind = SNAPSHOT if query_type is None else query_type
-        return read_view(location, query_type=kind), kind
+        return read_view(location, query_type=SNAPSHOT if query_type is None else query_type)
     if not hasattr(path, "view"):
         raise TypeError(
             f"path is a {type(path).__name__}; give an open HudiTable, or the folder or URI of one"
@@ -508,7 +443,7 @@ def _view_of(
     if query_type is not None or storage_options is not None:
         name = "storage_options" if query_type is None else "query_type"
         raise ValueError(f"{name}: the table is open, and has its own; leave the argument out")
-    return path.view(), path.query_type
+    return path.view()
 
 
 def _planned(
@@ -517,11 +452,12 @@ def _planned(
     columns: str | Sequence[str] | None,
     as_of: When | None,
     build: Build,
+    where: Filter | None,
 ) -> LookupPlan:
     names = None if key is None else column_names("key", key)
     values = [columns] if isinstance(columns, str) else columns
     time = given_time("as_of", as_of, view.options.timezone)
-    return plan_lookup(view, names, values, time, build)
+    return plan_lookup(view, names, values, time, build, where)
 
 
 def lookups_in(
@@ -529,9 +465,10 @@ def lookups_in(
     key: Sequence[str],
     columns: Sequence[str] | None,
     as_of: When | None,
+    where: Filter | None = None,
 ) -> TableLookup:
     """Return lookups in a given state of a table; see `TableLookup`."""
-    return _restored(_planned(view, key, columns, as_of, "auto"))
+    return _restored(_planned(view, key, columns, as_of, "auto", where))
 
 
 def _restored(plan: LookupPlan, residency: Residency | None = None) -> TableLookup:
@@ -540,7 +477,7 @@ def _restored(plan: LookupPlan, residency: Residency | None = None) -> TableLook
     return lookup
 
 
-def _part_of(parts: Sequence[tuple[int, pa.Array]], place: int) -> int:
-    """Return the number of the file with an answer."""
+def _part_of(parts: Sequence[tuple[int, FoundRows]], place: int) -> int:
+    """Return the number of the slice with an answer."""
     ends = np.cumsum([len(rows) for _, rows in parts])
     return parts[int(np.searchsorted(ends, place, "right"))][0]

@@ -193,6 +193,7 @@ class ReadVerbs(TableHandle):
         *,
         found: bool | str = False,
         as_of: When | None = None,
+        where: Filter | None = None,
     ) -> pa.Table:
         """Look up many keys: row i of the answer belongs to key i, with nulls if missing.
 
@@ -209,12 +210,16 @@ class ReadVerbs(TableHandle):
             found: Whether to append a boolean column `found`, or the name for it. It tells missing
                 keys from stored nulls.
             as_of: Request time of the last instant to read. None: the latest.
+            where: Condition that rows must meet to be found, in any form that `scan` takes. Columns
+                are those of the data. None: all rows.
 
         Raises:
-            TypeError: If keys have a wrong type or form, or a key column has neither strings nor
-                integers.
+            TypeError: If keys have a wrong type or form, a key column has neither strings nor
+                integers, or `where` is not a filter.
             KeyError: If the table or `keys` lack a column.
-            ValueError: If a column has the name that `found` gives, or `as_of` is not a time.
+            ValueError: If a column has the name that `found` gives, `as_of` is not a time, or
+                `where` does not fit the columns.
+            ImportError: If `where` is SQL, and sqlglot is not installed.
             DuplicateKeyError: If several rows of a partition have the same key.
             FormatError: If base files have no record keys, or several partitions have the key; then
                 also give the partition columns.
@@ -229,9 +234,11 @@ class ReadVerbs(TableHandle):
         >>> _ = table.insert(rows)
         >>> table.lookup([3, 9, 1])["seats"].to_pylist()
         [70, None, 100]
+        >>> table.lookup([3, 9, 1], where="seats > 90")["seats"].to_pylist()
+        [None, None, 100]
         """
         keys = keys_in_list(keys)
-        lookup = self._lookup_of(asked_key(keys, self._options), columns, as_of)
+        lookup = self._lookup_of(asked_key(keys, self._options), columns, as_of, where)
         return lookup.lookup(keys, columns, found=found)
 
     def contains(self, keys: Any) -> pa.BooleanArray:
@@ -281,11 +288,17 @@ class ReadVerbs(TableHandle):
         return key in self._lookup_of(key_columns(key, self._options), (), None)
 
     def _lookup_of(
-        self, key: Sequence[str], columns: Sequence[str] | None, as_of: When | None
+        self,
+        key: Sequence[str],
+        columns: Sequence[str] | None,
+        as_of: When | None,
+        where: Filter | None = None,
     ) -> TableLookup:
         """Return a cached or new `TableLookup`; a new instant empties the cache."""
         view = self.view()
         names = (columns,) if isinstance(columns, str) else columns
+        if where is not None:  # equal conditions may have many forms
+            return lookups_in(view, key, names, as_of, where)
         asked = tuple(key), None if names is None else tuple(names), as_of
         timeline, lookups = self._lookups
         if timeline != view.timeline:

@@ -185,8 +185,9 @@ def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan
     _ = asked.freshness  # raises errors in it before anything is opened
     (store,) = paths_with_options(asked.storage_options, store=asked.store)
     opened = dimension_of(store, asked.on, asked.how, asked.columns, asked.where)
-    # Files that were opened here apply the filter themselves: rows may repeat a key without it.
-    has_filter = isinstance(opened, ColumnarFiles) and opened is not asked.store
+    # What was opened here, unless it is a store, applies the filter: without it, rows may repeat a
+    # key.
+    has_filter = not isinstance(opened, LookupStore) and opened is not asked.store
     where = None if has_filter else asked.where
     asked = _following(asked, opened, trip.facts)
     try:
@@ -241,8 +242,8 @@ def dimension_of(
 ) -> Dimension:
     """Return the dimension of a join: `store` itself, or the opened store, files or table.
 
-    Without a key in `on`, the key of a Hudi table is its record key, in all partitions. Files that
-    are opened here have only the rows that meet `where`; other dimensions have its columns.
+    Without a key in `on`, the key of a Hudi table is its record key, in all partitions. Files and
+    tables that are opened here have only the rows that meet `where`.
     """
     if isinstance(store, (LookupStore, ColumnarFiles)):
         return store
@@ -254,20 +255,23 @@ def dimension_of(
     if not isinstance(store, (str, os.PathLike, Location)):
         if library_format(store) is not None:
             return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
-        return _dimension_of_hudi(store, key, values if where is None else None)
+        return _dimension_of_hudi(store, key, values, where)
     kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
         from lookupstore.hudi import HudiTable
 
         table = HudiTable.open(store)
-        return _dimension_of_hudi(table, key, values if where is None else None)
+        return _dimension_of_hudi(table, key, values, where)
     if kind is PathKind.COLUMNAR_FILES:
         return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
     return LookupStore(store)  # raises an error if it is not a store
 
 
 def _dimension_of_hudi(
-    store: HudiTable | TableLookup, key: Sequence[str], columns: Sequence[str] | None
+    store: HudiTable | TableLookup,
+    key: Sequence[str],
+    columns: Sequence[str] | None,
+    where: Filter | None,
 ) -> TableLookup:
     """Return the dimension for a table that the caller has opened."""
     if "lookupstore.hudi" in sys.modules:  # callers with a table have imported it
@@ -277,7 +281,7 @@ def _dimension_of_hudi(
             return store
         if isinstance(store, HudiTable):
             key = key or store.options.record_key
-            return TableLookup(store.location, key=key, columns=columns)
+            return TableLookup(store, key=key, columns=columns, where=where)
     remedy = (
         "give a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake or "
         "pyiceberg, or a path or location"

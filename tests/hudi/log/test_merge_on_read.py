@@ -97,8 +97,6 @@ def test_what_reads_base_files_only_is_refused_by_name(merge_on_read_tables: Pat
     table = HudiTable.open(path)
     asked = table.scan(columns=[key])
     for call in (
-        lambda: table.lookup(asked),
-        lambda: lookupstore.hudi.TableLookup(path),
         lambda: lookupstore.ColumnarFiles(path, key=key),
         lambda: table.tag(asked),
         lambda: table.file_groups(),
@@ -125,7 +123,7 @@ def test_without_log_files_base_files_have_all_rows(merge_on_read_tables: Path) 
         table.changes()
     time = table.view().timeline.writes()[1].time
     with pytest.raises(FormatError, match=r"MERGE_ON_READ.*query_type='read_optimized'"):
-        table.lookup(["TXN-001"], as_of=time)
+        table.file_groups(as_of=time)
 
 
 def test_statistics_and_datasets_are_of_base_files(

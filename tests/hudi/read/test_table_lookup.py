@@ -427,6 +427,7 @@ def test_lookups_go_on_to_later_commits(tmp_path: Path) -> None:
     start = datetime.now(timezone.utc)
     empty = TableLookup(tmp_path / "t")
     assert empty.at() is empty
+    assert list(empty) == []
     states: list[tuple[str, datetime, list[str | None]]] = []
     known: dict[int, str] = {}
     for number in range(4):

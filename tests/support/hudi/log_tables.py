@@ -133,13 +133,15 @@ class LogTable(SmallTable):
         mode: str = EVENT,
         schema: pa.Schema = SCHEMA,
         ordering: str | None = "ts",
+        partition_by: Sequence[str] = (),
     ) -> None:
         self.path = path
         self.version = version
         self.schema = schema
         self.slice = ""
         table = HudiTable.create(path, schema, record_key=["id"], ordering=ordering,
-                                 merge_mode=mode, version=version, name="t")  # fmt: skip
+                                 merge_mode=mode, version=version, name="t", hive_style=True,
+                                 partition_by=partition_by)  # fmt: skip
         self.properties(lambda said: said.replace("COPY_ON_WRITE", "MERGE_ON_READ"))
         self.table = table
         self.folder = TimelineFolder(table.location, table.options.timeline, version)
@@ -218,9 +220,11 @@ class LogTable(SmallTable):
         headers = {INSTANT: time.encode(), TARGET: target.encode(), COMMAND_TYPE: b"0"}
         return block(COMMAND, headers, b"")
 
-    def log(self, file_id: str, time: str, content: bytes, number: int = 1) -> Path:
+    def log(
+        self, file_id: str, time: str, content: bytes, number: int = 1, partition: str = ""
+    ) -> Path:
         """Append to a log file."""
-        path = self.path / f".{file_id}_{time}.log.{number}_0-1-2"
+        path = self.path / partition / f".{file_id}_{time}.log.{number}_0-1-2"
         with path.open("ab") as file:
             file.write(content)
         return path
@@ -229,10 +233,13 @@ class LogTable(SmallTable):
         """Return the time in the name of a log file: in version 6 that of the slice."""
         return self.slice if self.version == 6 and self.slice else time
 
-    def delta(self, file_id: str, content: Any, name_time: str | None = None) -> Instant:
+    def delta(
+        self, file_id: str, content: Any, name_time: str | None = None, partition: str = ""
+    ) -> Instant:
         """Write a log file with the blocks that `content` returns of a time, and commit."""
         instant = self.begin("deltacommit")
-        self.log(file_id, name_time or self.name_time(instant.time), content(instant.time))
+        name_time = name_time or self.name_time(instant.time)
+        self.log(file_id, name_time, content(instant.time), partition=partition)
         return self.finish(instant, schema=self.schema)
 
     def rows(self, **scan: Any) -> dict[str, Row]:

@@ -1,0 +1,295 @@
+"""Lookups of record keys in the slices of a table.
+
+Footers show which base files may have a key: first by key ranges, then by filters. The remaining
+files are searched by lookup files with record keys and the wanted values, as for columnar files;
+each host makes them once. Lookup files do not depend on log files: the changes of a slice are in
+memory, by record key, and are merged with the rows that its lookup file has.
+
+The memory for changes is bounded by the log files of the slices that were asked: each change takes
+its key, its new row in the wanted columns, and about 40 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.lookup_file import plan_lookup_file
+from lookupstore.columnar.open_lookups import OpenLookups
+from lookupstore.columnar.rent import Rent
+from lookupstore.errors import DuplicateKeyError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group._key_table import KeyTable
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
+from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
+from lookupstore.hudi.log.changes import SliceChanges
+from lookupstore.hudi.log.merged_rows import SliceReader
+from lookupstore.hudi.log.slices import MergedSlice
+from lookupstore.hudi.meta_columns import RECORD_KEY
+from lookupstore.hudi.read.found_rows import FoundRows, LoggedRows, Mask, StoredRows
+from lookupstore.hudi.read.lookup_plan import LookupPlan
+
+Rows = npt.NDArray[np.int64]
+
+_MEMORY = 128 << 20
+# Number of footers that are read at a time: most of the time is waiting for an object store.
+_FOOTER_THREADS = 16
+
+# Footers are kept for tables that are opened later, because base files never change.
+_known = KnownFiles()
+# Shared by all tables: a caller that joins with each commit of a table opens a new object each
+# time.
+_open = OpenLookups()
+
+
+class SliceLookups:
+    """Lookups in the slices of a plan.
+
+    Args:
+        plan: Plan with the slices and the wanted columns.
+        residency: Cache of lookup files on this host.
+    """
+
+    def __init__(self, plan: LookupPlan, residency: Residency) -> None:
+        self._plan = plan
+        self._residency = residency
+        self._lookups: dict[int, FileLookup] = {}
+        self._ranges: dict[int, KeyRanges] = {}
+        self._changes: dict[int, _ChangesByKey] = {}
+        self._reader = SliceReader(plan.location, plan.options, plan.schema)
+
+    def found(self, slices: range, keys: pa.Array) -> Iterator[tuple[int, Rows, FoundRows]]:
+        """Yield the number of each slice with keys, the places of these keys, and their rows.
+
+        A slice is yielded twice if it has rows of its base file, and of its log files.
+
+        Args:
+            slices: Numbers of the slices to search, those of one partition or of all.
+            keys: Record keys, large_binary, without nulls.
+
+        Raises:
+            CorruptionError: If a file is damaged.
+            DuplicateKeyError: If several rows of a base file have the same key.
+            FormatError: If a log file has something that is not supported.
+            StaleStoreError: If a file is gone.
+            DiskQuotaError: If lookup files need more disk than the quota of the host.
+        """
+        chosen = [self._plan.files[number] for number in slices]
+        known = self.footers(slices)
+        ranges = self._ranges.get(slices.start)
+        if ranges is None:
+            ranges = self._ranges[slices.start] = KeyRanges(
+                pa.array([file and file.least for file in known], pa.large_binary()),
+                pa.array([file and file.greatest for file in known], pa.large_binary()),
+            )
+        candidates = ranges.candidates(keys)
+        has_candidates = candidates.counts > 0
+        for at, (number, one, file) in enumerate(zip(slices, chosen, known, strict=True)):
+            stored: tuple[Rows, StoredRows] | None = None
+            if file is not None and has_candidates[at]:
+                rows = candidates.rows(at).astype(np.int64)
+                wanted = candidates.keys.take(pa.array(candidates.places(at)))
+                stored = self._stored(number, file, rows, wanted)
+            if isinstance(one, MergedSlice):
+                yield from self._merged(number, one, keys, stored)
+            elif stored is not None:
+                yield number, *stored
+
+    def _stored(
+        self, number: int, file: KeyFile, rows: Rows, wanted: pa.Array
+    ) -> tuple[Rows, StoredRows] | None:
+        """Return which of some keys are in a base file, and their rows. None: none of them."""
+        if not file.source.num_rows:
+            return None
+        lookup = self._lookup_of(number, file)
+        if not lookup.is_ready():  # the filter of a lookup file is faster
+            bloom = _known.filter(self._plan.location, self._base(number))
+            if bloom is not None:
+                maybe = np.flatnonzero(bloom.test(wanted))
+                rows, wanted = rows[maybe], wanted.take(pa.array(maybe))
+        if not len(rows):
+            return None
+        try:
+            hits, packed = lookup.lookup(wanted)
+        except DuplicateKeyError as error:
+            raise duplicate_key_error(error.key, f"several rows of {file.shown}") from None
+        return (rows[hits], StoredRows(lookup, packed)) if len(hits) else None
+
+    def _merged(
+        self,
+        number: int,
+        given: MergedSlice,
+        keys: pa.Array,
+        stored: tuple[Rows, StoredRows] | None,
+    ) -> Iterator[tuple[int, Rows, FoundRows]]:
+        """Yield the rows of a slice with log files.
+
+        Args:
+            number: Number of the slice.
+            given: The slice.
+            keys: All keys.
+            stored: Places of the keys in its base file, and their rows. None: there are none.
+        """
+        at, rows = (np.zeros(0, np.int64), None) if stored is None else stored
+        ordering = self._reader.rule.ordering
+        values = None
+        if rows is not None and ordering is not None:
+            values = rows.column(self._plan.schema.field(ordering))
+        kept, new, changed = self._changes_of(number, given).merged(keys, at, values)
+        if rows is not None:
+            yield from self._met(number, at[kept], rows.kept(kept))
+        yield from self._met(number, new, LoggedRows(changed))
+
+    def _met(
+        self, number: int, places: Rows, rows: FoundRows
+    ) -> Iterator[tuple[int, Rows, FoundRows]]:
+        """Yield the rows of a slice with log files that meet the condition of the plan."""
+        chosen = self._plan.filter
+        if chosen is not None and len(places):
+            columns = [rows.column(field) for field in chosen.columns]
+            batch = pa.RecordBatch.from_arrays(columns, schema=chosen.columns)
+            met = chosen.condition.kept(batch).to_numpy(zero_copy_only=False)
+            places, rows = places[met], rows.kept(met)
+        if len(places):
+            yield number, places, rows
+
+    def _changes_of(self, number: int, given: MergedSlice) -> _ChangesByKey:
+        changes = self._changes.get(number)
+        if changes is None:
+            read = self._reader.changes(given, self._plan.stored.names)
+            changes = _ChangesByKey(read, self._reader, self._plan.location.show(given.path))
+            self._changes[number] = changes
+        return changes
+
+    def _lookup_of(self, number: int, file: KeyFile) -> FileLookup:
+        lookup = self._lookups.get(number)
+        if lookup is None:
+            plan = self._plan
+            source = file.source
+            # The filter applies to merged rows.
+            if plan.filter is not None and not isinstance(plan.files[number], MergedSlice):
+                source = replace(source, filter=plan.filter)
+            stored = plan.stored.names
+            content = plan_lookup_file(
+                source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
+            )
+            lookup = FileLookup(
+                content, None, self._residency, Rent(plan.build), _MEMORY, progress=None
+            )
+            self._lookups[number] = lookup
+        _open.used(lookup)
+        return lookup
+
+    def footers(self, slices: range) -> list[KeyFile | None]:
+        """Return what footers record of the keys of slices. None: a slice has no base file."""
+        bases = [_base_of(self._plan.files[number]) for number in slices]
+        if len(bases) < 2:
+            return [self._footer(base) for base in bases]
+        with ThreadPoolExecutor(min(_FOOTER_THREADS, len(bases)), "lookupstore-footer") as pool:
+            return list(pool.map(self._footer, bases))
+
+    def _footer(self, base: FileSlice | None) -> KeyFile | None:
+        return None if base is None else _known.file(self._plan.location, base)
+
+    def _base(self, number: int) -> FileSlice:
+        base = _base_of(self._plan.files[number])
+        assert base is not None
+        return base
+
+    def num_rows(self) -> int:
+        """Return the number of rows of all slices: from footers where there are no log files."""
+        count = 0
+        every = range(len(self._plan.files))
+        for one, file in zip(self._plan.files, self.footers(every), strict=True):
+            if isinstance(one, MergedSlice):
+                batches = self._reader.batches(one, [RECORD_KEY], threads=False)
+                count += sum(batch.num_rows for batch in batches)
+            elif file is not None:
+                count += file.source.num_rows
+        return count
+
+    def check_logs(self) -> None:
+        """Read all log files.
+
+        Raises:
+            CorruptionError: If one is damaged.
+            FormatError: If one has something that is not supported.
+            StaleStoreError: If one is gone.
+        """
+        for one in self._plan.files:
+            if isinstance(one, MergedSlice):
+                self._reader.changes(one, self._plan.stored.names)
+
+    def asked(self) -> Iterable[FileLookup]:
+        """Return the lookups in the base files that were asked."""
+        return self._lookups.values()
+
+    def every(self) -> Iterator[FileLookup]:
+        """Yield the lookups in each base file."""
+        for number, file in enumerate(self.footers(range(len(self._plan.files)))):
+            if file is not None:
+                yield self._lookup_of(number, file)
+
+    def forget_changes(self) -> None:
+        """Free the memory of changes; the next lookup reads log files again."""
+        self._changes.clear()
+
+
+class _ChangesByKey:
+    """The changes of a slice, in a hash table of their keys.
+
+    Args:
+        changes: The changes.
+        reader: Reader of slices, with the rule by which changes are merged.
+        path: Path of the slice, for errors.
+    """
+
+    def __init__(self, changes: SliceChanges, reader: SliceReader, path: str) -> None:
+        self._changes = changes
+        self._rule = reader.rule
+        self._path = path
+        self._numbers = KeyTable(BinaryColumn(changes.keys))
+
+    def merged(
+        self, keys: pa.Array, stored: Rows, ordering: pa.Array | None
+    ) -> tuple[Mask, Rows, pa.Table]:
+        """Merge the changes of some keys with their stored rows.
+
+        Args:
+            keys: Record keys.
+            stored: Places in `keys` of those with a stored row.
+            ordering: Ordering value of each stored row. None: changes have no ordering values.
+
+        Returns:
+            Mask of the stored rows that are unchanged, places in `keys` of those with a new row,
+            and the new row of each.
+
+        Raises:
+            FormatError: If versions of Hudi return different rows.
+        """
+        changes = self._changes
+        numbers = self._numbers.find(BinaryColumn(keys))
+        changed = np.flatnonzero(numbers[stored] >= 0)
+        values = None if ordering is None else ordering.take(pa.array(changed))
+        won = changes.won(numbers[stored[changed]], values, self._rule, self._path)
+        kept = np.ones(len(stored), bool)
+        kept[changed[won]] = False
+        is_new = numbers >= 0
+        is_new[stored[changed[~won]]] = False
+        places = np.flatnonzero(is_new)
+        places = places[~changes.deletes[numbers[places]]]
+        return kept, places, changes.new_rows(numbers[places])
+
+
+def _base_of(file: FileSlice) -> FileSlice | None:
+    """Return the base file of a slice. None: it has only log files."""
+    return file.base if isinstance(file, MergedSlice) else file

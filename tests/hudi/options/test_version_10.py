@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.hudi.log_tables import LogTable, Row
+from support.hudi.metadata import WITH_METADATA
 
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, TableLookup
@@ -36,7 +38,7 @@ def test_copy_on_write_tables_are_read_and_not_written(tmp_path: Path) -> None:
     assert new.scan(columns=ROWS.column_names, as_of=first) == ROWS
     assert new.changes(first.position).read_all() == changes
     assert TableLookup(new).lookup([2, 9])["n"].to_pylist() == [21, None]
-    new.verify()
+    assert not new.verify().findings
     for write in (lambda: new.insert(ROWS), lambda: new.clean(), lambda: new.cluster(by="id")):
         with pytest.raises(FormatError, match=r"version is '10'; supported: 6, 8 or 9 for writing"):
             write()
@@ -56,24 +58,23 @@ def test_tables_without_all_meta_columns(tmp_path: Path, mode: str) -> None:
         new.lookup([1])
 
 
-def test_statistics_in_a_metadata_table_are_not_used(real_tables: Path, tmp_path: Path) -> None:
-    """Its newest ones may be in log files of another kind."""
-    path = real_tables / "v9_txns_simple_nometa"
-    table = HudiTable.open(path)
-    rows = table.scan()
-    copy = tmp_path / "t"
-    for file in path.rglob("*"):
-        if file.is_file():
-            target = copy / file.relative_to(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read_bytes())
-    upgraded(copy, names.METADATA, "files,column_stats")
-    new = HudiTable.open(copy)
-    assert new.scan() == rows
-    key = table.options.record_key[0]
-    value = rows[key][0]
-    assert new.scan(filter=(key, "=", value.as_py())) == rows.filter(pc.equal(rows[key], value))
-    new.verify()
+def test_a_metadata_table_is_not_read(real_tables: Path, tmp_path: Path) -> None:
+    """Its newest records may be in log files of another kind."""
+    path = real_tables / next(name for name in WITH_METADATA if name.startswith("v9"))
+    where = "txn_id = 'TXN-001'"
+    before = HudiTable.open(path).explain_scan(where)
+    assert before.statistics.count < before.partitions.count
+    rows = HudiTable.open(path).scan()
+    copy = Path(shutil.copytree(path, tmp_path / "t"))
+    upgraded(copy)
+    table = HudiTable.open(copy)
+    after = table.explain_scan(where)
+    assert after.statistics == after.partitions == before.partitions
+    assert table.scan() == rows
+    assert table.scan(filter=where) == rows.filter(pc.equal(rows["txn_id"], "TXN-001"))
+    for file in (copy / ".hoodie" / "metadata" / "files").iterdir():
+        file.write_bytes(b"another format")
+    assert not [one for one in table.verify().findings if one.is_damage]
 
 
 def test_log_files_and_sorted_layouts_are_refused_by_name(tmp_path: Path) -> None:

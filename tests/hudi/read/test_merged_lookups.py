@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.hudi.log_history import LogHistory, by_key, row
-from support.hudi.log_tables import CDC, COMMIT, EVENT, SCHEMA, LogTable, Row, block
+from support.hudi.log_tables import AVRO, CDC, COMMIT, EVENT, PARQUET, SCHEMA, LogTable, Row, block
 from support.hudi.oracle import other_scan
 
 from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.hudi.meta_columns import RECORD_KEY
 
 VERSIONS = (6, 8, 9)
 KEYS = {"mor_v6_nonpartitioned": "id", "mor_v9_txns_nonpart_nometa": "txn_id"}
@@ -128,6 +129,36 @@ def test_answers_are_the_rows_of_hudi_rs(
         rows = {str(one["id"]): one for one in theirs.select(SCHEMA.names).to_pylist()}
         opened = TableLookup(table.path, build="always", residency=residency)
         assert opened.lookup(ASKED).to_pylist() == answers(rows, ["ts", "value"])
+        # The ordering column decides also where it is not asked for.
+        opened = TableLookup(table.path, columns="value", residency=residency)
+        assert opened.lookup(ASKED).to_pylist() == answers(rows, ["value"])
+
+
+def test_instants_of_one_log_file(tmp_path: Path, residency: Residency) -> None:
+    """In version 6, the file is the same for lookups as of each of them."""
+    table = LogTable(tmp_path / "t", 6)
+    table.base("a-0", [row(1, 1)])
+    times = [table.delta("a-0", lambda time, key=key: table.data(time, [row(key, 1)])).time
+             for key in (2, 3)]  # fmt: skip
+    found = [TableLookup(table.path, as_of=time, residency=residency) for time in times]
+    assert [list(one) for one in found] == [[1, 2], [1, 2, 3]]
+    assert found[0] != found[1]
+    assert found[1] != TableLookup(table.path, where="id = 1", as_of=times[1])
+
+
+def test_a_position_before_an_instant_that_was_requested_first(
+    tmp_path: Path, residency: Residency
+) -> None:
+    table = LogTable(tmp_path / "t", 9)
+    late = table.begin("deltacommit")
+    base = table.base("a-0", [row(1, 1, "old")])
+    opened = TableLookup(table.path, residency=residency)
+    table.log("a-0", late.time, table.data(late.time, [row(1, 2, "late")]))
+    table.log("b-0", late.time, table.data(late.time, [row(2, 2, "late")]))
+    table.finish(late, schema=SCHEMA)
+    assert opened.at().lookup([1, 2])["value"].to_pylist() == ["late", "late"]
+    newer = TableLookup(table.path, residency=residency)
+    assert newer.at(base.position).lookup([1, 2])["value"].to_pylist() == ["old", None]
 
 
 def test_lookup_files_do_not_depend_on_log_files(tmp_path: Path, residency: Residency) -> None:
@@ -208,12 +239,12 @@ def test_keys_of_partitions(tmp_path: Path, residency: Residency, partition_key:
     assert opened.lookup(asked)["value"].to_pylist() == ["a", None, "new", None, "a", None]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_damaged_log_files(tmp_path: Path, residency: Residency, version: int) -> None:
-    """Lookups find the damage of each byte of a block that scans find, and never return less."""
+@pytest.mark.parametrize(("version", "kind"), [(6, AVRO), (8, AVRO), (9, AVRO), (9, PARQUET)])
+def test_damaged_log_files(tmp_path: Path, residency: Residency, version: int, kind: int) -> None:
+    """Lookups and `verify` find the damage that scans find, and never return less."""
     table = LogTable(tmp_path / "t", version)
     table.base("a-0", [row(1, 1), row(2, 1)])
-    table.delta("a-0", lambda time: table.data(time, [row(1, 2, "new")]))
+    table.delta("a-0", lambda time: table.data(time, [row(1, 2, "new")], kind))
     table.delta("a-0", lambda time: table.deletes(time, [("2", "long", 2)]))
     logs = sorted(table.path.glob(".a-0*.log.*"))
     true = [log.read_bytes() for log in logs]
@@ -227,7 +258,8 @@ def test_damaged_log_files(tmp_path: Path, residency: Residency, version: int) -
             log.write_bytes(damaged)
             opened = TableLookup(table.path, residency=residency)
             try:
-                rows: Any = table.rows()
+                scanned = table.opened().scan(columns=[RECORD_KEY, "ts", "value"])
+                rows: Any = {one[RECORD_KEY]: one for one in scanned.to_pylist()}
             except (CorruptionError, FormatError) as error:
                 with pytest.raises(type(error)):
                     opened.lookup([1, 2])

@@ -78,10 +78,10 @@ folders: files next to `name=value` folders, `Day=` next to `day=` | source/test
 folders: files that are neither Parquet nor ORC | source/test_folders.py::test_every_reader_refuses_the_same
 folders: values that the type in the first file cannot hold | source/test_errors.py::test_the_file_and_column_of_another_type_are_named
 Delta: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_delta_table_is_refused_with_its_rows
-Delta: an empty text in a column of partitions | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
+Delta: an empty text in a partition column | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
 Delta: other reader features | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: columns of type VARIANT | tables/test_delta.py::test_what_is_not_supported_is_named
-Delta: partitions by a column of type binary | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: partition columns of type binary | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: files outside the table, as in shallow clones | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: deletion vectors that deltalake does not return | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: a file system with other options than S3 | tables/test_delta.py::test_a_table_in_a_file_system_that_deltalake_may_not_open_is_refused
@@ -107,9 +107,9 @@ Paimon: postponed buckets (`bucket` = -2) | tables/test_paimon.py::test_options_
 Paimon: branches | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: columns of type VARIANT, BLOB or VECTOR | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
 Paimon: timestamps finer than microseconds | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
-Paimon: columns whose type did not become wider | tables/test_paimon.py::test_types_become_wider_or_are_refused
+Paimon: type changes other than widening | tables/test_paimon.py::test_types_become_wider_or_are_refused
 Paimon: a key or sequence of floats | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
-Paimon: partitions by timestamps, decimals, floats or bytes | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
+Paimon: partition columns of timestamps, decimals, floats or bytes | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: files outside its folder (external paths) | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: files with some of the columns (data evolution) | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: Avro files | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
@@ -118,7 +118,7 @@ Paimon: deleted rows with the merge engine `first-row` | tables/test_paimon.py::
 Paimon: deletion vectors that `deletion-vectors.enabled` turns off | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: two rows with one key and one sequence number | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: newer versions of metadata files | tables/test_paimon.py::test_newer_versions_of_the_format_are_refused
-Paimon: deletion vectors or `first-row`: rows before their compaction | tables/test_paimon.py::test_a_first_row_is_what_was_compacted
+Paimon: deletion vectors or `first-row`: rows not yet compacted | tables/test_paimon.py::test_a_first_row_is_what_was_compacted
 sink of a Spark stream: a path to a sink or into one | source/test_tables_as_sources.py::test_the_sink_of_a_stream_is_refused
 Spark: text of a collation, as a key or a stored column | spark/join/test_files.py::test_text_of_a_collation_is_no_key
 Spark: the collation of an argument of `register_lookup` | spark/test_losses.py::test_a_function_compares_collated_text_as_bytes

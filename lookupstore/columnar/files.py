@@ -30,6 +30,7 @@ from lookupstore.columnar.published import (
     published_files,
 )
 from lookupstore.columnar.rent import BUILDS, Build, Rent
+from lookupstore.columnar.source_file import SourceFile
 from lookupstore.compacted.schema import Types, arrow_schema
 from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.filters import Filter
@@ -365,8 +366,8 @@ class ColumnarFiles(FollowedFiles):
         """Write the lookup files next to their columnar files, for other hosts to fetch.
 
         They are written to the folder `_lookup` of the source. Existing ones are kept, unless their
-        description is damaged or records another size: those are replaced. If a file has changed, a
-        `publish` removes its old lookup files that are more than a day old. Files that may still
+        description is damaged or records another size: those are replaced. Lookup files of a file as
+        it was before are removed if it changed more than a day ago. Files that may still
         change unseen are skipped with a warning in the log: on an object store without ETags, those
         of the last minute; on other file systems, those of the last moment.
 
@@ -406,12 +407,11 @@ class ColumnarFiles(FollowedFiles):
         published: dict[str, PublishedFile] = {}
         self._each(one, threads, progress, "Publishing lookup files")
         self._published = present | published
-        sources: dict[Location, list[str]] = {}
+        sources: dict[Location, list[SourceFile]] = {}
         for plan in self._plans:
-            location = location_of(plan.source)
-            sources.setdefault(location, []).append(plan.source.below)
-        for location, below in sources.items():
-            forget_old(location, below, [plan.name for plan in self._plans])
+            sources.setdefault(location_of(plan.source), []).append(plan.source)
+        for location, there in sources.items():
+            forget_old(location, there)
         return len(published)
 
     def write_paimon_files(

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+import xxhash
+
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.json_text import parse_json
@@ -43,12 +45,14 @@ class PublishedFile:
         source: Path of the columnar file below the folder that contains both files.
         bytes: Size of the lookup file in bytes.
         xxh64: XXH64 of the whole lookup file, 16 hexadecimal digits.
+        state: Text that differs if the columnar file was another one. Empty: not recorded.
     """
 
     name: str
     source: str
     bytes: int
     xxh64: str
+    state: str = ""
 
 
 def location_of(source: SourceFile) -> Location:
@@ -79,7 +83,8 @@ def publish_file(location: Location, name: str, source: SourceFile, path: str) -
     its name that are damaged, or were left by a publisher that was killed. If another publisher has
     just published it, nothing is written.
     """
-    file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
+    nbytes, content = os.path.getsize(path), file_hash(path)
+    file = PublishedFile(name, source.below, nbytes, content, _state_of(source))
     size = location.size(data_name(name))
     if size is not None:
         with suppress(CorruptionError, FileNotFoundError):
@@ -91,30 +96,38 @@ def publish_file(location: Location, name: str, source: SourceFile, path: str) -
     return file
 
 
-def forget_old(location: Location, sources: Iterable[str], current: Iterable[str]) -> list[str]:
+def forget_old(location: Location, sources: Iterable[SourceFile]) -> list[str]:
     """Remove published files of sources that have changed, and return their names.
+
+    Those of other keys or columns are kept while their source is the same.
 
     Args:
         location: Location of the published files.
-        sources: Paths of the present columnar files, below the folder.
-        current: Names of the lookup files that fit these files.
+        sources: The columnar files as they are, which are in the folder of the location.
     """
-    known, kept = set(sources), set(current)
+    now = time.time()
+    states = {
+        source.below: _state_of(source)
+        for source in sources
+        if now - (source.stored.written or 0) / 1e9 > KEPT_SECONDS
+    }
     removed = []
     for file in location.files(FOLDER):
         name, _, extension = file.name.removeprefix(f"{FOLDER}/").partition(".")
-        if extension != "json" or name in kept:
-            continue
-        if file.modified is None or time.time() - file.modified <= KEPT_SECONDS:
+        if extension != "json" or file.modified is None or now - file.modified <= KEPT_SECONDS:
             continue
         said = _read_or_warn(location, name)
-        if said is not None and said.source in known:
+        if said is not None and states.get(said.source, said.state) != said.state:
             location.delete(described_name(name))
             location.delete(data_name(name))
             removed.append(name)
     if removed:
         _log.info("%s: %d lookup files of older sources removed", location.uri, len(removed))
     return removed
+
+
+def _state_of(source: SourceFile) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(source.stored.parts).encode())
 
 
 def _read_or_warn(location: Location, name: str, size: int | None = None) -> PublishedFile | None:
@@ -157,7 +170,7 @@ def _read(location: Location, name: str, size: int | None) -> PublishedFile:
         ) from None
     right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
     right = right and _HASH.fullmatch(file.xxh64) is not None  # copies are named after it
-    right = right and isinstance(file.source, str)
+    right = right and isinstance(file.source, str) and isinstance(file.state, str)
     if file.name != name or not right:
         raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
     if size not in (None, file.bytes):

@@ -8,7 +8,6 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -499,14 +498,42 @@ def test_an_object_store_that_fails_is_no_damage(
 def test_every_file_of_an_older_source_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those of other keys and columns stay while their source does."""
+    folder = tmp_path / "dim"
+    write_parts(folder)
+
+    def publish(key: str, columns: list[str]) -> set[str]:
+        before = set(seen(folder)) if (folder / "_lookup").exists() else set()
+        cache = Residency(tmp_path / "cache", quota=64 << 20)
+        with ColumnarFiles(folder, key=key, columns=columns, residency=cache) as files:
+            assert files.publish() == 2
+        return {name.partition(".")[0] for name in set(seen(folder)) - before}
+
     monkeypatch.setattr(published, "KEPT_SECONDS", -60)
-    location = Location(tmp_path)
-    for name, source in {"a": "x", "b": "y", "c": "x", "d": "another"}.items():
-        said = asdict(published.PublishedFile(name, source, 1, "0" * 16))
-        location.write(published.data_name(name), [b"?"])
-        location.write(published.described_name(name), [json.dumps(said).encode()])
-    assert sorted(published.forget_old(location, ["x", "y"], ["b"])) == ["a", "c"]
-    assert {Path(file.name).stem for file in location.files(published.FOLDER)} == {"b", "d"}
+    made = [publish("id", ["v"]), publish("v", ["id"]), publish("id", [])]
+    assert len(set().union(*made)) == 6
+    assert {name.partition(".")[0] for name in seen(folder)} == set().union(*made)
+    changed = pa.table({"id": [-1], "v": ["new"]})
+    pq.write_table(changed, folder / "0.parquet")
+    monkeypatch.setattr(published, "KEPT_SECONDS", 3600)
+    for path in (folder / "_lookup").iterdir():
+        os.utime(path, (time.time() - 7200,) * 2)
+    again = publish_one(folder, tmp_path)
+    assert {name.partition(".")[0] for name in seen(folder)} == {*set().union(*made), *again}
+    monkeypatch.setattr(published, "KEPT_SECONDS", -60)
+    with opened(folder, tmp_path / "cache", columns=["v"]) as files:
+        assert files.publish() == 0
+    left = {name.partition(".")[0] for name in seen(folder)}
+    assert len(left) == 4
+    assert left > again
+
+
+def publish_one(folder: Path, tmp_path: Path) -> set[str]:
+    """Publish the lookup file of a changed file, and return its name."""
+    before = set(seen(folder))
+    with opened(folder, tmp_path / "cache", columns=["v"]) as files:
+        assert files.publish() == 1
+    return {name.partition(".")[0] for name in set(seen(folder)) - before}
 
 
 def test_a_damaged_description_of_an_older_source_stays(

@@ -366,10 +366,10 @@ class ColumnarFiles(FollowedFiles):
         """Write the lookup files next to their columnar files, for other hosts to fetch.
 
         They are written to the folder `_lookup` of the source. Existing ones are kept, unless their
-        description is damaged or records another size: those are replaced. Lookup files of a file as
-        it was before are removed if it changed more than a day ago. Files that may still
-        change unseen are skipped with a warning in the log: on an object store without ETags, those
-        of the last minute; on other file systems, those of the last moment.
+        description is damaged or records another size: those are replaced. If a file changed more
+        than a day ago, its older lookup files are removed. Files that may still change unseen are
+        skipped with a warning in the log: on an object store without ETags, those of the last
+        minute; on other file systems, those of the last moment.
 
         Args:
             threads: Number of lookup files to make at the same time.

@@ -277,6 +277,17 @@ class ColumnarFiles(FollowedFiles):
             "rents": {},
         }
 
+    def __len__(self) -> int:
+        """Return the number of rows that lookups can find, apart from those with null keys.
+
+        Conditions, and rules about repeated keys, make lookup files for it.
+        """
+        counts = [plan.source.rows_left for plan in self._plans]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and self._rule == "error":
+            return sum(known)
+        return sum(batch.num_rows for batch in self.scan(columns=[]))
+
     def _places(self, keys: Any) -> tuple[Places, Parts]:
         encoded: dict[KeySchema, pa.Array] = {}
         places: Places | None = None

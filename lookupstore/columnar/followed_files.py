@@ -198,8 +198,7 @@ class FollowedFiles(PlannedFiles):
             raise StaleStoreError(f"{self.path}: {error.args[0]}; look up again") from None
         if files._key != self._key or files._values != self._values:
             raise StaleStoreError(
-                f"{self.path}: columns have other types since the commit {self._commit}; open the "
-                "table again"
+                f"{self.path}: columns have other types since it was opened; open the table again"
             )
         return files
 

@@ -99,6 +99,11 @@ class SourceFile:
         """Return the size of the file."""
         return self.stored.nbytes
 
+    @property
+    def rows_left(self) -> int | None:
+        """Return the number of rows that count. None: they have to be read."""
+        return self.num_rows if self.filter is None else None
+
     def identity(self, names: Sequence[str]) -> tuple[object, ...]:
         """Return an identity that changes whenever the rows of the file change.
 

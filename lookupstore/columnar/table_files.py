@@ -53,6 +53,14 @@ class TableDataFile(SourceFile):
         """Return the path or URI of the file."""
         return self.file.address.shown
 
+    @property
+    def rows_left(self) -> int | None:
+        """Return the number of rows that count. None: they have to be read."""
+        deleted = 0 if self.file.deleted is None else self.file.deleted.count
+        if deleted is None or self.snapshot.conditions(self.file):
+            return None
+        return self.num_rows - deleted
+
     def identity(self, names: Sequence[str]) -> tuple[object, ...]:
         """Return an identity that changes whenever the rows of the file change.
 

@@ -24,7 +24,7 @@ from lookupstore.errors import (
 from lookupstore.filters import Filter
 from lookupstore.following.changes import SnapshotChanges
 from lookupstore.following.records import FollowingRecords, UnfollowableError, keys_at_once
-from lookupstore.following.targets import Target, newest_target
+from lookupstore.following.targets import Target, check_other, newest_target
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.runs import RepeatedKeyError
@@ -112,6 +112,7 @@ class Follower:
                     f"{self.location.uri}: there is already a store, which follows no table; pass "
                     "overwrite=True to replace it"
                 )
+        check_other(self.table, self.location)
         target = newest_target(
             self.table,
             key=self.key,

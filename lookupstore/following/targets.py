@@ -83,6 +83,21 @@ def newest_target(
     return Target(history, newest, condition, plan, follows)
 
 
+def check_other(table: Any, store: Location) -> None:
+    """Check that a table is not the store that is to follow it.
+
+    Raises:
+        ValueError: If it is.
+    """
+    if isinstance(table, (str, os.PathLike, Location)) and _place(table).uri == store.uri:
+        raise ValueError(f"table is {store.uri}, the store itself; give the table to follow")
+
+
+def _place(table: Any) -> Location:
+    path = path_of(table)
+    return as_location(expanded(path) if isinstance(path, str) else path)
+
+
 def table_history(table: Any) -> TableHistory:
     """Open a table with its former moments.
 
@@ -103,8 +118,7 @@ def table_history(table: Any) -> TableHistory:
                 "Paimon table, or of a store; a deltalake.DeltaTable; or a table or scan of "
                 "pyiceberg"
             )
-        path = path_of(table)
-        location = as_location(expanded(path) if isinstance(path, str) else path)
+        path, location = path_of(table), _place(table)
         if list_names(location):
             return VersionHistory(location)
         found = find_source([path], tables=READABLE)

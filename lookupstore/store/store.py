@@ -188,11 +188,14 @@ class LookupStore(PointLookups, LocalLookups):
         if not names and self._location.size(own.file) is None:
             names = names_of_store(self._location)
         # A version that is not listed any more was expired, or withdrawn in favor of another one
-        # with its number.
-        if own in names[-1:] or not names or names[-1].number < own.number:
+        # with its number. If there are older versions only, and its file is gone, too, the store
+        # was deleted and built again.
+        is_older = bool(names) and names[-1].number < own.number
+        is_another = is_older and self._location.size(own.file) is None
+        if own in names[-1:] or not names or (is_older and not is_another):
             return self
         opened = self._opened_again()
-        if opened.version < own.number or opened.id == own.id:
+        if opened.id == own.id or (opened.version < own.number and not is_another):
             opened.close()
             return self
         return opened

@@ -40,13 +40,17 @@ class DeltaCommits:
     def __init__(self, given: Any) -> None:
         self._place = place_of(given)
         self._table: Any = opened_table(given) if isinstance(given, (str, Location)) else given
-        #: Version that the table was opened at.
-        self.opened: str = str(self._table.version())
         self.fixed: str = ""
         self.place: str = self._place[0]
         # Newest version that is known, and when files of the log were written.
-        self._known = int(self.opened)
+        self._known = int(self._table.version())
         self._times: dict[int, float | None] = {}
+        with self._answering():
+            #: Position of the version that the table was opened at.
+            self.opened: str = self._position(self._known)
+        self._times.clear()
+        # Position that `_table` is opened at.
+        self._table_at = self.opened
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_table": None, "_times": {}}
@@ -80,21 +84,31 @@ class DeltaCommits:
                 step //= 2
                 if self._written(known + step) is not None:
                     known += step
-        self._known = known
-        return str(known)
+            self._known = known
+            return self._position(known)
 
     def newest_at(self, moment: float, planned: str) -> str:
         """Return the newest version up to a moment, but none before another one.
 
         Raises the errors of `newest`.
         """
-        newest = int(self.newest())
+        newest, known = _version(self.newest()), _version(planned)
         with self._answering():
-            for version in range(newest, int(planned), -1):
+            is_same = self._written(known) is None or self._position(known) == planned
+            if newest < known or not is_same:
+                raise StaleStoreError(
+                    f"{self._description}: deleted and written again after it was opened at "
+                    f"version {known}; open it again"
+                )
+            for version in range(newest, known, -1):
                 written = self._written(version)
                 if written is None or written <= moment:
-                    return str(version)
+                    return self._position(version)
         return planned
+
+    def _position(self, version: int) -> str:
+        """Return the position of a version: another table at the place has another time."""
+        return f"{version}:{self._written(version)}"
 
     def _written(self, version: int) -> float | None:
         """Return when the file of a version was written, in seconds. None: there is none."""
@@ -118,7 +132,7 @@ class DeltaCommits:
     def time_of(self, position: str) -> float | None:
         """Return the time of a version in seconds since 1970. None: it is not recorded any more."""
         with self._answering():
-            return self._written(int(position))
+            return self._written(_version(position))
 
     def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
         """Return the files of a version.
@@ -128,13 +142,14 @@ class DeltaCommits:
         """
         from deltalake.exceptions import DeltaError
 
-        if self._table is None or position != str(self._table.version()):
+        if self._table is None or position != self._table_at:
             try:
-                self._table = opened_at(*self._place, int(position))
+                self._table = opened_at(*self._place, _version(position))
             except DeltaError:
                 raise StaleStoreError(
-                    f"{self._description} at version {position}: {GONE}"
+                    f"{self._description} at version {_version(position)}: {GONE}"
                 ) from None
+            self._table_at = position
         return snapshot_of(self._table, keys=keys)
 
     def at(self, *, version: int | None = None, moment: float | None = None) -> DeltaCommits:
@@ -152,20 +167,23 @@ class DeltaCommits:
         try:
             table = opened_at(*self._place, version)
         except (DeltaError, OverflowError):
-            known = f"those up to {self.newest()}, as far back as its log reaches"
+            known = f"those up to {_version(self.newest())}, as far back as its log reaches"
             raise no_version_error(self._description, version, known) from None
         found = DeltaCommits(table)
         found.fixed = name
         return found
 
     def _version_at(self, moment: float) -> int:
-        """Return the newest version up to a moment."""
-        least, most = -1, int(self.newest())
+        """Return the newest version up to a moment, whose parts of a millisecond do not count.
+
+        The history that deltalake shows has whole milliseconds.
+        """
+        least, most = -1, _version(self.newest())
         while least < most:
             middle = (least + most + 1) // 2
             written = self._written(middle)
             # Files that were removed from the log are older than all others.
-            if written is None or written <= moment:
+            if written is None or _milliseconds(written) <= _milliseconds(moment):
                 least = middle
             else:
                 most = middle - 1
@@ -176,6 +194,15 @@ class DeltaCommits:
     def elsewhere(self) -> DeltaCommits:
         """Return this object: other processes open the table as this one does."""
         return self
+
+
+def _version(position: str) -> int:
+    return int(position.partition(":")[0])
+
+
+def _milliseconds(seconds: float) -> int:
+    """Return whole milliseconds; seconds since 1970 are exact to a quarter of a microsecond."""
+    return int(seconds * 1000 + 0.0005)
 
 
 #: The commits of a table of the format, by its folder, URI or object.

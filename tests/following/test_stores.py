@@ -106,3 +106,13 @@ def test_what_makes_it_read_all_rows(tmp_path: Path) -> None:
     assert list(store) == ["b"]
     with pytest.raises(FileExistsError, match="a store, which follows no table"):
         follow(tmp_path / "s", tmp_path / "s", key="mail")
+
+
+def test_a_store_does_not_follow_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table([[1], ["m"], [1]], schema=SCHEMA)
+    lookupstore.build(rows, tmp_path / "s", key="id").close()
+    follow(tmp_path / "s", tmp_path / "t", key="mail").close()
+    monkeypatch.chdir(tmp_path)
+    for given in ("t", "./t", tmp_path / "t", lookupstore.Location(tmp_path / "t")):
+        with pytest.raises(ValueError, match="the store itself; give the table to follow"):
+            follow(given, tmp_path / "t", key="mail")

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -276,6 +277,28 @@ def test_a_store_that_was_deleted(
         lookupstore.upsert(place, {"id": [99], "text": ["new"]}).close()
         with store.refresh() as newer:
             assert newer.get(99) == {"text": "new"}
+
+
+@pytest.mark.parametrize("versions", [1, 2, 3, 5])
+def test_a_store_that_was_deleted_and_built_again(tmp_path: Path, versions: int) -> None:
+    """Its versions have the same numbers, or lower ones."""
+    place = tmp_path / "store"
+
+    def build(count: int, value: str) -> None:
+        for _ in range(count):
+            lookupstore.build(
+                pa.table({"id": [1], "v": [value]}), place, key="id", overwrite=True
+            ).close()
+
+    build(3, "old")
+    with lookupstore.open(place) as store:
+        shutil.rmtree(place)
+        build(versions, "new")
+        for newer in (store.newest(), store.refresh()):
+            with newer:
+                assert newer.get(1) == {"v": "new"}
+                assert newer.newest() is newer
+        assert store.get(1) == {"v": "old"}
 
 
 # The first function for the end of the process is the last that is called.

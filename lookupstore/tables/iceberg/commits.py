@@ -1,20 +1,19 @@
 """The commits of Iceberg tables: the entries of the log of snapshots in their metadata.
 
 The log says which snapshot was current from which time on, also after a rollback. A position has
-the time of an entry and the snapshot in it, because a snapshot may become current again.
+the time of an entry and the snapshot in it, because a snapshot may become current again. That of
+the newest commit has the number of the schema, too: columns change without a snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from lookupstore.errors import StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
-from lookupstore.tables.iceberg.planner import NO_SNAPSHOT, snapshot_of, table_at
+from lookupstore.tables.iceberg.planner import NO_SNAPSHOT, answering, snapshot_of, table_at
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import Snapshot
 
@@ -72,7 +71,7 @@ class IcebergCommits:
             OSError: If the storage or catalog does not answer.
         """
         if not self.fixed:
-            with self._answering():
+            with answering(self._description):
                 self._scan = self._loaded()
         return self.opened if self._scan is None else _position(self._scan)
 
@@ -83,10 +82,12 @@ class IcebergCommits:
         """
         self.newest()
         log = _log(self._scan)
-        after = log.index(planned) + 1 if planned in log else 0
-        for position in reversed(log[after:]):
-            if _time(position) <= moment:
-                return position
+        known = [position for position, one in enumerate(log) if _is_same(one, planned)]
+        after = known[-1] + 1 if known else 0
+        for entry in reversed(log[after:]):
+            if _time(entry) <= moment:
+                newest = _position(self._scan)
+                return newest if _is_same(entry, newest) else entry
         return planned
 
     def _loaded(self) -> Any:
@@ -98,18 +99,6 @@ class IcebergCommits:
             kind, name, properties = self._loads
             self._catalog = kind(name, **properties)
         return self._catalog.load_table(self._table_name).scan(**self._asked)
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Raise OSError for errors of the catalog."""
-        from pyiceberg.exceptions import NoSuchTableError, RESTError
-
-        try:
-            yield
-        except NoSuchTableError:
-            raise FileNotFoundError(f"{self._description}: its catalog has no such table") from None
-        except RESTError as error:
-            raise OSError(f"{self._description}: {hide_urls(str(error))}") from None
 
     def time_of(self, position: str) -> float | None:
         """Return the time of a commit in seconds since 1970. None: it is not recorded."""
@@ -215,8 +204,13 @@ def _position(scan: Any) -> str:
         return NO_SNAPSHOT
     log = _log(scan)
     if scan.snapshot_id is None and log and _number(log[-1]) == snapshot.snapshot_id:
-        return log[-1]
+        return f"{log[-1]}:{scan.table_metadata.current_schema_id}"
     return f"{snapshot.timestamp_ms}:{snapshot.snapshot_id}"
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two positions have the same entry of the log."""
+    return one.split(":")[:2] == other.split(":")[:2]
 
 
 def _time(position: str) -> float:
@@ -224,4 +218,4 @@ def _time(position: str) -> float:
 
 
 def _number(position: str) -> int:
-    return int(position.partition(":")[2])
+    return int(position.split(":")[1])

@@ -10,13 +10,14 @@ Source: "Scan Planning" and "Column Projection" in the specification of Iceberg.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.extras import require
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.source.source import Source
@@ -24,7 +25,7 @@ from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
-from lookupstore.storage.uris import shown_uri
+from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.columns import without_ids
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
@@ -116,8 +117,32 @@ def _newest_scan(given: Any) -> Any:
     # The table of a metadata file has a catalog that knows no tables.
     if given.catalog is None or name is None or name[:1] == ("static-table",):
         return given.scan() if is_table else given
-    table = given.catalog.load_table(name)
+    with answering(f"Iceberg table {'.'.join(name)}"):
+        table = given.catalog.load_table(name)
     return table.scan() if is_table else given.update(table_metadata=table.metadata, io=table.io)
+
+
+@contextmanager
+def answering(description: str) -> Iterator[None]:
+    """Raise OSError for errors of a catalog.
+
+    Each kind of catalog has its own errors: those of a database, of HTTP or of a service.
+
+    Args:
+        description: Description of the table.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        yield
+    except NoSuchTableError:
+        raise FileNotFoundError(f"{description}: its catalog has no such table") from None
+    except (OSError, LookupStoreError):
+        raise
+    except Exception as error:
+        raise OSError(
+            f"{description}: {type(error).__name__} of its catalog: {hide_urls(str(error))}"
+        ) from None
 
 
 def table_at(path: str | Location) -> Any:

@@ -91,7 +91,8 @@ def session(
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
     submitted = _submitted()
-    master = master or submitted.get("spark.master", "local[*]")
+    given = {name: str(value) for name, value in {**submitted, **conf}.items()}
+    master = master or given.get("spark.master", "local[*]")
     if hasattr(sql, "TimeType"):
         settings[TIME_SETTING] = "true"
         settings[_COLUMNAR_INPUT] = "false"
@@ -99,9 +100,10 @@ def session(
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"
     builder = SparkSession.builder
-    for name, value in {**settings, **submitted, **conf}.items():
+    for name, value in {**settings, **given}.items():
         builder = builder.config(name, str(value))
-    return _with_source(builder.appName(app_name).master(master).getOrCreate())
+    name = str(conf.get("spark.app.name", app_name))
+    return _with_source(builder.appName(name).master(master).getOrCreate())
 
 
 def _submitted() -> dict[str, str]:

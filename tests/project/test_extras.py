@@ -35,9 +35,9 @@ BRINGS = {
     "spark": {"pyspark", "py4j", "pandas"},
     "connect": {"pyspark", "py4j", "pandas", "grpc", "grpc_status", "google"},
     "hudi": {"fastavro", "pybase64", "sqlglot"},
-    "delta": {"deltalake"},
-    "iceberg": {"pyiceberg"},
-    "paimon": {"fastavro"},
+    "delta": {"deltalake", "sqlglot"},
+    "iceberg": {"pyiceberg", "sqlglot"},
+    "paimon": {"fastavro", "sqlglot"},
     "s3": {"obstore"},
     "azure": {"obstore"},
     "gcs": {"obstore"},
@@ -253,6 +253,7 @@ def test_every_module_of_the_base_is_importable_without_extras(tmp_path: Path) -
             "lookupstore.cli.hudi",
             "lookupstore.cli.hudi_layout",
             "lookupstore.cli.hudi_options",
+            "lookupstore.cli.hudi_results",
             "lookupstore.cli.hudi_rows",
         )
     }

@@ -114,6 +114,17 @@ def test_what_spark_submit_was_told_goes_first(tmp_path):
     assert "said local[1] mine 7 UTC false" in done.stdout, done.stderr
 
 
+def test_master_and_name_may_be_settings():
+    code = (
+        "from lookupstore.spark import session\n"
+        "settings = {'spark.master': 'local[1]', 'spark.app.name': 'mine'}\n"
+        "context = session(**settings).sparkContext\n"
+        "print('said', context.master, context.appName)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert "said local[1] mine" in done.stdout, done.stderr
+
+
 WITHOUT_ACTIVATION = """
 import sys
 import lookupstore

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.filters import Filter
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
@@ -106,8 +107,9 @@ class JoinExplanation:
         version: Number of the version that the join was planned on. None: columnar files or a Hudi
             table, which have no numbered versions.
         id: Identifier of the content of that version, or of the files.
-        created: Time at which the version was published, UTC, ISO 8601. None: there is no version.
-        age: Seconds since that time. None: there is no version.
+        created: Time of the version of a store, or of the commit of a table, UTC, ISO 8601. None:
+            there is none.
+        age: Seconds since that time. None: there is none.
         rows: Number of keys of the store, or of rows of files or a table.
         bytes: Size of the data files in bytes.
         files: Number of data files.
@@ -400,6 +402,13 @@ def _explanation(
     else:
         planned = dict.fromkeys(("version", "created", "age", "hosts"))
         planned |= {"bytes": store.nbytes, "files": store.num_files, "versions": ()}
+        committed = None
+        if isinstance(store, ColumnarFiles) and store.has_commits:
+            committed = store.committed_at()
+        if committed is not None:
+            created = datetime.fromtimestamp(committed, timezone.utc)
+            planned["created"] = created.isoformat(timespec="milliseconds")
+            planned["age"] = (datetime.now(timezone.utc) - created).total_seconds()
         planned["lookups"] = (
             "in lookup files, which a host makes of a file when a key may be in it for the first "
             "time, as long as its quota has room (LOOKUPSTORE_CACHE_BYTES)"

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import warnings
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.spark import LookupMetrics, lookup_join
+from lookupstore.spark import LookupMetrics, explain_join, lookup_join
 from lookupstore.spark.join.plan import plan_join
 from lookupstore.spark.join.request import LookupJoin
 from lookupstore.spark.join.task import Task
@@ -171,6 +172,16 @@ def test_a_commit_is_chosen_by_the_moment_of_the_query(
         answer("per_batch", 1102, max_staleness=1)
     with pytest.raises(lookupstore.StaleStoreError, match=r"made 0:00:20 .*; commit to the table"):
         answer(None, 1020, max_staleness="10s")
+
+
+def test_an_explanation_has_the_time_of_the_commit(spark: SparkSession, table: Any) -> None:
+    table.commit({1: 10})
+    time_of, _ = table.latest()
+    said = explain_join(spark.range(3), table.given, "id")
+    created = datetime.fromisoformat(said.created or "")
+    assert created.timestamp() == pytest.approx(time_of, abs=0.01)
+    assert said.age == pytest.approx(time.time() - time_of, abs=60)
+    assert " ago" in str(said)
 
 
 def test_a_commit_that_is_too_old_raises(spark: SparkSession, table: Any) -> None:

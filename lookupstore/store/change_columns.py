@@ -19,6 +19,7 @@ from lookupstore.store.change_kinds import (
     ROW,
     KindColumn,
     is_operation,
+    is_unordered,
     order_of,
 )
 
@@ -30,6 +31,8 @@ _ENVELOPE = ("schema", PAYLOAD)
 #: Prefix of the columns that Apache Hudi adds to rows, and name of the one that marks deletes.
 META = "_hoodie_"
 IS_DELETED = "_hoodie_is_deleted"
+# Remedy for a change feed whose rows have no order.
+_VERSIONS = "load '_commit_version' (Delta) or '_change_ordinal' (Iceberg) too"
 
 
 def chosen_columns(
@@ -70,8 +73,40 @@ def _what_to_do(name: str, given: Sequence[str]) -> str:
     if name in events and events.issubset(given):
         return "if the rows are events of a changelog, pass changes_by='debezium' or 'hudi'"
     if is_operation(name):  # without that column, deletions would be upserted
-        return f"if it says what became of each row, pass kinds={name!r}"
+        return f"if it says what became of each row, {_kinds_remedy(name, given)}"
     return "rename it, or choose with columns= which are taken"
+
+
+def _kinds_remedy(name: str, given: Collection[str]) -> str:
+    return _VERSIONS if is_unordered(name, given) else f"pass kinds={name!r}"
+
+
+def check_other_kinds(
+    names: Sequence[str], known: Collection[str], keys: Collection[str], kinds: str
+) -> None:
+    """Check that no column besides that of `kinds` may say that a row is to be deleted.
+
+    Args:
+        names: Columns of the changes without those of `kinds`.
+        known: Columns of the store.
+        keys: Key columns of the store.
+        kinds: Column that says what becomes of each row.
+
+    Raises:
+        KeyError: If the store lacks such a column. The two columns may disagree.
+    """
+    for name in names:
+        if name not in known and may_delete(name):
+            values = [one for one in names if one in known and one not in keys]
+            raise KeyError(
+                f"changes: the store has no column {name!r}, and kinds is {kinds!r}; to leave "
+                f"{name!r} out, pass columns={values!r}"
+            )
+
+
+def may_delete(name: str) -> bool:
+    """Return whether tools use a column of that name to mark rows that are deleted."""
+    return is_operation(name) or name == IS_DELETED
 
 
 def check_no_kinds(names: Sequence[str], others: Collection[str]) -> None:
@@ -81,7 +116,7 @@ def check_no_kinds(names: Sequence[str], others: Collection[str]) -> None:
         ValueError: If there is such a column.
     """
     for name in names:
-        if name not in others and (is_operation(name) or name == IS_DELETED):
+        if name not in others and may_delete(name):
             raise ValueError(
                 f"changes: columns= leaves out {name!r}; {_what_to_do(name, names)}, otherwise "
                 "changes_by='rows'"
@@ -93,6 +128,7 @@ def changelog_kinds(given: pa.Schema, kinds: str | None, default: str) -> KindCo
 
     Raises:
         KeyError: If there is no column of that name.
+        ValueError: If the rows of a change feed have no versions.
         TypeError: If the column or the one that orders the rows has another type.
     """
     if kinds is None and default == changelog.CHANGE:
@@ -104,6 +140,10 @@ def changelog_kinds(given: pa.Schema, kinds: str | None, default: str) -> KindCo
     kind = plain_type(given.field(name).type)
     if not (is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise TypeError(f"changes: the column {name!r} is {kind}; give texts or bool")
+    if is_unordered(name, given.names):  # deltalake returns the versions in any order
+        raise ValueError(
+            f"kinds is {name!r}, but the changes lack the versions that order them; {_VERSIONS}"
+        )
     order = order_of(name, given.names)
     if order is not None:
         kind = plain_type(given.field(order).type)
@@ -146,8 +186,8 @@ def _flat_remedy(given: Sequence[str]) -> str:
     if not names:
         return ""
     return (
-        f"; leave out changes_by, and if {names[0]!r} says what became of each row, pass "
-        f"kinds={names[0]!r}"
+        f"; leave out changes_by, and if {names[0]!r} says what became of each row, "
+        f"{_kinds_remedy(names[0], given)}"
     )
 
 

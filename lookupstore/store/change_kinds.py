@@ -112,6 +112,15 @@ def order_of(name: str, given: Collection[str]) -> str | None:
     return next((one for one in _ORDERS if one in given), None)
 
 
+def is_unordered(name: str, given: Collection[str]) -> bool:
+    """Return whether rows of a feed lack the column that orders them.
+
+    >>> is_unordered("_change_type", ["id", "_change_type"]), is_unordered("Op", ["id", "Op"])
+    (True, False)
+    """
+    return name.lower() == CHANGE_TYPE and order_of(name, given) is None
+
+
 def feed_columns(name: str, given: Collection[str]) -> set[str]:
     """Return the columns that a tool adds to rows to say what became of them."""
     order = order_of(name, given)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
-from lookupstore.arrow.taking import keep_rows
+from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed
 from lookupstore.source.opening import in_types
@@ -33,10 +33,12 @@ from lookupstore.store.change_columns import (
     check_images,
     check_known,
     check_no_kinds,
+    check_other_kinds,
     chosen_columns,
     hudi_kinds,
     image_names,
     images_in,
+    may_delete,
     text_column,
 )
 from lookupstore.store.change_kinds import (
@@ -260,7 +262,8 @@ class ChangeReader:
             moved = np.zeros(len(were), bool)
             for one, other in zip(were.columns, own.columns, strict=True):
                 # An image may contain only the columns that changed.
-                moved |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))
+                differ = pc.not_equal(unwrap(one), unwrap(other))
+                moved |= np.asarray(pc.fill_null(differ, False))
             wanted = ~replaced
             wanted[np.flatnonzero(replaced)[moved]] = True
             keys, key_places = keys.filter(pa.array(wanted)), key_places[wanted]
@@ -277,7 +280,7 @@ class ChangeReader:
         self, column: pa.Array, places: _Places, names: Sequence[str], first_row: int | None
     ) -> pa.RecordBatch:
         """Return columns of some rows that are stored as structs or JSON texts."""
-        column = unwrap(column.take(pa.array(places)))
+        column = movable(unwrap(column)).take(pa.array(places))
         if not len(column):
             return pa.RecordBatch.from_pylist(
                 [], schema=pa.schema([self.known.field(name) for name in names])
@@ -381,7 +384,12 @@ def plan_changes(
     else:
         others = own.union(read).difference(known.names)
         names = [name for name in given.names if name not in others]
-    check_known(names, known.names, chosen, given.names)
+    if kinds is None or chosen is not None:
+        check_known(names, known.names, chosen, given.names)
+    else:  # a misspelt name is no column to leave out, so it is named first
+        of_rows = [name for name in names if not may_delete(name)]
+        check_known(of_rows, known.names, chosen, given.names)
+        check_other_kinds(names, known.names, keys, kinds)
     for name in [*keys, *(chosen or ())]:
         if name not in names:
             what = "key column" if name in keys else "column"

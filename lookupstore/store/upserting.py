@@ -70,7 +70,7 @@ def upsert(
             of flattened Debezium events; `+I`, `-U`, `+U` and `-D` of Flink and Paimon; `insert`,
             `update`, `delete`, and `update_before` or `update_preimage` for rows before an update.
             Default: `change`; in a change feed of Delta or Iceberg `_change_type`, whose rows count
-            in the order of the table's versions.
+            in the order of `_commit_version` or `_change_ordinal`.
         rule: Rule that merges the values of a key that is stored, or that occurs more than once in
             the changes: one rule for all value columns, or a dict of rules by column, in which
             missing columns have `"replace"`. `"replace"` takes the newest value, `"first"` the

@@ -325,6 +325,78 @@ def test_events_of_debezium(people, kind, envelope):
     assert len(store) == 3
 
 
+#: Types of texts as polars and others write them.
+VIEW = pa.string_view()
+TEXTS = {
+    "views": (VIEW, lambda texts: pa.array(texts, VIEW)),
+    "dictionaries of views": (
+        pa.dictionary(pa.int32(), VIEW),
+        lambda texts: pa.DictionaryArray.from_arrays(
+            pa.array(texts).dictionary_encode().indices,
+            pa.array(texts).dictionary_encode().dictionary.cast(VIEW),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_views_in_events(tmp_path, name):
+    """Arrow cannot take rows of views; here keys and values in images are views."""
+    kind, texts = TEXTS[name]
+    row = pa.struct({"id": kind, "raw": pa.binary_view(), "tags": pa.list_(VIEW)})
+    events = [
+        ("u", ("a", b"1", ["x"]), ("z", b"9", ["y", None])),
+        ("d", ("b", None, None), None),
+        (None, None, None),
+        ("c", None, ("n", b"7", [])),
+        ("u", ("c", b"3", None), ("c", b"8", None)),
+    ]
+    images = [
+        pa.StructArray.from_arrays(
+            [texts([row and row[0] for row in rows]),
+             pa.array([row and row[1] for row in rows], pa.binary_view()),
+             pa.array([row and row[2] for row in rows], pa.list_(VIEW))],
+            fields=list(row), mask=pa.array([row is None for row in rows]),
+        )
+        for rows in ([one[1] for one in events], [one[2] for one in events])
+    ]  # fmt: skip
+    feed = pa.table(
+        {"op": texts([one[0] for one in events]), "before": images[0], "after": images[1]}
+    )
+    stored = pa.schema({"id": pa.string(), "raw": pa.binary(), "tags": pa.list_(pa.string())})
+    rows = [{"id": key, "raw": b"0", "tags": None} for key in "abc"]
+    envelope = pa.table({"payload": feed.to_struct_array().combine_chunks()})
+    for number, changes in enumerate((feed, envelope, feed.slice(1), feed.slice(0, 2))):
+        store = build(pa.Table.from_pylist(rows, stored), tmp_path / str(number), key="id")
+        store = store.upsert(changes, changes_by="debezium")
+        model = {key: (b"0", None) for key in "abc"}
+        for _, before, after in events[1:] if number == 2 else events[: 2 if number == 3 else 9]:
+            if before is not None:
+                del model[before[0]]
+            if after is not None:
+                model[after[0]] = after[1:]
+        found = store.scan().read_all().to_pylist()
+        assert {one["id"]: (one["raw"], one["tags"]) for one in found} == model
+
+
+@pytest.mark.parametrize("shape", ["debezium", "hudi"])
+def test_events_in_files_of_polars(people, tmp_path, shape):
+    polars = pytest.importorskip("polars")
+    events = [one for one in DEBEZIUM if one is not None and one["op"] is not None]
+    if shape == "hudi":
+        events = [
+            {"op": one["op"].replace("c", "i").replace("r", "i"),
+             **{name: one[name] and json.dumps(one[name]) for name in ("before", "after")}}
+            for one in events
+        ]  # fmt: skip
+    frame = polars.DataFrame(events, infer_schema_length=None)
+    frame.write_ipc(tmp_path / "events.arrow")
+    store = people.upsert(tmp_path / "events.arrow", changes_by=shape)
+    assert rows_of(store) == AFTER_DEBEZIUM
+    store = build(pa.table(ROWS), tmp_path / "frame", key="id").upsert(frame, changes_by=shape)
+    assert rows_of(store) == AFTER_DEBEZIUM
+
+
 def test_texts_in_events_of_text_files_are_read_in_the_types_of_the_store(tmp_path):
     schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "code": pa.string()})
     store = build(schema.empty_table(), tmp_path / "s", key="id", allow_empty=True)
@@ -526,6 +598,35 @@ def test_a_flag_that_marks_deletes(people):
     assert rows_of(people.upsert(feed, kinds="__deleted")) == {2: ("b", 0), 3: ("three", 3)}
 
 
+def test_two_columns_say_what_became_of_each_row(people, tmp_path):
+    """As Debezium flattens events if it rewrites deletes: the remedy for one column works."""
+    feed = pa.table({
+        "__op": ["c", "d"], "__deleted": ["false", "true"], "_hoodie_is_deleted": [False, True],
+        "id": [7, 1], "name": ["x", "one"], "hits": [7, 1],
+    })  # fmt: skip
+    for kinds, other in (("__op", "__deleted"), ("__deleted", "__op")):
+        with pytest.raises(KeyError) as caught:
+            people.upsert(feed, kinds=kinds)
+        said = f"the store has no column '{other}', and kinds is '{kinds}'; to leave '{other}' out"
+        assert f"{said}, pass columns=['name', 'hits']" in str(caught.value.args[0])
+        store = build(pa.table(ROWS), tmp_path / kinds, key="id")
+        store = store.upsert(feed, kinds=kinds, columns=["name", "hits"])
+        assert rows_of(store) == {2: ("two", 2), 3: ("three", 3), 7: ("x", 7)}
+    misspelt = feed.rename_columns({"name": "nmae"})
+    with pytest.raises(KeyError, match="no column 'nmae'; did you mean 'name'"):
+        people.upsert(misspelt, kinds="__op")
+    # A store may have such a column itself, or keys alone.
+    own = build(pa.table({"id": [1], "__deleted": ["?"]}), tmp_path / "own", key="id")
+    own = own.upsert(feed.select(["id", "__op", "__deleted"]), kinds="__op")
+    assert own.scan().read_all().to_pylist() == [{"id": 7, "__deleted": "false"}]
+    keys = build(pa.table({"id": [1]}), tmp_path / "keys", key="id")
+    ops = feed.select(["id", "__op", "__deleted"])
+    with pytest.raises(KeyError, match=r"pass columns=\[\]"):
+        keys.upsert(ops, kinds="__op")
+    found = keys.upsert(ops, kinds="__op", columns=[]).scan().read_all()
+    assert found.to_pylist() == [{"id": 7}]
+
+
 def test_kinds_that_are_refused(people):
     feed = pa.table({"Op": ["I", "X"], "id": [1, 2], "name": ["a", "b"], "hits": [0, 0]})
     number = feed.set_column(0, "Op", pa.array([1, 2]))
@@ -605,8 +706,20 @@ def test_change_feeds_that_are_refused(people):
         with pytest.raises(error, match=said):
             people.upsert(feed.set_column(at, name, pa.array(values)))
     # Without versions there is no order.
-    with pytest.raises(KeyError, match=r"no column '_change_type'.*pass kinds='_change_type'"):
-        people.upsert(feed.drop_columns("_commit_version"))
+    bare = feed.drop_columns("_commit_version")
+    upper = bare.rename_columns({"_change_type": "_CHANGE_TYPE"})
+    load = r"load '_commit_version' \(Delta\) or '_change_ordinal' \(Iceberg\) too"
+    for error, said, changes, options in (
+        (KeyError, f"no column '_change_type'.*became of each row, {load}", bare, {}),
+        (ValueError, f"columns= leaves out '_change_type'.*, {load}, otherwise", bare,
+         {"columns": ["name"]}),
+        (ValueError, f"leave out changes_by, .*, {load}", bare, {"changes_by": "changelog"}),
+        (ValueError, f"kinds is '_change_type', but .* lack the versions .*; {load}", bare,
+         {"kinds": "_change_type"}),
+        (ValueError, f"kinds is '_CHANGE_TYPE', but .*; {load}", upper, {"kinds": "_CHANGE_TYPE"}),
+    ):  # fmt: skip
+        with pytest.raises(error, match=said):
+            people.upsert(changes, **options)
     assert people.newest().version == 1
     last = feed.set_column(1, "_commit_version", pa.array([5, 4]))
     assert people.upsert(last).get(8) == {"name": "a", "hits": 0}

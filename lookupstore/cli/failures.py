@@ -53,6 +53,10 @@ def _build_of_table(found: re.Match[str]) -> str:
     return f"run: lookupstore build {shlex.quote(folder)} STORE --key COLUMN"
 
 
+def _chosen_columns(found: re.Match[str]) -> str:
+    return f"give --columns {shlex.quote(','.join(ast.literal_eval(found[1])))}"
+
+
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
@@ -113,6 +117,13 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"leave out changes_by": "leave out --changes-by",
     r"pass kinds='([^']*)'": r"give --kinds \1",
     r"^kinds is ('[^']*'), and changes_by is": r"--kinds is \1, and --changes-by is",
+    r"^kinds is (?=')": "--kinds is ",
+    r"and kinds is (?=')": "and --kinds is ",
+    r"^changes_by is (?=')": "--changes-by is ",
+    r"pass columns=(\[.*\])$": _chosen_columns,
+    r"pass deletes= in another call": "give --deletes in another command",
+    r"^sequence is given, but": "--sequence is given, but",
+    r"leave sequence= out": "leave --sequence out",
     r"^kinds: ": "--kinds: ",
     r"columns= leaves out": "--columns leaves out",
     r"otherwise changes_by='rows'": "otherwise --changes-by rows",

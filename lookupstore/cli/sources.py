@@ -41,7 +41,7 @@ _DECIMAL = re.compile(r"decimal(128|256)?\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 # A timestamp with a zone, as Arrow prints it and `info` does.
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([^\]]+)\]", re.IGNORECASE)
 # A date or timestamp with the format of its texts.
-_FORMATTED = re.compile(r"(date|timestamp|timestamp_ntz)\((.*%.*)\)", re.IGNORECASE)
+_FORMATTED = re.compile(r"(date|timestamp|timestamp_ntz)\((.*[%A-Za-z].*)\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -337,8 +337,8 @@ _VALUES: tuple[tuple[str, Option], ...] = (
     ("types", click.option(
         "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
         help="Type of a column of CSV or JSON lines, such as zip=text, 'price=decimal(10,2)', or "
-        "'day=date(%d.%m.%Y)' with the format of dates; commas separate several "
-        "(default: inferred from the first megabyte).")),
+        "with a format 'day=date(%d.%m.%Y)' and 'at=timestamp_ntz(%d.%m.%Y %H:%M:%S)'; commas "
+        "separate several (default: inferred from the first megabyte).")),
     ("zone", click.option(
         "--zone", metavar="ZONE",
         help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "

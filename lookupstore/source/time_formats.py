@@ -27,6 +27,8 @@ def check_format(form: str, kind: pa.DataType) -> None:
     >>> check_format("%d.%m.%Y", pa.date32())
     """
     found = re.findall("%.?", form)
+    if not found:
+        raise ValueError("write its parts with %, such as date(%m/%d/%Y)")
     for one in found:
         if one not in _KNOWN:
             raise ValueError(f"{one!r} is not known; give {', '.join(sorted(_KNOWN))}")

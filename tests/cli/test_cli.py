@@ -1312,6 +1312,24 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     run("upsert", "t", "dbz.jsonl", "--changes-by", "debezium", "--output", "json")
     assert lookupstore.open("t").get(7) == {"name": "q", "n": 7}
     assert 9 not in lookupstore.open("t")
+    Path("ops.csv").write_text("__op,__deleted,id,name,n\nc,false,8,r,8\nd,true,7,q,7\n")
+    for more, said in (
+        (["--deletes", "d.parquet", "--columns", "name,n"], "give --deletes in another command"),
+        (["--sequence", "n", "--columns", "name,n"], "--sequence is given, but the changes are a "
+         "changelog, which is applied in its own order; sort the changelog and leave --sequence "
+         "out"),
+        ([], "no column '__deleted', and --kinds is '__op'; to leave '__deleted' out, give "
+         "--columns name,n"),
+    ):  # fmt: skip
+        told = run("upsert", "t", "ops.csv", "--kinds", "__op", *more, status=2)
+        assert said in told
+        assert "=" not in told
+    run("upsert", "t", "ops.csv", "--kinds", "__op", "--columns", "name,n", "--output", "json")
+    assert lookupstore.open("t").get(8) == {"name": "r", "n": 8}
+    assert 7 not in lookupstore.open("t")
+    Path("feed.csv").write_text("_change_type,id,name,n\ninsert,9,x,1\n")
+    told = run("upsert", "t", "feed.csv", "--kinds", "_change_type", status=2)
+    assert "--kinds is '_change_type', but the changes lack the versions" in told
     pq.write_table(pa.table({"id": [1], "nmae": ["x"], "n": [2]}), "m.parquet")
     assert "did you mean 'name'" in run("upsert", "t", "m.parquet", status=2)
     run("upsert", "t", "m.parquet", "--columns", "n", "--rule", "name:partial", "--output", "json")

@@ -197,6 +197,8 @@ def test_formats_of_times() -> None:
         ("timestamp_ntz(%d.%m.%Y %I:%M)", "give both %I and %p, or %H"),
         ("date(%d.%m.%Y %d)", "a part of the date is given twice"),
         ("date(%x)", "'%x' is not known; give %%, %B"),
+        ("date(mm/dd/yyyy)", "'mm/dd/yyyy': write its parts with %, such as date(%m/%d/%Y)"),
+        ("timestamp(us)", "'us': write its parts with %"),
     ],
 )
 def test_formats_that_are_refused(kind: str, said: str) -> None:

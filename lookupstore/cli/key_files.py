@@ -13,6 +13,8 @@ from typing import BinaryIO
 import click
 import pyarrow as pa
 
+from lookupstore.arrow.types import unwrap
+from lookupstore.cli.csv_text import csv_texts
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.key_text import key_types, parse_columns
 from lookupstore.cli.sources import TextFlags
@@ -86,7 +88,8 @@ def check_no_notation(text: TextFlags, what: str) -> None:
     """
     if not text.is_usual:
         raise click.UsageError(
-            f"{what}; --delimiter, --quote, --null and --names are for CSV that --keys names"
+            f"{what}; --delimiter, --quote, --null, --names, --types and --zone are for CSV that "
+            "--keys names"
         )
 
 
@@ -98,7 +101,7 @@ def read_keys(
 
     The path is `-`, a file of Arrow IPC, CSV or lines, or a source that `open_source` reads. CSV
     has a first line with the names of the key columns. Values of CSV, and lines, are keys as they
-    are typed.
+    are typed, except in columns whose types the options give.
 
     Args:
         given: Path of the file, or `-` for the standard input.
@@ -148,16 +151,12 @@ def _of_csv_source(source: Source, name: str, wanted: _Columns) -> Keys:
     """Return the keys of CSV files: values are texts until they are parsed as keys."""
     fields = wanted.among(wanted.given_in(source.schema, name).names)
     assert source.in_types is not None
-    texts = source.in_types(_as_texts(fields))
+    texts = source.in_types(wanted.as_given(fields, source.schema.names, name))
     return _parsed(texts.batches(fields.names), fields)
 
 
-def _as_texts(fields: pa.Schema) -> pa.Schema:
-    return pa.schema((name, pa.string()) for name in fields.names)
-
-
 def _parsed(batches: Iterator[pa.RecordBatch], fields: pa.Schema) -> Keys:
-    """Return keys whose fields are columns of texts."""
+    """Return keys whose fields are columns of texts, or of types that can be written as keys."""
 
     def tables() -> Iterator[pa.Table]:
         while True:
@@ -165,9 +164,14 @@ def _parsed(batches: Iterator[pa.RecordBatch], fields: pa.Schema) -> Keys:
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield parse_columns(batch.columns, fields)
+            yield parse_columns([_typed(column) for column in batch.columns], fields)
 
     return Keys(key_types(fields), tables())
+
+
+def _typed(column: pa.Array) -> pa.Array:
+    """Return values as users type them in keys."""
+    return column if column.type == pa.string() else csv_texts(unwrap(column)).cast(pa.string())
 
 
 def _of_source(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -206,6 +210,25 @@ class _Columns:
                 raise self.missing_error(name, schema.names)
         wanted = self.among(schema.names).names
         return pa.schema([schema.field(field).remove_metadata() for field in wanted])
+
+    def as_given(self, fields: pa.Schema, names: Collection[str], name: str) -> pa.Schema:
+        """Return the types in which columns of CSV are read: texts, unless an option says more.
+
+        Args:
+            fields: Columns to read.
+            names: Columns of the file.
+            name: Name of the file, for errors.
+
+        Raises:
+            UsageError: If an option is about a column that the file lacks.
+        """
+        types = self.text.types
+        for column in types:
+            if column not in names:
+                raise click.UsageError(
+                    f"--types: {name} has no column {column!r}; it has [{listed(names)}]"
+                )
+        return pa.schema((one, types.get(one, pa.string())) for one in fields.names)
 
     def missing_error(self, name: str, names: Collection[str]) -> click.UsageError:
         """Return the error for a file with these columns, which are not all of the key."""
@@ -266,7 +289,7 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             fields = wanted.among(names)
             limits = TextLimits(wanted.text.max_text)
             stream = open_stream(whole, name, limits, dialect)
-            return _parsed(stream.read(_as_texts(fields)), fields)
+            return _parsed(stream.read(wanted.as_given(fields, names, name)), fields)
         if set(key.names) <= set(_names_in(head.removeprefix(BOM), name, _SEMICOLONS)):
             raise click.UsageError(f"--keys: {name} is separated by ';'; give --delimiter ';'")
         if not wanted.text.is_usual or name.lower().endswith(".csv"):
@@ -277,7 +300,7 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             return Keys(key_types(key), (parse_columns([one], key) for one in _lines(whole, name)))
         lines = CsvDialect(separator=",", names=tuple(key.names))
         rows = CsvRows(_blocks(whole), name, dialect=lines)
-        return _parsed(rows.read(_as_texts(key)), key)
+        return _parsed(rows.read(wanted.as_given(key, key.names, name)), key)
 
 
 def _names_in(head: bytes, name: str, dialect: CsvDialect) -> Sequence[str]:

@@ -154,9 +154,9 @@ def key_text_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options about the notation of CSV to a command that reads keys, as `text`.
 
     Keys have the types of the place in which they are looked up, and the form in which users type
-    them.
+    them, unless the caller gives the type of a column of the file.
     """
-    return _with_flags(command, (*_NOTATION, _MAX_TEXT))
+    return _with_flags(command, (*_NOTATION, *_OF_KEYS, _MAX_TEXT))
 
 
 def _with_flags(
@@ -343,6 +343,16 @@ _VALUES: tuple[tuple[str, Option], ...] = (
         "--zone", metavar="ZONE",
         help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "
         "(default: refused if the type of the column has a zone).")),
+)  # fmt: skip
+_OF_KEYS: tuple[tuple[str, Option], ...] = (
+    ("types", click.option(
+        "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
+        help="Type of a column of CSV that --keys names, such as 'day=date(%d.%m.%Y)' with its "
+        "format; commas separate several (default: keys are written as they are typed).")),
+    ("zone", click.option(
+        "--zone", metavar="ZONE",
+        help="Time zone of times that name none in columns of --types, such as UTC or "
+        "Europe/Berlin (default: refused if the type of the column has a zone).")),
 )  # fmt: skip
 _MAX_TEXT: tuple[str, Option] = (
     "max_text", click.option(

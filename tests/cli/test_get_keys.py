@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import io
 import json
 import os
 import random
 import threading
+import zoneinfo
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +412,52 @@ def test_keys_in_csv_of_other_notations(tmp_path: Path) -> None:
     assert hudi.scan(columns=["id"]).to_pylist() == [{"id": 2}]
 
 
+def test_keys_in_csv_with_formats_of_dates(tmp_path: Path, seed: int) -> None:
+    """Typed columns are read as in `build`; the oracle is Python's own notation of the times."""
+    rng = random.Random(seed)
+    whole = "%d/%m/%Y %H:%M:%S"
+    times = [
+        datetime.datetime(2024, 1, 1) + datetime.timedelta(seconds=rng.randrange(10**8))
+        for _ in range(20)
+    ]
+    zone = zoneinfo.ZoneInfo("Asia/Tokyo")  # its clocks are never changed
+    table = pa.table({
+        "day": [one.date() for one in times],
+        "at": times,
+        "seen": pa.array([one.replace(tzinfo=zone) for one in times], pa.timestamp("us", "UTC")),
+        "code": [f"0{number}" for number in range(20)],
+        "n": range(20),
+    })  # fmt: skip
+    keys = ["day", "at", "seen", "code"]
+    lookupstore.build(table, tmp_path / "s", key=keys).close()
+    asked = rng.sample(range(20), 9)
+    lines = [
+        f"{times[one]:%d.%m.%Y};{times[one]:{whole}};{times[one]:{whole}};0{one}" for one in asked
+    ]
+    path = tmp_path / "k.csv"
+    path.write_text("\n".join([";".join(keys), *lines]) + "\n")
+    types = ["--types", f"day=date(%d.%m.%Y),at=timestamp_ntz({whole})", "--delimiter", ";"]
+    types += ["--types", f"seen=timestamp({whole})", "--output", "json"]
+    for given in (path, "-"):
+        words = ["get", tmp_path / "s", "--keys", given, *types]
+        result = run(*words, "--zone", "Asia/Tokyo", given=path.read_bytes())
+        assert result.exit_code == 0, result.output
+        assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == asked
+        refused = run(*words, given=path.read_bytes())
+        assert "which names no zone; give --zone with the zone of such times" in refused.stderr
+    days = pa.table({"day": sorted({str(one.date()) for one in times})})
+    HudiTable.create(tmp_path / "t", days.schema, record_key="day").insert(days)
+    path.write_text(f"day\n{times[asked[0]]:%m/%d/%Y}\n")
+    words = ["hudi", "get", tmp_path / "t", "--keys", path, "--output", "json"]
+    result = run(*words, "--types", "day=date(%m/%d/%Y)")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["day"] == str(times[asked[0]].date())
+    result = run(*words, "--types", "dya=date(%m/%d/%Y)")
+    assert f"Error: --types: {path} has no column 'dya'; it has ['day']" in result.stderr
+    result = run(*words, "--types", "day=date(%d.%m.%Y)")
+    assert "which is not in the format '%d.%m.%Y'" in result.stderr
+
+
 def test_notation_of_other_keys_is_refused(store: Path, tmp_path: Path) -> None:
     table = pa.table({"id": [3]})
     pq.write_table(table, tmp_path / "k.parquet")
@@ -417,9 +465,9 @@ def test_notation_of_other_keys_is_refused(store: Path, tmp_path: Path) -> None:
     for given in (["3"], ["--keys", tmp_path / "k.parquet"], ["--keys", tmp_path / "k.arrow"]):
         result = run("get", store, *given, "--delimiter", ";")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "--delimiter, --quote, --null and --names are for CSV that --keys names" in (
-            result.stderr
-        )
+        said = "; --delimiter, --quote, --null, --names, --types and --zone are for CSV that --keys"
+        assert said in result.stderr
+        assert said in run("get", store, *given, "--types", "id=int").stderr
     result = run("get", store, "--keys", "-", given=b"id;v\n3;1\n")
     assert "standard input is separated by ';'; give --delimiter ';'" in result.stderr
     result = run("get", store, "--keys", "-", "--delimiter", ";", given=b"3;1\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -25,6 +26,7 @@ from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
 from lookupstore.hudi.timeline import cleaned_files
+from lookupstore.hudi.timeline.given_times import given_time
 from lookupstore.quantities import counted, size_text
 from lookupstore.storage.uris import shown_uri
 
@@ -151,8 +153,9 @@ def history(path: str, limit: int | None, columns: str | None, output: str) -> N
 @as_of_option
 @output_option("table", "json", "csv", "arrow")
 def files(path: str, as_of: str | None, output: str) -> None:
-    """List the base files of a table."""
-    rows = [
+    """List the base files and log files of a table."""
+    table = _opened(path)
+    rows: list[dict[str, Any]] = [
         {
             "partition": group.id.partition,
             "file_id": group.id.file_id,
@@ -161,8 +164,21 @@ def files(path: str, as_of: str | None, output: str) -> None:
             "slices": len(group.slices),
             "file": group.current.name,
         }
-        for group in _opened(path).file_groups(as_of)
+        for group in table.file_groups(as_of)
     ]
+    view = table.view()
+    rows += [
+        {
+            "partition": log.group.partition,
+            "file_id": log.group.file_id,
+            "instant": log.time,
+            "bytes": log.bytes,
+            "file": log.name,
+        }
+        for log in view.logs(given_time("as_of", as_of, view.options.timezone))
+    ]
+    # Sorting is stable: log files follow the base file of their group.
+    rows.sort(key=lambda one: (one["partition"], one["file_id"]))
     names = ("partition", "file_id", "instant", "bytes", "slices", "file")
     kinds = {name: pa.int64() if name in ("bytes", "slices") else pa.string() for name in names}
     _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
@@ -373,7 +389,7 @@ def verify(path: str, output: str) -> int:
 
 
 def _opened(path: str) -> HudiTable:
-    """Open a table to check its base files, without the log files of merge-on-read tables."""
+    """Open a table to list and check its base files; log files are listed and checked apart."""
     return HudiTable.open(path, query_type=READ_OPTIMIZED)
 
 
@@ -381,7 +397,10 @@ def _write_info(table: HudiTable, output: str) -> None:
     options = table.options
     instants = table.timeline()
     groups = table.file_groups()
-    writes = table.view().timeline.writes()
+    view = table.view()
+    writes = view.timeline.writes()
+    nbytes = sum(group.current.bytes for group in groups)
+    nbytes += sum(log.bytes for log in view.logs(None))
     fields = {
         "name": options.name,
         "type": options.table_type,
@@ -393,7 +412,7 @@ def _write_info(table: HudiTable, output: str) -> None:
         "columns": ", ".join(f"{one.name}: {one.type}" for one in table.schema
                              if not one.name.startswith("_hoodie_")),
         "file_groups": len(groups),
-        "bytes": sum(group.current.bytes for group in groups),
+        "bytes": nbytes,
         "commits": len(writes),
         "last_commit": writes[-1].time if writes else "",
         "pending": sum(not one.is_completed for one in instants),

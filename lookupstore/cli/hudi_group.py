@@ -11,7 +11,7 @@ _COMMANDS = {
     "info": ("lookupstore.cli.hudi", "Print the properties, schema and size of a table."),
     "timeline": ("lookupstore.cli.hudi", "List the actions on a table, by request time."),
     "history": ("lookupstore.cli.hudi", "List what happened to a table, the newest first."),
-    "files": ("lookupstore.cli.hudi", "List the base files of a table."),
+    "files": ("lookupstore.cli.hudi", "List the base files and log files of a table."),
     "get": ("lookupstore.cli.hudi_rows", "Print the rows with these keys."),
     "scan": ("lookupstore.cli.hudi_rows", "Print the rows of a table, in the order of its files."),
     "incremental": (

@@ -73,8 +73,18 @@ def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
     said = printed("info", path)
     assert (said["type"], said["commits"], said["file_groups"]) == ("MERGE_ON_READ", 2, 2)
     assert [one["action"] for one in lines("timeline", path)] == ["deltacommit"] * 2
-    assert [one["slices"] for one in lines("files", path)] == [1, 1]
-    assert printed("verify", path)["rows"] == 4
+    files = lines("files", path)
+    assert [one["slices"] for one in files] == [1, None, 1]
+    assert ".log.1_" in files[1]["file"]
+    assert [one["bytes"] for one in files] == [(path / one["file"]).stat().st_size for one in files]
+    nbytes = sum(one["bytes"] for one in files)
+    assert said["bytes"] == nbytes
+    checked = printed("verify", path)
+    assert (checked["rows"], checked["files"], checked["bytes"]) == (4, 3, nbytes)
+    # In version 6, log files have the time of their slice.
+    (first, *_) = lines("timeline", path)
+    assert lines("files", path, "--as-of", first["instant"]) == files[:2]
+    assert "None" not in run("files", path).stdout
     table = HudiTable.open(path, query_type="read_optimized")
     names = table.scan(columns=["id", "name"]).to_pylist()
     assert lines("scan", path, "--columns", "id,name", *asked) == names

@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.columnar.source_file import parquet_source
-from lookupstore.errors import LookupStoreError, StaleStoreError
+from lookupstore.errors import FormatError, LookupStoreError, StaleStoreError
 from lookupstore.hudi.file_group.bloom import BloomFilter
 from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_file
 from lookupstore.hudi.file_group.key_entries import own_entry
-from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
-from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.file_group.key_files import read_unverified
 from lookupstore.hudi.file_group.partition_metadata import is_marked, marker_of
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.layout import (
@@ -31,11 +29,14 @@ from lookupstore.hudi.layout import (
     read_statistics,
     wrong_statistics,
 )
-from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lookupstore.hudi.log.slices import MergedSlice
+from lookupstore.hudi.meta_columns import META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.metadata.comparison import differences
 from lookupstore.hudi.options import METADATA_FOLDER
 from lookupstore.hudi.services.leftovers import find_leftovers
+from lookupstore.hudi.services.log_check import LogCheck, log_problems
 from lookupstore.hudi.services.never_completed import never_completed
+from lookupstore.hudi.services.row_check import RowCheck
 from lookupstore.hudi.timeline.commit import WriteStat, parse_commit
 from lookupstore.hudi.timeline.names import GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import (
@@ -76,10 +77,7 @@ _PLANS: Mapping[str, Any] = {
     REPLACE: RequestedReplace,
     CLUSTERING: RequestedReplace,
 }
-_PARTITION_PATH, _FILE_NAME = META_COLUMNS[3:5]
-# Maximum number of rows that one finding names.
-_SAMPLE = 3
-_NO_DAMAGE = ("leftover", "foreign")
+_NO_DAMAGE = ("leftover", "foreign", "unsupported")
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,8 @@ class Finding:
 
     Attributes:
         kind: Kind of the finding: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`,
-            `statistics`, `columns`, `missing`, `uncommitted`, `metadata`, `foreign`, or `leftover`.
-            The last two are not damage.
+            `statistics`, `columns`, `missing`, `uncommitted`, `metadata`, `foreign`,
+            `unsupported`, or `leftover`. The last three are not damage.
         path: Path of the file or folder, relative to the table; empty if the problem is not in one
             file.
         problem: Description of the problem.
@@ -111,8 +109,8 @@ class TableCheck:
 
     Attributes:
         instants: Number of instants in the timeline.
-        files: Number of current base files that were read.
-        rows: Number of rows in these files.
+        files: Number of current base files and log files that were read.
+        rows: Number of rows in the base files.
         bytes: Size of these files, in bytes.
         findings: Problems and leftover files; empty if there are none.
     """
@@ -138,13 +136,13 @@ class TableCheck:
 
 
 def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
-    """Read and check every byte of the current base files and of the timeline.
+    """Read and check every byte of the current base files and log files, and of the timeline.
 
     The record keys of one partition are in memory at a time.
 
     Args:
         view: View of the table; later commits of other writers do not count.
-        bars: Function that opens a progress bar for the bytes of base files. None: no progress is
+        bars: Function that opens a progress bar for the bytes of these files. None: no progress is
             shown.
 
     Raises:
@@ -156,9 +154,12 @@ def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
     check.foreign()
     check.partitions(groups)
     check.statistics(groups)
+    logs = check.logs(groups)
     advance = None
     if bars is not None:
-        advance = bars("Checking", sum(group.current.bytes for group in groups) / 1e6, "MB")
+        nbytes = sum(group.current.bytes for group in groups)
+        nbytes += sum(map(_log_bytes, logs))
+        advance = bars("Checking", nbytes / 1e6, "MB")
     partition, keys = "", _Keys()
     for group in groups:
         if group.id.partition != partition:
@@ -168,6 +169,10 @@ def check_table(view: TableView, bars: Bars | None = None) -> TableCheck:
         if advance is not None:
             advance(group.current.bytes / 1e6)
     check.duplicates(keys)
+    for one in logs:
+        check.log_files(one)
+        if advance is not None:
+            advance(_log_bytes(one) / 1e6)
     check.column_statistics(groups)
     check.uncommitted()
     check.metadata()
@@ -193,55 +198,6 @@ class _Keys:
         self.paths.append(path)
 
 
-class _Rows:
-    """A check of the rows of one file, with the first few that are wrong in each way."""
-
-    def __init__(self, file: FileSlice, known: KeyFile, bloom: BloomFilter | None) -> None:
-        self._file = file
-        self._bloom = bloom
-        self._ranges = KeyRanges(_one(known.least), _one(known.greatest))
-        self._shown_range = f"{known.least!r} to {known.greatest!r}"
-        self._wrong: dict[tuple[str, str], list[str]] = {}
-        self.count = 0
-
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Look at the meta columns of some rows."""
-        self.count += batch.num_rows
-        keys = batch.column(batch.schema.names.index(RECORD_KEY)).cast(pa.string())
-        there = pc.fill_null(pc.greater(pc.binary_length(keys), 0), False)
-        self._note("row", "has rows without a record key, such as", pc.invert(there), keys)
-        for name, value in (
-            (_FILE_NAME, self._file.name),
-            (_PARTITION_PATH, self._file.group.partition),
-        ):
-            column = batch.column(batch.schema.names.index(name))
-            wrong = pc.invert(pc.fill_null(pc.equal(column, value), False))
-            self._note("row", f"has rows with a wrong {name}, such as that of", wrong, keys)
-        times = batch.column(batch.schema.names.index(COMMIT_TIME))
-        late = pc.fill_null(pc.greater(times, self._file.time), True)
-        self._note("row", f"has rows of no commit up to {self._file.time}, such as", late, keys)
-        keys = keys.filter(there)
-        if self._bloom is not None and len(keys):
-            absent = pa.array(~self._bloom.test(keys))
-            self._note(
-                "filter", "the filter rules out keys that the file has, such as", absent, keys
-            )
-        outside = np.ones(len(keys), bool)
-        outside[self._ranges.candidates(keys).rows(0)] = False
-        problem = f"has keys outside its footer's range, {self._shown_range}, such as"
-        self._note("range", problem, pa.array(outside), keys)
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the kind of each error, and its description."""
-        for (kind, problem), keys in self._wrong.items():
-            yield kind, f"{problem} {', '.join(map(repr, keys))}"
-
-    def _note(self, kind: str, problem: str, wrong: pa.Array, keys: pa.Array) -> None:
-        if wrong.true_count:
-            known = self._wrong.setdefault((kind, problem), [])
-            known += keys.filter(wrong)[:_SAMPLE].to_pylist()[: _SAMPLE - len(known)]
-
-
 def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows whose meta columns, of whatever type of text, are strings."""
     for name in META_COLUMNS:
@@ -251,8 +207,8 @@ def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _one(key: bytes | None) -> pa.Array:
-    return pa.array([key], pa.binary())
+def _log_bytes(given: MergedSlice) -> int:
+    return sum(log.bytes for log in given.logs)
 
 
 class _Check:
@@ -261,6 +217,7 @@ class _Check:
     def __init__(self, view: TableView) -> None:
         self._view = view
         self._stats: dict[str, WriteStat] = {}
+        self._log_sizes: dict[str, int] = {}
         self._replaced: set[GroupId] = set()
         self._unread: set[str] = set()
         self.findings: list[Finding] = []
@@ -342,6 +299,25 @@ class _Check:
                     said = f"{stat.file_size_in_bytes} bytes as its commit says"
                     self._add("statistics", file.path, f"has {file.bytes} bytes, not {said}")
 
+    def logs(self, groups: list[FileGroup]) -> list[MergedSlice]:
+        """Compare log files with the records of commits, and return the slices to read."""
+        with self._finding("file", ""):
+            try:
+                logs = LogCheck(self._view)
+                for problem in logs.recorded(groups, self._log_sizes, self._replaced):
+                    self._add(*problem)
+                return logs.slices()
+            except FormatError as error:
+                self._add("unsupported", "", str(error))
+        return []
+
+    def log_files(self, given: MergedSlice) -> None:
+        """Read all log files of a slice."""
+        for problem in log_problems(self._view, given):
+            self._add(*problem)
+        self.files += len(given.logs)
+        self.bytes += _log_bytes(given)
+
     def file(self, file: FileSlice, keys: _Keys) -> None:
         """Read all of a current base file."""
         if not self._view.options.meta_fields:
@@ -363,7 +339,7 @@ class _Check:
                 if not is_text(plain_type(kind)):
                     self._add("file", file.path, f"has a column {name} of type {kind}, not string")
                     return
-            seen = _Rows(file, known, bloom)
+            seen = RowCheck(file, known, bloom)
             for batch in known.source.batches(names):
                 batch = _with_texts(batch)
                 seen.check(batch)
@@ -484,9 +460,12 @@ class _Check:
             self._unread.add(instant.time)
             parse_commit(content, shown)
             for stats in (self._view.commit(instant).stats or {}).values():
-                self._stats.update(
-                    {one.path: one for one in stats if one.path and not is_log_file(one.path)}
-                )
+                for one in stats:
+                    if one.path and is_log_file(one.path):
+                        size = max(one.file_size_in_bytes or 0, self._log_sizes.get(one.path, 0))
+                        self._log_sizes[one.path] = size
+                    elif one.path:
+                        self._stats[one.path] = one
             self._replaced |= self._view.replaced(instant)
             self._unread.discard(instant.time)
 

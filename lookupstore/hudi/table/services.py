@@ -339,10 +339,10 @@ class ServiceVerbs(TableHandle):
     def verify(self, *, progress: bool | None = None) -> TableCheck:
         """Read every byte of the current table, and list damage and leftover files.
 
-        For a merge-on-read table, it reads the base files and the timeline, without the log files.
+        Log files of a merge-on-read table are read whatever query type the table was opened with.
 
         It checks instants, names, footers, filters, least and greatest keys, rows, repeated keys,
-        statistics of commits against files, and the list of files in a metadata table.
+        log blocks, statistics of commits against files, and the list of files in a metadata table.
 
         Args:
             progress: Whether to show a progress bar. None: after a second, on a terminal or in a

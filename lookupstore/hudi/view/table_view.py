@@ -20,6 +20,7 @@ from lookupstore.hudi.file_group.groups import (
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.log.slices import (
+    LogFile,
     MergedSlice,
     by_completion,
     by_slice_time,
@@ -196,6 +197,15 @@ class TableView:
         """
         return self._readable(self._state(as_of)[1])
 
+    def logs(self, as_of: str | None) -> list[LogFile]:
+        """Return the log files of the slices as of a request time; None: the current ones.
+
+        They are those of a snapshot query, whatever the query of the view. Errors are those of
+        `slices`.
+        """
+        slices = replace(self, query_type=SNAPSHOT)._state(as_of)[1]
+        return [log for one in slices if isinstance(one, MergedSlice) for log in one.logs]
+
     def slices_until(
         self, position: str, argument: str = "until", without: Collection[str] = ()
     ) -> list[FileSlice]:
@@ -224,7 +234,7 @@ class TableView:
         if as_of is not None:
             later = {one.time for one in self.timeline.writes() if one.time > as_of}
             check_not_cleaned(self, groups, replaced, later, "as_of", as_of)
-        return groups, self._with_logs(groups, found, replaced, as_of)
+        return groups, self.with_logs(groups, found, replaced, as_of)
 
     def _state_until(
         self, position: str, argument: str, without: Collection[str] = ()
@@ -241,7 +251,7 @@ class TableView:
         check_listed(self, None)
         groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
         check_not_cleaned(self, groups, replaced, later, argument, position)
-        return groups, view._with_logs(groups, found, replaced)
+        return groups, view.with_logs(groups, found, replaced)
 
     def _pending(self, instant: Instant) -> Instant:
         """Return a completed write as it was before its completion.
@@ -257,7 +267,7 @@ class TableView:
     def _replaced_until(self, as_of: str | None) -> set[GroupId]:
         return {one for instant in self.timeline.writes(as_of) for one in self.replaced(instant)}
 
-    def _with_logs(
+    def with_logs(
         self,
         groups: Sequence[FileGroup],
         found: Sequence[FoundFile],

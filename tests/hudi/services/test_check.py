@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.hudi.log_tables import DELETES, INSTANT, deletes_content
+from support.hudi.log_tables import block as log_block
 from support.hudi.small_tables import SmallTable, row
 from support.hudi.tag_tables import vouched_for
 from support.hudi.versions import VERSIONS
@@ -327,8 +329,10 @@ def test_log_files_beside_a_metadata_table(real_tables: Path, tmp_path: Path) ->
     view = table.view()
     file_id = view.groups(None)[0].id.file_id
     log = f".{file_id}_{view.timeline.writes()[-1].time}.log.1_0-5-6"
-    (path / log).write_bytes(b"#HUDI#")
-    listed = changes_bytes({"": {log: FileInfo(6, False)}}, 0)
+    time = view.timeline.writes()[-1].time
+    nothing = log_block(DELETES, {INSTANT: time.encode()}, deletes_content([]))
+    (path / log).write_bytes(nothing)
+    listed = changes_bytes({"": {log: FileInfo(len(nothing), False)}}, 0)
     folder = view.folder.beside(TIMELINE)
     instant = folder.start(folder.request("deltacommit"))
     before = files_partition(view.location, view.timeline, folder)

@@ -19,6 +19,7 @@ from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.log.hfile import hfile_bytes
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 
 MAGIC = b"#HUDI#"
@@ -239,8 +240,14 @@ class LogTable(SmallTable):
         """Write a log file with the blocks that `content` returns of a time, and commit."""
         instant = self.begin("deltacommit")
         name_time = name_time or self.name_time(instant.time)
-        self.log(file_id, name_time, content(instant.time), partition=partition)
-        return self.finish(instant, schema=self.schema)
+        log = self.log(file_id, name_time, content(instant.time), partition=partition)
+        stat = WriteStat(
+            file_id=file_id,
+            path=log.relative_to(self.path).as_posix(),
+            partition_path=partition,
+            file_size_in_bytes=log.stat().st_size,
+        )
+        return self.finish(instant, [stat], schema=self.schema)
 
     def rows(self, **scan: Any) -> dict[str, Row]:
         """Return the rows of a scan by their keys."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import concat
+from lookupstore.arrow.types import concat, plain_type, unwrap
 from lookupstore.errors import listed
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged
@@ -176,13 +176,21 @@ class MergedRows:
 def _table(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, names: Sequence[str], memory: int
 ) -> pa.Table:
-    """Read the given rows into memory.
+    """Read the given rows into memory, in types that conditions and values can be computed of.
+
+    Arrow compares neither views, which polars has, nor dictionaries with texts.
 
     Raises:
         ValueError: If they need more memory than the option allows.
     """
     read, nbytes = [], 0
-    for batch in batches:
+    wanted = pa.schema([_plain(schema.field(name)) for name in names])
+    for given in batches:
+        columns = [
+            given[field.name] if given[field.name].type == field.type else unwrap(given[field.name])
+            for field in wanted
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=wanted)
         read.append(batch)
         nbytes += batch.nbytes
         if nbytes > memory:
@@ -190,5 +198,9 @@ def _table(
                 f"rows: a merge keeps its rows in memory, and these have more than {memory:,} "
                 "bytes; give options=WriteOptions(memory=...), or merge them in parts"
             )
-    wanted = pa.schema([schema.field(name) for name in names])
     return pa.Table.from_batches(read, wanted)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    is_extension = isinstance(field.type, pa.BaseExtensionType)
+    return field if is_extension else field.with_type(plain_type(field.type))

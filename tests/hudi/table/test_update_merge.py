@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -351,6 +352,33 @@ def test_merges_that_are_not_one(table: HudiTable) -> None:
     assert repr(table.merge(one).when_matched_delete()) == (
         "<TableMerge when_matched_delete; .execute() does it>"
     )
+
+
+@pytest.mark.parametrize("form", ["eager", "lazy", "categories", "views"])
+def test_conditions_on_texts_of_polars(table: HudiTable, form: str) -> None:
+    given = pa.table({"id": [1, 2, 3, 4], "day": ["a", "a", "b", "b"], "ts": [6, 6, 6, 6],
+                      "w": ["p", "q", "r", "s"], "op": ["D", "U", "upper", None]})  # fmt: skip
+    code = pa.array([b"D", b"U", b"X", None], pa.binary_view())
+    rows: Any = pl.from_arrow(given)
+    if form == "lazy":
+        rows = rows.lazy()
+    elif form == "categories":
+        rows = rows.with_columns(pl.col("op").cast(pl.Categorical))
+    elif form == "views":
+        views = [pa.field(one.name, pa.string_view()) if one.type == pa.string() else one
+                 for one in given.schema]  # fmt: skip
+        rows = given.cast(pa.schema(views)).append_column("code", code)
+    done = (
+        table.merge(rows)
+        .when_matched_delete(where="source.code = 'D'" if form == "views" else "source.op = 'D'")
+        .when_matched_update({"w": "source.w"}, where="source.op like 'u%' or target.w = source.op")
+        .when_matched_update({"w": "source.op"}, where="source.op in ('U')")
+        .when_not_matched_insert({"w": "source.w", "ts": "source.ts"}, where="source.w <> 'p'")
+        .execute()
+    )
+    assert done.rows_deleted == 1
+    found = {one["id"]: one["w"] for one in stored(table)}
+    assert found == {2: "U", 3: "r", 4: "s"}
 
 
 def test_rows_lacking_columns_keep_them(table: HudiTable) -> None:

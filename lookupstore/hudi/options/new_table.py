@@ -27,7 +27,7 @@ def new_options(
     *,
     name: str,
     record_key: Sequence[str],
-    partition_by: Sequence[str] = (),
+    partition_by: Sequence[str] | None = None,
     ordering: str | None = None,
     merge_mode: str | None = None,
     version: int = 9,
@@ -35,7 +35,7 @@ def new_options(
     hive_style: bool = False,
     url_encode: bool = False,
 ) -> TableOptions:
-    """Return the options of a new table; a string instead of a list is one column.
+    """Return the options of a new table; a string instead of a list is one column, None is none.
 
     Raises:
         ValueError: If an argument is not valid, or two arguments contradict each other.
@@ -46,7 +46,7 @@ def new_options(
     if version not in VERSIONS:
         raise ValueError(f"version is {version!r}; give {either(VERSIONS)}")
     record_key = [record_key] if isinstance(record_key, str) else record_key
-    partition_by = [partition_by] if isinstance(partition_by, str) else partition_by
+    partition_by = [partition_by] if isinstance(partition_by, str) else partition_by or ()
     if not record_key:
         raise ValueError(
             "record_key is empty; give the columns that identify a row; among Hudi's options it is "

@@ -59,7 +59,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         schema: Any,
         *,
         record_key: str | Sequence[str] | Absent = ABSENT,
-        partition_by: str | Sequence[str] | Absent = ABSENT,
+        partition_by: str | Sequence[str] | Absent | None = ABSENT,
         ordering: str | Absent | None = ABSENT,
         merge_mode: str | Absent | None = ABSENT,
         version: int | Absent = ABSENT,
@@ -80,7 +80,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
             record_key: Names of the columns that identify a row within its partition, or one name;
                 strings or integers. Required, here or in `options`.
             partition_by: Names of the partition columns, or one name; strings or integers. Their
-                values name the folders. Default: no partitions.
+                values name the folders. None, the default: no partitions.
             ordering: Name of the ordering (precombine) column: of two rows with the same key, the
                 one with the greater value wins. None, the default: the later row wins.
             merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`. None, the default:

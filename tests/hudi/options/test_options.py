@@ -150,9 +150,11 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("partition_by", [[], ["region"], ["region", "id"]])
+@pytest.mark.parametrize("partition_by", [None, [], ["region"], ["region", "id"]])
 @pytest.mark.parametrize("version", [6, 8, 9])
-def test_hudi_rs_opens_a_new_table(tmp_path: Path, version: int, partition_by: list[str]) -> None:
+def test_hudi_rs_opens_a_new_table(
+    tmp_path: Path, version: int, partition_by: list[str] | None
+) -> None:
     table = HudiTable.create(
         tmp_path / "new",
         SCHEMA,
@@ -177,7 +179,7 @@ def test_hudi_rs_opens_a_new_table(tmp_path: Path, version: int, partition_by: l
     assert table.timeline() == []
     opened = HudiTable.open(tmp_path / "new").options
     assert opened == table.options
-    assert opened.partition_by == tuple(partition_by)
+    assert opened.partition_by == tuple(partition_by or ())
     assert opened.merge_mode == "EVENT_TIME_ORDERING"
     check_writable(opened, "t")
 

@@ -80,6 +80,11 @@ def test_rows_that_do_not_meet_the_condition_are_not_found(
         both = {"id": asked, "day": [model[key]["day"] if key in model else "mo" for key in asked]}
         assert keyed.contains(both).to_pylist() == [key in met for key in asked]
         assert table.lookup(asked, names, where=where).to_pylist() == wanted
+        assert table.contains(asked, where=where).to_pylist() == [key in met for key in asked]
+        for key in rng.sample(asked, 5):
+            row = dict.fromkeys(names)
+            expected = {name: met[key][name] for name in row} if key in met else "none"
+            assert table.get(key, "none", list(row), where=where) == expected
 
 
 def test_files_that_cannot_match_are_not_read(tmp_path: Path, residency: Residency) -> None:

@@ -25,8 +25,7 @@ from lookupstore.cli.terminal import echo, echoed_info
 from lookupstore.hudi import FileSlice, HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
-from lookupstore.hudi.timeline import cleaned_files
-from lookupstore.hudi.timeline.given_times import given_time
+from lookupstore.hudi.timeline import cleaned_files, given_time
 from lookupstore.quantities import counted, size_text
 from lookupstore.storage.uris import shown_uri
 

@@ -12,7 +12,7 @@ in later versions.
 
 from lookupstore.hudi.timeline.cleans import cleaned_files
 from lookupstore.hudi.timeline.commit import WriteStat
-from lookupstore.hudi.timeline.given_times import When
+from lookupstore.hudi.timeline.given_times import When, given_time
 from lookupstore.hudi.timeline.records import from_record, to_record
 from lookupstore.hudi.timeline.work_files import staging_folder
 
@@ -21,6 +21,7 @@ __all__ = [
     "WriteStat",
     "cleaned_files",
     "from_record",
+    "given_time",
     "staging_folder",
     "to_record",
 ]

@@ -26,7 +26,7 @@ from lookupstore.hudi.log.merged_rows import SliceReader
 from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import COPY_ON_WRITE, SNAPSHOT, TableOptions
-from lookupstore.hudi.read.found_rows import as_promoted
+from lookupstore.hudi.read.looked_up_rows import as_promoted
 from lookupstore.hudi.read.scan_plan import scan_of
 from lookupstore.hudi.view import TableView
 from lookupstore.keys.schema import KeySchema

@@ -35,7 +35,7 @@ from lookupstore.hudi.log.changes import SliceChanges
 from lookupstore.hudi.log.merged_rows import SliceReader
 from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.meta_columns import RECORD_KEY
-from lookupstore.hudi.read.found_rows import FoundRows, LoggedRows, Mask, StoredRows
+from lookupstore.hudi.read.looked_up_rows import LoggedRows, LookedUpRows, Mask, StoredRows
 from lookupstore.hudi.read.lookup_plan import LookupPlan
 
 Rows = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ class SliceLookups:
         self._changes: dict[int, _ChangesByKey] = {}
         self._reader = SliceReader(plan.location, plan.options, plan.schema)
 
-    def found(self, slices: range, keys: pa.Array) -> Iterator[tuple[int, Rows, FoundRows]]:
+    def found(self, slices: range, keys: pa.Array) -> Iterator[tuple[int, Rows, LookedUpRows]]:
         """Yield the number of each slice with keys, the places of these keys, and their rows.
 
         A slice is yielded twice if it has rows of its base file, and of its log files.
@@ -130,7 +130,7 @@ class SliceLookups:
         given: MergedSlice,
         keys: pa.Array,
         stored: tuple[Rows, StoredRows] | None,
-    ) -> Iterator[tuple[int, Rows, FoundRows]]:
+    ) -> Iterator[tuple[int, Rows, LookedUpRows]]:
         """Yield the rows of a slice with log files.
 
         Args:
@@ -150,8 +150,8 @@ class SliceLookups:
         yield from self._met(number, new, LoggedRows(changed))
 
     def _met(
-        self, number: int, places: Rows, rows: FoundRows
-    ) -> Iterator[tuple[int, Rows, FoundRows]]:
+        self, number: int, places: Rows, rows: LookedUpRows
+    ) -> Iterator[tuple[int, Rows, LookedUpRows]]:
         """Yield the rows of a slice with log files that meet the condition of the plan."""
         chosen = self._plan.filter
         if chosen is not None and len(places):

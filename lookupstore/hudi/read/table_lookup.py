@@ -27,8 +27,8 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.options import SNAPSHOT
-from lookupstore.hudi.read.found_rows import FoundRows
 from lookupstore.hudi.read.key_order import key_and_values, scan_by_key
+from lookupstore.hudi.read.looked_up_rows import LookedUpRows
 from lookupstore.hudi.read.lookup_plan import (
     LookupPlan,
     newest_position,
@@ -276,7 +276,7 @@ class TableLookup(ManyLookups):
         self._count(present)
         return present
 
-    def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, FoundRows]]]:
+    def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, LookedUpRows]]]:
         """Return the place of each key's answer among those of all slices; -1: missing.
 
         The answers are the rows of each slice, with its number.
@@ -288,7 +288,7 @@ class TableLookup(ManyLookups):
         has_key = self._has_key(given)
         if not has_key.all():
             asked, given = asked[has_key], given.filter(pa.array(has_key))
-        parts: list[tuple[int, FoundRows]] = []
+        parts: list[tuple[int, LookedUpRows]] = []
         if not len(asked):
             return places, parts
         record_key = self._plan.options.record_key
@@ -340,7 +340,9 @@ class TableLookup(ManyLookups):
                 if len(rows):
                     yield files, rows
 
-    def _same(self, given: pa.RecordBatch, rows: Rows, found: FoundRows) -> tuple[Rows, FoundRows]:
+    def _same(
+        self, given: pa.RecordBatch, rows: Rows, found: LookedUpRows
+    ) -> tuple[Rows, LookedUpRows]:
         """Leave out found rows whose key values differ from those looked up."""
         for name in self._plan.texts:
             stored = found.column(self._plan.key.schema.field(name))
@@ -351,7 +353,7 @@ class TableLookup(ManyLookups):
                 found, rows = found.kept(kept), rows[kept]
         return rows, found
 
-    def _gathered(self, field: pa.Field, parts: Iterable[tuple[int, FoundRows]]) -> pa.Array:
+    def _gathered(self, field: pa.Field, parts: Iterable[tuple[int, LookedUpRows]]) -> pa.Array:
         columns = [found.column(field) for _, found in parts]
         return pa.concat_arrays(columns) if columns else pa.array([], field.type)
 
@@ -477,7 +479,7 @@ def _restored(plan: LookupPlan, residency: Residency | None = None) -> TableLook
     return lookup
 
 
-def _part_of(parts: Sequence[tuple[int, FoundRows]], place: int) -> int:
+def _part_of(parts: Sequence[tuple[int, LookedUpRows]], place: int) -> int:
     """Return the number of the slice with an answer."""
     ends = np.cumsum([len(rows) for _, rows in parts])
     return parts[int(np.searchsorted(ends, place, "right"))][0]

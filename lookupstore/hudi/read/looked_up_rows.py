@@ -17,7 +17,7 @@ from lookupstore.hudi.file_group.promotion import promoted
 Mask = npt.NDArray[np.bool_]
 
 
-class FoundRows(Protocol):
+class LookedUpRows(Protocol):
     """Rows of a slice, one for each key that was found."""
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class FoundRows(Protocol):
             FormatError: If the stored type is not promoted to that of the field.
         """
 
-    def kept(self, kept: Mask) -> FoundRows:
+    def kept(self, kept: Mask) -> LookedUpRows:
         """Return some of the rows."""
 
 
@@ -51,7 +51,7 @@ class StoredRows:
         return len(self.packed)
 
     def column(self, field: pa.Field) -> pa.Array:
-        """Return a column; see `FoundRows`."""
+        """Return a column; see `LookedUpRows`."""
         row_schema = self.lookup.plan.build.row_schema
         if field.name not in row_schema.schema.names:
             return pa.nulls(len(self.packed), field.type)
@@ -81,7 +81,7 @@ class LoggedRows:
         return int(self.table.num_rows)
 
     def column(self, field: pa.Field) -> pa.Array:
-        """Return a column; see `FoundRows`."""
+        """Return a column; see `LookedUpRows`."""
         column = self.table[field.name]
         return concat(column.chunks, column.type)
 

@@ -41,7 +41,6 @@ from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.sst import Reader
 from lookupstore.sst.scans import scan_after
 from lookupstore.storage import descriptors
-from lookupstore.storage.file_address import is_local
 
 #: Largest size of a file of which several are read at a time.
 SMALL_FILE = 16 << 20
@@ -221,8 +220,7 @@ class FileLookup(descriptors.Holder):
     def waits_for_answers(self) -> bool:
         """Return whether reading the file takes little but the answers of an object store."""
         source = self.plan.source
-        is_far = not is_local(source.filesystem)
-        return is_far and self._reader is None and source.nbytes <= SMALL_FILE
+        return source.address.is_remote and self._reader is None and source.nbytes <= SMALL_FILE
 
     def is_ready(self) -> bool:
         """Return whether the lookup file is on this host, or published."""

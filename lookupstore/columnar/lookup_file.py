@@ -260,8 +260,7 @@ def write_lookup_file(
         except RepeatedKeyError as error:
             source.check_unchanged()
             raise plan.repeated_error(error.key) from None
-    if not source.stored.is_permanent:
-        source.check_unchanged()
+    source.check_unchanged()
 
 
 def needed_bytes(plan: LookupFilePlan) -> int:

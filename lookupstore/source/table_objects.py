@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from lookupstore.source.search import FoundTable, find_source, path_of, shown_path
 from lookupstore.source.source import Source, type_name, with_checked_texts
 from lookupstore.source.table_folders import TableFormat
-from lookupstore.source.table_readers import READABLE, table_commits, table_reader
+from lookupstore.source.table_readers import READABLE, commit_source, table_commits, table_reader
 from lookupstore.storage.location import Location
 
 
@@ -78,8 +77,7 @@ def source_at(source: Any, *, version: int | None, as_of: Any) -> Source:
             raise no_commit_error(argument, found, shown_path(given))
         table_format, given = found.format, found.path
     commits = table_commits(table_format, given, version=version, as_of=as_of)
-    rows = importlib.import_module("lookupstore.tables.rows")
-    return with_checked_texts(rows.snapshot_source(commits.snapshot(commits.opened)))
+    return with_checked_texts(commit_source(commits))
 
 
 def no_commit_error(argument: str, found: object, uri: str) -> ValueError:

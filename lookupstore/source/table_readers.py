@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from lookupstore.source.source import Source
 from lookupstore.source.table_folders import TableFormat
 
 _READERS = {
@@ -53,3 +54,16 @@ def table_commits(
     """
     commits = importlib.import_module(_COMMITS[table_format]).table_commits(given)
     return importlib.import_module("lookupstore.tables.commits").chosen(commits, version, as_of)
+
+
+def commit_source(commits: Any) -> Source:
+    """Return the rows of a table as it was opened.
+
+    Args:
+        commits: The table, as `table_commits` returns it.
+
+    Raises the errors of `lookupstore.tables.rows.snapshot_source`.
+    """
+    rows = importlib.import_module("lookupstore.tables.rows")
+    found: Source = rows.snapshot_source(commits.snapshot(commits.opened))
+    return found

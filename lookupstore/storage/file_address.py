@@ -47,6 +47,11 @@ class FileAddress:
         shown = path if is_local(filesystem) else f"{filesystem.type_name}://{path}"
         return cls(filesystem, path, shown)
 
+    @property
+    def is_remote(self) -> bool:
+        """Return whether most of the time of a read is spent waiting for an answer."""
+        return not is_local(self.filesystem)
+
     def open(self) -> pa.NativeFile:
         """Open the file."""
         return self.filesystem.open_input_file(self.path)

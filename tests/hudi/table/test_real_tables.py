@@ -66,7 +66,7 @@ def test_columnar_files_of_tables_with_log_files_are_refused(merge_on_read_table
     path = merge_on_read_tables / "mor_v6_nonpartitioned"
     with pytest.raises(FormatError, match=r"MERGE_ON_READ.*query_type='read_optimized'"):
         lookupstore.ColumnarFiles(path, key="id")
-    rows = {str(row["id"]): row for row in HudiTable.open(path).scan().to_pylist()}
+    rows = {row["id"]: row for row in HudiTable.open(path).scan().to_pylist()}
     with TableLookup(path) as lookup:
         found = lookup.lookup(list(rows), ["name", "isActive"]).to_pylist()
     assert found == [{name: row[name] for name in ("name", "isActive")} for row in rows.values()]

@@ -38,9 +38,9 @@ def rows_of(first: int, count: int, added: int = 0) -> pa.Table:
     """Return rows of a range of keys.
 
     Args:
-        first: the first key.
-        count: of the rows.
-        added: to a column, so that rows differ from those of 0.
+        first: First key.
+        count: Number of rows.
+        added: Number that is added to a column, so that rows differ from those of 0.
     """
     ids = np.arange(first, first + count, dtype=np.int64)
     return pa.table(
@@ -59,9 +59,9 @@ class LakeTable(ABC):
     """A table in a folder, with the rows from 0 in files of equal ranges of keys.
 
     Args:
-        folder: of the table, which does not exist.
-        files: of the table.
-        each: rows of a file.
+        folder: Folder of the table, which does not exist.
+        files: Number of data files.
+        each: Number of rows of a data file.
     """
 
     name: str
@@ -78,27 +78,31 @@ class LakeTable(ABC):
     def given(self) -> Any:
         """Return what lookupstore is given, at the newest snapshot."""
 
-    def change(self, files: Sequence[int], added: int) -> None:
-        """Replace some data files by such with other values."""
-        raise NotImplementedError
 
+class ChangingTable(LakeTable):
+    """A table with the changes that a store can follow."""
+
+    @abstractmethod
+    def change(self, files: Sequence[int], added: int) -> None:
+        """Replace some data files by others with other values."""
+
+    @abstractmethod
     def delete(self, turn: int) -> None:
-        """Delete some rows of each file, and leave the data files.
+        """Delete some rows of each data file, and keep the files.
 
         Args:
-            turn: how often this was called before; each time, one row of a thousand more is gone.
+            turn: Number of earlier calls. Each call deletes one more row of a thousand.
         """
-        raise NotImplementedError
 
-    def compact(self) -> None:
-        """Make one file of all data files, where the library of the format can."""
-        raise NotImplementedError
+    def compact(self) -> bool:
+        """Make one file of all data files, and return whether the library of the format can."""
+        return False
 
     def _gone(self, turn: int) -> list[int]:
         return [at for at in range(self.each) if at % DELETED <= turn]
 
 
-class DeltaTable(LakeTable):
+class DeltaTable(ChangingTable):
     """A Delta table, which deltalake changes; deletion vectors are written to its log."""
 
     name = "Delta"
@@ -125,11 +129,12 @@ class DeltaTable(LakeTable):
         positions = dict.fromkeys(actions["path"].to_pylist(), self._gone(turn))
         with_vectors(self.folder, positions)
 
-    def compact(self) -> None:
+    def compact(self) -> bool:
         deltalake.DeltaTable(self.folder).optimize.compact(target_size=1 << 40)
+        return True
 
 
-class IcebergTable(LakeTable):
+class IcebergTable(ChangingTable):
     """An Iceberg table of pyiceberg, whose position deletes are written beside it."""
 
     name = "Iceberg"
@@ -181,11 +186,12 @@ class IcebergTable(LakeTable):
                     )
                 )
 
-    def compact(self) -> None:
+    def compact(self) -> bool:
         self.given.overwrite(self.given.scan().to_arrow())
+        return True
 
 
-class PaimonPrimaryKeyTable(LakeTable):
+class PaimonPrimaryKeyTable(ChangingTable):
     """A Paimon table with a primary key and deletion vectors, whose files are compacted."""
 
     name = "Paimon"
@@ -231,7 +237,9 @@ class HudiCopyOnWriteTable(LakeTable):
         return self.folder
 
 
-#: The formats, by their names.
-FORMATS: dict[str, type[LakeTable]] = {
-    one.name: one for one in (DeltaTable, IcebergTable, PaimonPrimaryKeyTable, HudiCopyOnWriteTable)
+#: Formats whose tables are changed by their libraries or by the helpers of the tests, by name.
+CHANGING: dict[str, type[ChangingTable]] = {
+    one.name: one for one in (DeltaTable, IcebergTable, PaimonPrimaryKeyTable)
 }
+#: All formats, by name.
+FORMATS: dict[str, type[LakeTable]] = {**CHANGING, HudiCopyOnWriteTable.name: HudiCopyOnWriteTable}

@@ -71,10 +71,10 @@ class Tables:
     """The tables in a bucket, and what is asked of them.
 
     Args:
-        names: of the formats.
-        folder: of the bucket, and for copies.
-        files: of each table.
-        each: rows of a file.
+        names: Names of the formats.
+        folder: Folder for the bucket, and for copies.
+        files: Number of data files of each table.
+        each: Number of rows of a data file.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, files: int, each: int) -> None:

@@ -35,7 +35,9 @@ def new_options(
     hive_style: bool = False,
     url_encode: bool = False,
 ) -> TableOptions:
-    """Return the options of a new table; a string instead of a list is one column, None is none.
+    """Return the options of a new table.
+
+    A text stands for a list of one column, and None for an empty list.
 
     Raises:
         ValueError: If an argument is not valid, or two arguments contradict each other.

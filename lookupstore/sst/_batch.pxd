@@ -73,7 +73,7 @@ cdef class Batch:
     cdef uint64_t bad_record    # offset in its file, if it was found by a place
     cdef uint32_t bad_run       # its run above that file; LS_CHANGES_RUNS: the file itself
     cdef bint loaded            # blocks were not ready
-    cdef Asks asks              # of its large pieces
+    cdef Asks asks              # of its pieces, if it has many keys
     cdef bint may_read          # a file may be read from the disk at once before the first piece
     cdef Answers taker
 

@@ -61,34 +61,36 @@ cdef extern from "ls_batch.h":
         ls_slice *answers) noexcept nogil
 
 
-# Of pieces of up to FEW_KEYS keys, those for which the system is not asked what is in memory may be
-# pieces of later calls: for ten keys, to ask takes half of the call.
+# Maximum number of keys for which the system is not asked what is in memory after it was asked. In
+# calls of few keys, they may be those of later calls: for ten keys, to ask takes half of the call,
+# for a thousand a tenth.
 cdef enum:
-    FEW_KEYS = 128
+    MOST_UNASKED = 16 * PIECE
+    MOST_UNASKED_LATER = 2 * PIECE
 
 cdef uint8_t DELETED  # marks the answer at a tombstone until all files have been searched
 
 cdef uint8_t CALLS = 0  # number of the last call, from 1 to 255 and then from 1 again
 
 
-def values_at(Lookup lookup not None, BinaryColumn keys not None):
-    """Return a large_binary array: row i answers key i, null if the file does not have it."""
-    return answered(lookup, keys, Values)
+def values_at(Layer layer not None, BinaryColumn keys not None):
+    """Return a large_binary array: row i answers key i, null if the files do not have it."""
+    return answered(layer, keys, Values)
 
 
-def contains(Lookup lookup not None, BinaryColumn keys not None):
-    """Return a boolean array: row i is true if the file has key i."""
-    return answered(lookup, keys, Found)
+def contains(Layer layer not None, BinaryColumn keys not None):
+    """Return a boolean array: row i is true if the files have key i."""
+    return answered(layer, keys, Found)
 
 
-cdef object answered(Lookup lookup, BinaryColumn keys, kind):
+cdef object answered(Layer layer, BinaryColumn keys, kind):
     """Return the array of answers in a receiver of a kind."""
     answers = kind(len(keys))
     try:
-        answer(Layer((lookup,)), keys, answers)
+        answer(layer, keys, answers)
     except PlacesLostError:
         answers = kind(len(keys))
-        answer(Layer((lookup,)), keys, answers)
+        answer(layer, keys, answers)
     return answers.array()
 
 
@@ -378,13 +380,17 @@ cdef class Batch:
     cdef Need route(self) noexcept nogil:
         """Find items by their places, and find the blocks of the others."""
         cdef Asks *asks
+        cdef int most_unasked
         if self.layer.has_places:
             if self.may_read:
                 self.may_read = False
                 self.read_whole()
             # Threads may count at the same time; then the system is asked earlier or later.
-            asks = &self.layer.asks if self.count <= FEW_KEYS else &self.asks
-            if not read_ahead(self.files, self.items, self.count, asks):
+            if self.length <= PIECE:
+                asks, most_unasked = &self.layer.asks, MOST_UNASKED_LATER
+            else:
+                asks, most_unasked = &self.asks, MOST_UNASKED
+            if not read_ahead(self.files, self.items, self.count, asks, most_unasked):
                 return NO_MEMORY
             self.status = ls_batch_find(
                 self.files, &self.column, self.items, &self.count, self.counts, self.first,

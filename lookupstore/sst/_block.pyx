@@ -214,6 +214,7 @@ cdef class BlockBuilder:
     cdef int repeats
     cdef size_t block_size
     cdef readonly object last_key  # key of the last record added, None before the first
+    cdef readonly size_t next_row  # row after the last one that `add_many` has added
 
     def __cinit__(self, str order, bint repeats, size_t block_size):
         self.order = order_of(order)
@@ -234,6 +235,9 @@ cdef class BlockBuilder:
     @property
     def full(self):
         """Whether the block has reached its size and must be finished."""
+        return self.is_full()
+
+    cdef bint is_full(self) noexcept:
         return self.builder.count > 0 and ls_block_memory(&self.builder) > self.block_size
 
     cdef int grow(self, size_t more) except -1:
@@ -286,13 +290,37 @@ cdef class BlockBuilder:
             )
         self.last_key = key
 
+    def fill(
+            self, BinaryColumn keys not None, BinaryColumn values not None, size_t row,
+            size_t nbytes, list blocks not None, list last_keys not None):
+        """Add records from `row` on until full blocks have `nbytes`; return the next row.
+
+        Each full block and its last key are appended to the lists. Raises the errors of `add_many`.
+        """
+        cdef size_t held = 0
+        cdef bytes block
+        while row < <size_t>keys.column.length and held < nbytes:
+            row = self.add_until_full(keys, values, row)
+            if self.is_full():
+                last_keys.append(self.last_key)
+                block = self.finish()
+                blocks.append(block)
+                held += len(block)
+        return row
+
     def add_many(self, BinaryColumn keys not None, BinaryColumn values not None, size_t row):
         """Add records from `row` on until the block is full or they end; return the next row.
+
+        `next_row` is the same, also after an error.
 
         Raises:
             ValueError: If keys are out of order or repeated, a value is null, or a key has a wrong
                 size; the message names the row. The rows before it have been added.
         """
+        return self.add_until_full(keys, values, row)
+
+    cdef size_t add_until_full(
+            self, BinaryColumn keys, BinaryColumn values, size_t row) except? 0:
         cdef size_t start = row, end = keys.column.length
         cdef ls_slice previous, key, value
         cdef ls_status status
@@ -310,6 +338,7 @@ cdef class BlockBuilder:
             ls_column_get(&keys.column, row, &key)
             ls_column_get(&values.column, row, &value)
             self.grow(ls_block_room(key, value))
+        self.next_row = row
         if row > start:
             self.last_key = (<char *>self.builder.data)[
                 self.builder.last_key:self.builder.last_key + self.builder.last_key_size]
@@ -330,7 +359,7 @@ cdef class BlockBuilder:
             + f" (row {row} of this call)"
         )
 
-    def finish(self):
+    cpdef bytes finish(self):
         """Return the encoded block and start the next one.
 
         The records were written into the returned bytes, so nothing is copied.

@@ -238,6 +238,24 @@ cdef class DataBlocks:
         finally:
             self.check_file()
 
+    def scanned(self, list numbers not None):
+        """Return blocks for a scan: prepared ones if there are, but no others are kept.
+
+        The caller checks the file afterwards.
+        """
+        cdef BlockTable table = self.file.blocks
+        cdef ReadyBlock held
+        cdef Block block
+        cdef size_t number
+        found = []
+        for number in numbers:
+            held = table.blocks[number]
+            block = None if held is None else held.block
+            if block is None and self.plain is not None:
+                block = self.plain.block(number, self.index)
+            found.append(self.load(number) if block is None else block)
+        return found
+
     def all_blocks(self):
         """Return all blocks, checked, of a file whose blocks stay."""
         cdef BlockTable table = self.file.blocks  # another thread may replace the table

@@ -47,7 +47,7 @@ cdef extern from "ls_batch.h":
 
 # When the system is asked what is in memory.
 cdef struct Asks:
-    int unasked  # number of pieces until it is asked again
+    int unasked  # number of keys until it is asked again
     int apart    # value of `unasked` after it was asked last
 
 
@@ -72,7 +72,7 @@ cdef class Layer:
     cdef bint has_places        # some file has places
     cdef list caches            # caches of the files with evictable blocks
     cdef bint places_fit        # the places of all its files fit into memory
-    cdef Asks asks              # of small pieces
+    cdef Asks asks              # of calls of few keys
 
     cdef Layer current(self)
     cdef bint all_ready(self)

@@ -5,4 +5,4 @@ from lookupstore.sst._layer cimport Asks, ls_batch_files, ls_batch_item
 
 cdef bint read_ahead(
     const ls_batch_files *files, const ls_batch_item *items, size_t count,
-    Asks *asks) noexcept nogil
+    Asks *asks, int most_unasked) noexcept nogil

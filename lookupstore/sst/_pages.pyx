@@ -52,31 +52,30 @@ cdef extern from "ls_batch.h":
         const uint8_t **at) noexcept nogil
 
 
-# PROBES: number of keys of a piece for which the system is asked whether their data is in memory.
-# MOST_UNASKED: maximum number of following pieces for which it is then not asked.
+# Number of keys of a piece for which the system is asked whether their data is in memory.
 cdef enum:
     PROBES = 4
-    MOST_UNASKED = 16
 
 
 cdef bint read_ahead(
         const ls_batch_files *files, const ls_batch_item *items, size_t count,
-        Asks *asks) noexcept nogil:
+        Asks *asks, int most_unasked) noexcept nogil:
     """Request the places and records of items from the disk, unless they are in memory.
 
-    Otherwise lookups wait for the disk once for each item. False: there is no memory for it.
+    Otherwise lookups wait for the disk once for each item. If they are, the system is not asked for
+    some of the following keys, at most `most_unasked`. False: there is no memory for it.
     """
     cdef const uint8_t *some[PROBES]
     cdef const uint8_t **every
     cdef size_t step = count // PROBES + 1, found
-    if asks.unasked > 0:
-        asks.unasked -= 1
+    if asks.unasked >= <int>count:
+        asks.unasked -= <int>count
         return True
     found = ls_batch_buckets_at(files, items, count, step, some)
     if lookupstore_resident(some, found):
         found = ls_batch_records_at(files, items, count, step, some)
         if lookupstore_resident(some, found):
-            asks.apart = min(2 * asks.apart + 1, <int>MOST_UNASKED)
+            asks.apart = min(2 * asks.apart + <int>count, most_unasked)
             asks.unasked = asks.apart
             return True
     asks.apart = 0

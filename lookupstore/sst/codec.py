@@ -205,12 +205,10 @@ class Compressor:
     def packed(self, blocks: list[bytes], dialect: Dialect) -> Packed:
         """Return blocks as written; codec 0 is used if compression saves 12.5 % or less."""
         codec = self._codec
-        if codec.id == 0:
-            pieces: list[bytes | memoryview] = []
-            for block in blocks:
-                pieces += block, pack_trailer(dialect, 0, block)
-            return Packed(pieces, [0] * len(blocks), list(map(len, blocks)))
-        bodies = self._encode(blocks)
+        if codec.id == 0 and len(blocks) == 1:  # it may be large, and is not copied
+            block = blocks[0]
+            return Packed([block, pack_trailer(dialect, 0, block)], [0], [len(block)])
+        bodies = blocks if codec.id == 0 else self._encode(blocks)
         written, codecs, sizes = pack_blocks(
             blocks, bodies, codec.id, codec.has_lengths, dialect.checksum
         )

@@ -22,6 +22,7 @@ from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._data_blocks import DataBlocks
 from lookupstore.sst._filter import FilterBuilder
 from lookupstore.sst._frames import MappedBlocks, MappedFrames
+from lookupstore.sst._layer import Layer
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
@@ -179,6 +180,7 @@ class Reader(Mapping[bytes, bytes]):
         _ = file.frames  # a damaged dictionary raises its error now
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
+        self._alone: Layer | None = None  # made by the first lookup
         self._above: RunsAbove | None = None  # runs that lookups search before this file
 
     # -- blocks
@@ -188,19 +190,13 @@ class Reader(Mapping[bytes, bytes]):
             raise ClosedError(f"{self._path}: the reader is closed")
         return self._file
 
-    def _block(self, file: StoredFile, number: int) -> Block:
-        """Return a decoded data block, the block prepared for lookups if there is one."""
-        block = self._search().data.table.block(number)
-        if block is None:
-            block = file.data_block(self._handles[number], number, self._order)
-        return block
-
     def _add_keys(self, builder: FilterBuilder) -> None:
         """Add all keys to a filter."""
-        file = self._check_open()
+        data = self._search().data
         for number in range(len(self._handles)):
-            builder.add_block(self._block(file, number))
-        file.check_whole()  # the file may have been truncated while keys were read
+            for block in data.scanned([number]):
+                builder.add_block(block)
+        self._check_open().check_whole()  # it may have been truncated while keys were read
 
     def _start_lookup(self, file: StoredFile) -> Lookup:
         # Files of Paimon do not record how their blocks are stored.
@@ -249,6 +245,13 @@ class Reader(Mapping[bytes, bytes]):
         if self._lookup is None:
             raise ClosedError(f"{self._path}: the reader is closed")
         return self._lookup
+
+    def _layer(self) -> Layer:
+        """Return the layer of this file alone, which remembers what is in memory."""
+        lookup, layer = self._search(), self._alone
+        if layer is None:
+            layer = self._alone = Layer((lookup,))
+        return layer
 
     # -- the public part
 
@@ -306,11 +309,11 @@ class Reader(Mapping[bytes, bytes]):
         """
         if not isinstance(keys, BinaryColumn):
             keys = BinaryColumn(keys, "keys")
-        return values_at(self._search(), keys)
+        return values_at(self._layer(), keys)
 
     def contains(self, keys: Any) -> pa.Array:
         """Return whether each of n keys is stored, as a boolean array of length n."""
-        return contains(self._search(), BinaryColumn(keys, "keys"))
+        return contains(self._layer(), BinaryColumn(keys, "keys"))
 
     @keyword_only
     def scan(
@@ -456,7 +459,7 @@ class Reader(Mapping[bytes, bytes]):
 
         Calls that other threads are in finish first.
         """
-        self._file = self._lookup = self._above = None
+        self._file = self._lookup = self._alone = self._above = None
 
     def __enter__(self) -> Reader:
         self._check_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, ValuesView
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,12 +12,13 @@ from lookupstore.sst._block import Block, records_of
 
 if TYPE_CHECKING:
     from lookupstore.sst.reader import Reader
-    from lookupstore.sst.stored import StoredFile
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 # Bytes of blocks in one batch of a scan: with this size, the work in Python for each batch is small
 # compared with reading the blocks, and they stay in the cache of the processor.
 _BATCH = 256 << 10
+# Number of blocks in one batch, whatever the file records about their size.
+_MOST_BLOCKS = 1024
 
 #: A block and the range of its records that a scan reads.
 BlockRange = tuple[Block, int, int]
@@ -43,33 +45,32 @@ def scan_parts(
     finally:
         file.check_whole()
     numbers = range(first, last)[::-1] if reverse else range(first, last)
-    parts: list[BlockRange] = []
-    nbytes = 0
-    for number in file.filled(reader._handles, numbers):
-        # A scan reads each block once: it uses prepared blocks but adds none to the cache.
-        file = reader._check_open()
+    filled = file.filled(reader._handles, numbers)
+    while some := list(islice(filled, _blocks_at_once(reader))):
+        data, file = reader._search().data, reader._check_open()
         try:
-            block = reader._block(file, number)
-            low = 0 if start is None else block.lower_bound(start)
-            high = len(block) if stop is None else block.lower_bound(stop)
+            parts = [(block, 0, len(block)) for block in data.scanned(some)]
+            # Only the blocks at the ends of the range have records outside of it.
+            if start is not None and first in some:
+                at = some.index(first)
+                block, _, high = parts[at]
+                parts[at] = block, block.lower_bound(start), high
+            if stop is not None and last - 1 in some:
+                at = some.index(last - 1)
+                block, low, _ = parts[at]
+                parts[at] = block, low, max(low, block.lower_bound(stop))
+            keys, values = records_of(parts, reverse)
         finally:
             file.check_whole()
-        if low < high:
-            parts.append((block, low, high))
-            nbytes += block.nbytes
-        if nbytes >= _BATCH:
-            yield parts, _batch_of(file, parts, reverse)
-            parts, nbytes = [], 0
-    if parts:
-        yield parts, _batch_of(reader._check_open(), parts, reverse)
+        if len(keys):
+            yield parts, pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
 
 
-def _batch_of(file: StoredFile, parts: list[BlockRange], reverse: bool) -> pa.RecordBatch:
-    try:
-        keys, values = records_of(parts, reverse)
-        return pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
-    finally:
-        file.check_whole()
+def _blocks_at_once(reader: Reader) -> int:
+    """Return the number of blocks of which a batch is made."""
+    info = reader.info()
+    plain = info.data_bytes if info.plain_bytes is None else info.plain_bytes
+    return min(max(1, _BATCH * info.data_blocks // max(plain, 1)), _MOST_BLOCKS)
 
 
 def scan_after(

@@ -86,7 +86,7 @@ class TypedReader(Reader):
             keys: Table, record batch, struct array or dict of columns by the names of `key_types`;
                 for a single field also its column alone.
         """
-        return contains(self._search(), self._types.asked_keys(keys))
+        return contains(self._layer(), self._types.asked_keys(keys))
 
     @keyword_only
     def scan(

@@ -11,6 +11,7 @@ from lookupstore.sst._batch import contains
 from lookupstore.sst._block import Block, records_of
 from lookupstore.sst._data_blocks import DataBlocks
 from lookupstore.sst._filter import Filter
+from lookupstore.sst._layer import Layer
 from lookupstore.sst._lookup import Lookup
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
@@ -62,7 +63,7 @@ def verify(
 
     # Without a cache, a table would keep every block that was searched.
     table = FileTable(len(handles), BlockCache(0))
-    lookup = Lookup(DataBlocks(index, table, load), filter)
+    layer = Layer((Lookup(DataBlocks(index, table, load), filter),))
 
     def check(number: int, block: Block) -> None:
         nonlocal first_key, nbytes
@@ -72,12 +73,12 @@ def verify(
         waiting[number] = block
         nbytes += block.nbytes
         if nbytes >= _BYTES_AT_ONCE:
-            check_keys(file, lookup, list(waiting.values()))
+            check_keys(file, layer, list(waiting.values()))
             waiting.clear()
             nbytes = 0
 
     found = measure(file, handles, info, check)
-    check_keys(file, lookup, list(waiting.values()))
+    check_keys(file, layer, list(waiting.values()))
     check_tiling(file, info.data_bytes)
     if file.footer.properties is None:
         return found
@@ -113,10 +114,10 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
             )
 
 
-def check_keys(file: StoredFile, lookup: Lookup, blocks: Sequence[Block]) -> None:
+def check_keys(file: StoredFile, layer: Layer, blocks: Sequence[Block]) -> None:
     """Check that a lookup finds every key of some blocks: filter, index and search agree."""
     keys, _ = records_of([(block, 0, len(block)) for block in blocks])
-    if (found := contains(lookup, BinaryColumn(keys))).false_count == 0:
+    if (found := contains(layer, BinaryColumn(keys))).false_count == 0:
         return
     row = 0
     for block in blocks:

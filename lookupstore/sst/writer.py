@@ -33,7 +33,7 @@ from lookupstore.sst.format import (
     pack_properties,
     pack_trailer,
 )
-from lookupstore.sst.pipeline import BlockPipeline
+from lookupstore.sst.pipeline import LOAD, BlockPipeline
 from lookupstore.storage.home import path_here
 from lookupstore.storage.output import Output
 
@@ -307,34 +307,39 @@ class Writer:
     def _put_many(self, keys: BinaryColumn, values: BinaryColumn) -> None:
         row = 0
         while row < len(keys):
-            row = self._put_until_full(keys, values, row)
-            if self._builder.full:
-                self._finish_block()
+            row = self._put_some(keys, values, row)
 
-    def _put_until_full(self, keys: BinaryColumn, values: BinaryColumn, row: int) -> int:
-        """Fill the current block from `row` on, and return the row after it."""
-        before = self._builder.count
+    def _put_some(self, keys: BinaryColumn, values: BinaryColumn, row: int) -> int:
+        """Fill some blocks from `row` on, and return the row after them."""
+        blocks: list[bytes] = []
+        last_keys: list[bytes] = []
+        refused: ValueError | None = None
         try:
-            end = self._builder.add_many(keys, values, row)
+            end = self._builder.fill(keys, values, row, LOAD, blocks, last_keys)
         except ValueError as error:
-            added = self._builder.count - before
-            raise ValueError(f"record {self._num_records + added}: {error}") from None
-        finally:
-            added = self._builder.count - before
-            if self._min_key is None and added:
-                self._min_key = keys.array[row].as_py()
-            if self._filter is not None:
-                self._filter.add_many(keys, row, row + added)
-            self._num_records += added
+            end = self._builder.next_row
+            refused = ValueError(f"record {self._num_records + end - row}: {error}")
+        if self._min_key is None and end > row:
+            self._min_key = keys.array[row].as_py()
+        if self._filter is not None:
+            self._filter.add_many(keys, row, end)
+        self._num_records += end - row
+        self._finish_blocks(blocks, last_keys)
+        if refused is not None:
+            raise refused
         return end
 
     def _finish_block(self) -> None:
+        last_key = self._builder.last_key
+        assert last_key is not None
+        self._finish_blocks([self._builder.finish()], [last_key])
+
+    def _finish_blocks(self, blocks: list[bytes], last_keys: list[bytes]) -> None:
         try:
-            last_key = self._builder.last_key
-            assert last_key is not None
-            self._blocks.put(self._builder.finish(), last_key)
+            for block, last_key in zip(blocks, last_keys, strict=True):
+                self._blocks.put(block, last_key)
         except BaseException:
-            # A block is lost: a caller that catches this error must not be able to finish the file.
+            # Blocks are lost: a caller that catches this error must not be able to finish the file.
             self.abort()
             raise
 

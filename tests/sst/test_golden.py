@@ -20,6 +20,7 @@ from lookupstore.sst import Writer
 from lookupstore.sst._filter import Filter, FilterBuilder, paimon_size
 from lookupstore.sst.dump import layout
 from lookupstore.sst.format import unpack_varint
+from lookupstore.sst.reader import lookup_of
 from lookupstore.sst.stored import StoredFile
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "paimon"
@@ -140,7 +141,8 @@ def test_layout(entry: dict[str, Any]) -> None:
         assert file.footer.filter == (expected["bloom_offset"], expected["bloom_bytes"])
     else:
         assert file.footer.filter is None
-    aligned = [reader._block(file, i).aligned for i in range(info.data_blocks)]
+    blocks = lookup_of(reader).data.scanned(list(range(info.data_blocks)))
+    aligned = [block.aligned for block in blocks]
     assert sum(aligned) == expected["aligned_data_blocks"]
 
 

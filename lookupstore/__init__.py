@@ -1,7 +1,6 @@
 """Look up a million keys per call in small sorted files, built once from columnar data."""
 
 import importlib
-from typing import TYPE_CHECKING
 
 import lookupstore._built  # noqa: F401  (before what a missing extension would break)
 from lookupstore._version import __version__
@@ -20,6 +19,7 @@ from lookupstore.errors import (
     StaleStoreError,
 )
 
+TYPE_CHECKING = False  # typing takes longer to import than all of this module
 if TYPE_CHECKING:
     from lookupstore.builder.in_process import build
     from lookupstore.columnar import ColumnarFiles

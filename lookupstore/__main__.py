@@ -1,12 +1,13 @@
 """Run the command line, as `lookupstore` or `python -m lookupstore`."""
 
-from lookupstore.interrupts import quiet_interrupts
+from lookupstore.interrupts import end_quietly
 
 
 def main() -> None:
     """Run a command, and exit."""
-    with quiet_interrupts():
-        from lookupstore.cli import main as run
+    end_quietly()
+    from lookupstore.cli import main as run
+
     run()
 
 

@@ -6,10 +6,11 @@ argument and what to pass.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from typing import Any
+# The command line imports this module before Ctrl-C is handled, so that it has to be light.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
 __all__ = [
     "ClosedError",
@@ -87,6 +88,8 @@ def meant(name: object, known: Iterable[object], others: str) -> str:
         # The command line takes several names in one text.
         several = [by_text[part.lower()] for part in parts]
         return f"; did you mean {several!r}? {others[:1].upper()}{others[1:]}"
+    from difflib import get_close_matches
+
     like = get_close_matches(str(name).lower(), by_text, n=1)
     if not like:
         return f"; {others}"
@@ -171,17 +174,6 @@ class CommitConflictError(LookupStoreError):
         self.keys = keys
         self.is_pending = is_pending
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        said = functools.partial(
-            CommitConflictError,
-            instant=self.instant,
-            writer=self.writer,
-            files=self.files,
-            keys=self.keys,
-            is_pending=self.is_pending,
-        )
-        return said, self.args
-
 
 class CommitUnknownError(LookupStoreError):
     """A commit may or may not have happened.
@@ -209,9 +201,6 @@ class DiskQuotaError(LookupStoreError):
         super().__init__(message)
         self.may_pass = may_pass
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(DiskQuotaError, may_pass=self.may_pass), self.args
-
 
 class DuplicateKeyError(LookupStoreError, ValueError):
     """A key occurs more than once in a source or table that may have it only once.
@@ -223,9 +212,6 @@ class DuplicateKeyError(LookupStoreError, ValueError):
     def __init__(self, message: str, *, key: str = "") -> None:
         super().__init__(message)
         self.key = key
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(DuplicateKeyError, key=self.key), self.args
 
 
 class MissingKeyError(LookupStoreError):

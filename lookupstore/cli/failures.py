@@ -16,7 +16,7 @@ import click
 from lookupstore.cli.lazy import LazyGroup
 from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
-from lookupstore.interrupts import INTERRUPTED
+from lookupstore.interrupts import INTERRUPTED, interruptible
 
 # Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
@@ -188,11 +188,12 @@ class Main(LazyGroup):
         if os.environ.get("NO_COLOR"):  # click does not support it
             options["color"] = False
         try:
-            with echoed_logs(), warnings.catch_warnings():
-                warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = _show_warning
-                status = super().main(*args, **options)
-            sys.stdout.flush()
+            with interruptible():
+                with echoed_logs(), warnings.catch_warnings():
+                    warnings.simplefilter("default", UserWarning)
+                    warnings.showwarning = _show_warning
+                    status = super().main(*args, **options)
+                sys.stdout.flush()
         except BrokenPipeError:
             status = _reader_has_gone()
         except OSError as error:  # writing the rest finds a full disk

@@ -264,8 +264,8 @@ def same_as_recorded(printed: str, name: str) -> None:
 
 # Who runs the tests in the background may have them ignore SIGINT.
 MAIN = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from lookupstore.cli import main; sys.exit(main())"
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from lookupstore.__main__ import main; main()"
 )
 
 
@@ -326,6 +326,72 @@ def test_interrupted_while_it_starts(recorded: Path, module: str, handler: str) 
         assert run.stdout
     else:
         assert (run.stdout, run.stderr, run.returncode) == (b"", b"", 130)
+
+
+# Ctrl-C is pressed when a command has printed its rows.
+ENDED = """
+import atexit, os, signal, threading, time
+from lookupstore import __main__, interrupts
+from lookupstore.cli import failures
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+def press_in_thread():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    press()
+    time.sleep(60)
+class Late:
+    def __del__(self):
+        press()
+def begin():
+    interrupts.end_quietly()
+    {after}
+__main__.end_quietly = begin
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
+{before}
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ("failures._leave_nothing_to_write = press", "pass", 130),
+        ("threading.Thread(target=press_in_thread).start()", "pass", 130),
+        ("pass", "atexit.register(press)", 130),
+        ("atexit.register(press)", "pass", 0),  # is called last: nothing is left to wait for
+        ("late = Late()", "pass", 0),
+    ],
+)
+def test_interrupted_while_it_ends(recorded: Path, before: str, after: str, status: int) -> None:
+    code = ENDED.format(before=before, after=after)
+    run = subprocess.run(
+        [sys.executable, "-c", code, "get", "wide", "1", "--output", "json"],
+        cwd=recorded,
+        env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+        capture_output=True,
+    )
+    assert json.loads(run.stdout)["id"] == 1
+    assert (run.stderr, run.returncode) == (b"", status)
+
+
+def test_little_is_imported_before_interrupts_are_quiet() -> None:
+    code = (
+        "import os, enum, signal, sys, importlib; before = {*sys.modules}\n"
+        "import lookupstore.interrupts; print(*sorted({*sys.modules} - before))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    ours = {"lookupstore"} | {
+        f"lookupstore.{one}" for one in ("_built", "_version", "errors", "interrupts")
+    }
+    light = {"__future__", "atexit", "importlib.machinery"}
+    assert set(run.stdout.split()) - light == ours
 
 
 def test_interrupted(recorded: Path, tmp_path: Path) -> None:

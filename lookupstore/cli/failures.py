@@ -133,6 +133,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"in types=": "in --schema",
     r"say it otherwise, or give an expression of pyarrow\.compute": "say it otherwise",
     r"temp_dir(=|(?=:))": "--temp-dir",
+    r"name those to store in columns=": "name those to store in --columns",
     r"pass pyarrow\.csv\.open_csv\(\.\.\.\) with parse_options": "give --delimiter ';'",
     r"pass pyarrow\.csv\.read_csv\(\.\.\.\) with ParseOptions\(quote_char=False\)": (
         "give --quote none"
@@ -230,7 +231,7 @@ class Main(LazyGroup):
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning of the library in one line."""
-    echo(f"Warning: {_spoken(str(message))}", err=True)
+    echo(f"Warning: {spoken(str(message))}", err=True)
 
 
 def _reader_has_gone() -> int:
@@ -270,19 +271,19 @@ def _help(error: click.ClickException) -> str:
 def message_of(error: Exception) -> str:
     """Return the text of an error in the terms of the command line."""
     if isinstance(error, KeyError) and error.args:  # its text is the repr of its argument
-        return _spoken(str(error.args[0]))
+        return spoken(str(error.args[0]))
     if isinstance(error, CorruptionError):
         said = f"offset {error.offset}: expected {error.expected}, found {error.found}"
         return f"{printable(error.path)} is damaged: {printable(said)} (see {REPAIR})"
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        return _spoken(f"{where}{error.strerror}")
+        return spoken(f"{where}{error.strerror}")
     if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
-        return _spoken(str(error)) or type(error).__name__
+        return spoken(str(error)) or type(error).__name__
     return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the traceback)"
 
 
-def _spoken(message: str) -> str:
+def spoken(message: str) -> str:
     """Return a message of the library with the options of the command line for its arguments."""
     for argument, option in _SPOKEN.items():
         message = re.sub(argument, option, message)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack
+
 import click
 
 from lookupstore.cli.changing import temp_dir_option, threads_option
 from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
+from lookupstore.cli.failures import spoken
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -14,9 +18,16 @@ from lookupstore.cli.options import (
     output_option,
     retain_option,
 )
+from lookupstore.cli.terminal import echo, echoed_info, is_on_terminal, unechoed
 from lookupstore.following.follow import follow as follow_table
-from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.following.follower import ASKED
+from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.version_files import list_names, located, read_newest
+
+# The logger that says why all rows are read, and how many were new.
+_LOGGER = "lookupstore.following.follower"
 
 
 @click.command()
@@ -43,6 +54,8 @@ from lookupstore.sst.codec import COMPRESSIONS
 @temp_dir_option
 @threads_option
 @retain_option
+@click.option("-v", "--verbose", is_flag=True,
+              help="Also say what was read, and that nothing has changed.")  # fmt: skip
 @output_option("table", "json")
 def follow(
     table: str,
@@ -59,30 +72,58 @@ def follow(
     temp_dir: str | None,
     threads: int | None,
     retain: str,
+    verbose: bool,
     output: str,
 ) -> None:
     """Bring a store to the newest snapshot of a table.
 
     TABLE is the folder or URI of a Delta, Hudi or Paimon table, or of an Iceberg table without a
     catalog. The first run builds the store; later runs of the same command publish the rows that
-    changed since.
+    changed since. A new version is one line of output. If nothing has changed, there is none,
+    except on a terminal or with -v.
     """
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
-    store = follow_table(
-        table,
-        path,
-        key=names_of(key),
-        columns=None if columns is None else names_of(columns),
-        where=where,
-        buckets=buckets,
-        nullable_keys=names_of(nullable_keys),
-        compression=compression,
-        memory=budget,
-        threads=threads,
-        overwrite=overwrite,
-        allow_new_key=allow_new_key,
-        retain=kept_for,
-        temp_dir=temp_dir,
-    )
+    location = located(path)
+    before = read_newest(location) if list_names(location) else None
+    start = time.monotonic()
+    with ExitStack() as logs:
+        logs.enter_context(echoed_info(_LOGGER) if verbose else unechoed(_LOGGER))
+        store = follow_table(
+            table,
+            path,
+            key=names_of(key),
+            columns=None if columns is None else names_of(columns),
+            where=where,
+            buckets=buckets,
+            nullable_keys=names_of(nullable_keys),
+            compression=compression,
+            memory=budget,
+            threads=threads,
+            overwrite=overwrite,
+            allow_new_key=allow_new_key,
+            retain=kept_for,
+            temp_dir=temp_dir,
+        )
+    seconds = time.monotonic() - start
     with store:
-        write_info(store, output)
+        if output == "json":
+            write_info(store, output)
+            return
+        after = store.info()
+    snapshot = (after.follows or {}).get("snapshot")
+    said = f"{shown_uri(path)}: version {after.version} has snapshot {snapshot} of "
+    said += shown_uri(table)
+    if before is not None and before.version == after.version:
+        if is_on_terminal() and not verbose:  # otherwise the logger says so
+            echo(f"{said}, the newest one")
+        return
+    said += f", {counted(after.num_rows, 'row')}"
+    if before is not None:
+        known = None if before.follows is None else before.follows.snapshot
+        had = "" if known is None else f"snapshot {known}, "
+        said += f" (version {before.version}: {had}{counted(before.num_rows, 'row')})"
+    said += f", in {seconds:.1f} s"
+    reason = (after.follows or {}).get("rebuilt")
+    if reason not in (None, ASKED):
+        said += f"; all rows were read: {spoken(reason)}"
+    echo(said)

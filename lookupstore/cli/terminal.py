@@ -9,6 +9,7 @@ colors, turns the direction of the following text, or ends a line: it is shown a
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ def echo(*lines: str, err: bool = False, color: str | None = None) -> None:
     for line in lines:
         shown = printable(line)
         click.echo(click.style(shown, fg=color) if color else shown, err=err)
+
+
+def is_on_terminal() -> bool:
+    """Return whether lines are printed for a person, and not for a pipe, file or mail."""
+    return sys.stdout.isatty()
 
 
 def echo_text(text: str, *, err: bool = False) -> None:
@@ -61,6 +67,17 @@ def echoed_info(name: str) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
+
+
+@contextmanager
+def unechoed(name: str) -> Iterator[None]:
+    """Print no messages of one logger while the block runs."""
+    log = logging.getLogger(name)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 @contextmanager

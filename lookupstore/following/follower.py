@@ -38,6 +38,7 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.publish_step import changed_meanwhile_error
 from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
 from lookupstore.tables.history import RowDifference, TableMoment
+from lookupstore.tables.rows import OPEN_AGAIN
 
 # The defaults of an upsert.
 _COMPACTION = CompactionRule(max_runs=8, max_share=0.25)
@@ -47,6 +48,14 @@ ONE_ROW = (
     "a store that follows a table needs keys of one row each: name more key columns, or delete the "
     "other rows from the table"
 )
+
+#: Reason of a build for which the caller asked.
+ASKED = "overwrite is set"
+
+_KEEP_SNAPSHOTS = (
+    "to read only what changed, follow the table more often, or keep its snapshots longer"
+)
+_KEEP_COLUMNS = "to read only what changed, keep the columns, or name those to store in columns="
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +130,7 @@ class Follower:
             nullable_keys=self.nullable_keys,
         )
         if current is None:
-            return self._build(target, None, "overwrite is set" if is_there else None)
+            return self._build(target, None, ASKED if is_there else None)
         try:
             former = _former(current, target)
             if former is None:
@@ -145,8 +154,8 @@ class Follower:
         """
         location = self.location
         if reason is not None:
-            _log.warning(
-                "%s: built of all rows of the %s: %s",
+            _log.info(
+                "%s: reading all rows of the %s: %s",
                 location.uri, target.newest.description, reason,
             )  # fmt: skip
         new = NewVersion(
@@ -160,13 +169,19 @@ class Follower:
         )
         replaces = None if current is None else name_of(current)
         try:
-            return self._publish(new, target, replaces, replace(target.follows, rebuilt=reason))
+            built = self._publish(new, target, replaces, replace(target.follows, rebuilt=reason))
         except RepeatedKeyError as error:
             raise _repeated_error(target, error.key) from None
         except FileExistsError as error:
             if reason is None and list_names(location):  # another follower was faster
                 raise CommitConflictError(str(error)) from error
             raise
+        if reason not in (None, ASKED):
+            _log.warning(
+                "%s: version %d was built of all rows of the %s: %s",
+                location.uri, built.number, target.newest.description, reason,
+            )  # fmt: skip
+        return built
 
     def _publish(
         self,
@@ -284,7 +299,8 @@ def _read(
                 changes.add(rows)
                 advance(rows.num_rows)
     except (StaleStoreError, FileNotFoundError) as error:
-        raise UnfollowableError(str(error)) from None
+        found = str(error).removesuffix(OPEN_AGAIN)
+        raise UnfollowableError(f"{found}; {_KEEP_SNAPSHOTS}") from None
 
 
 def _former(current: Manifest, target: Target) -> TableMoment | None:
@@ -296,26 +312,42 @@ def _former(current: Manifest, target: Target) -> TableMoment | None:
     has, wanted = current.follows, target.follows
     assert has is not None
     if has.table != wanted.table:
-        raise UnfollowableError(f"the store has the rows of another table, {has.table}")
+        raise UnfollowableError(
+            f"the store has the rows of another table, {has.table}; give each table its own store"
+        )
     if has.snapshot is None:
-        raise UnfollowableError(f"version {current.version} has changes that are not of the table")
+        raise UnfollowableError(
+            f"version {current.version} has changes that are not of the table; change the table "
+            "instead of the store"
+        )
     difference = column_difference(current, target.plan)
     if difference is not None:
-        raise UnfollowableError(difference)
+        raise UnfollowableError(f"{difference}; {_KEEP_COLUMNS}")
     if has.columns != wanted.columns:
-        raise UnfollowableError("a column with the same name, or the filter, is another one now")
+        raise UnfollowableError(
+            "a column was replaced by another one of its name, or the filter has changed"
+        )
+    replaced = (
+        f"snapshot {has.snapshot}, which the store has, has other files in the table now: it was "
+        "restored, or written again"
+    )
     if has.snapshot == wanted.snapshot:
         if has.files != wanted.files:
-            raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
+            raise UnfollowableError(replaced)
         return None
     try:
         former = target.former(has.snapshot)
     except FormatError as error:  # for example of a column whose type has changed since
-        raise UnfollowableError(f"snapshot {has.snapshot} is no longer readable: {error}") from None
+        raise UnfollowableError(
+            f"snapshot {has.snapshot}, which the store has, is no longer readable: {error}"
+        ) from None
     if former is None:
-        raise UnfollowableError(f"snapshot {has.snapshot} of the table is gone")
+        raise UnfollowableError(
+            f"snapshot {has.snapshot}, which the store has, is no longer in the table; "
+            f"{_KEEP_SNAPSHOTS}"
+        )
     if former.files_hash != has.files:
-        raise UnfollowableError(f"snapshot {has.snapshot} has other files now")
+        raise UnfollowableError(replaced)
     return former
 
 

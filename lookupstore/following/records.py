@@ -117,7 +117,7 @@ class FollowingRecords:
         missing = is_gone & ~found
         if missing.any():
             shown = self._shown(keys, missing)
-            raise UnfollowableError(f"the store lacks {shown}, which the former snapshot has")
+            raise UnfollowableError(f"the store lacks {shown}, which its snapshot has")
         repeated = is_new & found & ~is_gone
         if repeated.any():
             raise RepeatedKeyError(keys[int(np.argmax(repeated))].as_py())

@@ -19,7 +19,9 @@ from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
 from lookupstore.tables.positions import Positions, RowPositions
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
-GONE = "gone; a vacuum or expiry of the table deleted it: open the table again"
+#: Remedy of readers that have opened a snapshot.
+OPEN_AGAIN = ": open the table again"
+GONE = f"gone; a vacuum or expiry of the table deleted it{OPEN_AGAIN}"
 
 
 def snapshot_source(snapshot: Snapshot) -> Source:

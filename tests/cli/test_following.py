@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import re
 from pathlib import Path
 
 import click.testing
@@ -21,9 +21,7 @@ def run(*words: object) -> click.testing.Result:
     return click.testing.CliRunner().invoke(main, [str(word) for word in words])
 
 
-def test_the_same_command_builds_and_follows(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_command_builds_and_follows(tmp_path: Path) -> None:
     table, path = tmp_path / "t", tmp_path / "s"
     deltalake.write_deltalake(table, pa.table({"id": [1, 2], "s": ["a", "b"], "n": [1, 2]}))
     words = ("follow", table, path, "--key", "id", "--columns", "s", "--output", "json")
@@ -38,12 +36,56 @@ def test_the_same_command_builds_and_follows(
     said = json.loads(second.stdout)
     assert (said["version"], said["num_rows"]) == (2, 1)
     assert said["follows"] == {**followed, "snapshot": "1"}
-    with caplog.at_level(logging.WARNING):
-        again = run("follow", table, path, "--key", "id")
-    assert again.exit_code == 0
-    assert "the value column 'n' (int64) is new" in caplog.text
-    assert "rebuilt: the value column 'n' (int64) is new" in " ".join(again.stdout.split())
+    again = run("follow", table, path, "--key", "id")
+    assert (again.exit_code, again.stderr) == (0, "")
     assert lookupstore.open(path).get(2) == {"s": "b", "n": 2}
+
+
+def test_a_version_is_one_line_and_no_version_is_none(tmp_path: Path) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+
+    def said(*more: str, columns: str = "s") -> str:
+        done = run("follow", table, path, "--key", "id", "--columns", columns, *more)
+        assert (done.exit_code, done.stderr) == (0, "")
+        return re.sub(r"in \d+\.\d s", "in T", done.stdout)
+
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2], "s": ["a", "b"], "n": [1, 2]}))
+    assert said() == f"{path}: version 1 has snapshot 0 of {table}, 2 rows, in T\n"
+    assert said() == ""
+    deltalake.DeltaTable(table).delete("id = 1")
+    before = "snapshot 0, 2 rows"
+    assert said() == (
+        f"{path}: version 2 has snapshot 1 of {table}, 1 row (version 1: {before}), in T\n"
+    )
+    before = "snapshot 1, 1 row"
+    assert said(columns="s,n") == (
+        f"{path}: version 3 has snapshot 1 of {table}, 1 row (version 2: {before}), in T; all rows "
+        "were read: the value column 'n' (int64) is new; to read only what changed, keep the "
+        "columns, or name those to store in --columns\n"
+    )
+    lookupstore.upsert(path, {"id": [5], "s": ["x"], "n": [1]}).close()
+    assert said("--overwrite", columns="s,n") == (
+        f"{path}: version 5 has snapshot 1 of {table}, 1 row (version 4: 2 rows), in T\n"
+    )
+    told = run("follow", table, path, "--key", "id", "--columns", "s,n", "-v")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert told.stderr == f"{path}: version 5 has the rows of the Delta table at version 1\n"
+
+
+def test_all_rows_are_read_before_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning is logged once the version is there; a build that fails logs none."""
+    table, path = tmp_path / "t", tmp_path / "s"
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["a"]}))
+    lookupstore.follow(table, path, key="id", columns=[]).close()
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["b"]}), mode="append")
+    with pytest.raises(lookupstore.DuplicateKeyError):
+        lookupstore.follow(table, path, key="id")
+    assert caplog.text == ""
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["b"]}), mode="overwrite")
+    lookupstore.follow(table, path, key="id").close()
+    assert "version 2 was built of all rows of the Delta table" in caplog.text
 
 
 def test_only_rows_that_meet_the_condition_are_followed(tmp_path: Path) -> None:

@@ -306,24 +306,24 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
         assert (store.info().follows or {})["snapshot"] == last
         table.rollback(table.timeline()[-1].time)
         store = store.sync()
-        assert said(store) == f"snapshot {last} of the table is gone"
+        assert f"snapshot {last}, which the store has, is no longer in" in said(store)
         assert stored(store) == {1: ("a",), 2: ("b",)}
         before = (store.info().follows or {})["snapshot"]
         upsert(id=[1], s=["w"])
         (tmp_path / "t" / table.file_groups()[0].slices[0].path).unlink()
         store = store.sync()
-        assert said(store) == f"snapshot {before} has other files now"
+        assert f"snapshot {before}, which the store has, has other files" in said(store)
         for name in ("x", "y", "z"):
             upsert(id=[1], s=[name])
         before = (store.info().follows or {})["snapshot"]
         assert table.clean(retain_commits=1)
         store = store.sync()
-        assert said(store) == f"snapshot {before} of the table is gone"
+        assert f"snapshot {before}, which the store has, is no longer in" in said(store)
         assert stored(store) == {1: ("z",), 2: ("b",)}
         upsert(id=[3], s=["c"])
         upsert(id=[3], s=["d"], more=[1])
         store = store.sync()
-        assert said(store) == "the value column 'more' (int64) is new"
+        assert said(store).startswith("the value column 'more' (int64) is new; ")
     with lookupstore.open(path) as plain:
         assert stored(plain) == {1: ("z", None), 2: ("b", None), 3: ("d", 1)}
 
@@ -359,6 +359,6 @@ def test_partitions_that_the_condition_excludes_are_not_read(tmp_path: Path) -> 
     with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1") as store:
         assert list(store) == [2, 3, 8]
     with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1 and day < 9") as store:
-        assert "or the filter, is another one" in (rebuilt(store) or "")
+        assert "or the filter has changed" in (rebuilt(store) or "")
     with lookupstore.build(tmp_path / "t", tmp_path / "built", key="id", where="day = 1") as built:
         assert list(built) == [2, 3, 8]

@@ -244,11 +244,11 @@ def test_a_column_of_the_same_name_is_another_one(catalog: InMemoryCatalog, tmp_
         update.add_column("n", LongType())
     store = store.sync()
     assert stored(store) == {1: (None,)}
-    assert "same name" in str(rebuilt(store))
+    assert "of its name" in str(rebuilt(store))
     with table.update_schema() as update:
         update.rename_column("n", "m")
     store = store.sync()
-    assert rebuilt(store) == "the value column 'n' (int64) is gone"
+    assert str(rebuilt(store)).startswith("the value column 'n' (int64) is gone; ")
     assert store.value_schema.names == ["m"]
 
 
@@ -267,7 +267,7 @@ def test_a_snapshot_that_expired_or_lost_files(catalog: InMemoryCatalog, tmp_pat
     table.maintenance.expire_snapshots().by_id(int(has)).commit()
     store = store.sync()
     assert stored(store) == {1: (5,), 2: (1,), 3: (3,)}
-    assert rebuilt(store) == f"snapshot {has} of the table is gone"
+    assert f"snapshot {has}, which the store has, is no longer in" in str(rebuilt(store))
     catalog.drop_table("w.t")
     again = catalog.create_table("w.t", pa.schema({"id": pa.int64(), "n": pa.int64()}))
     again.append(pa.table({"id": [7], "n": [7]}))

@@ -68,7 +68,8 @@ def test_only_changes_of_the_rows_clear_the_snapshot(
         assert len(again) == 40
         assert followed(path) == FollowedSnapshot(
             second.table, "1", second.files, second.columns,
-            "version 4 has changes that are not of the table",
+            "version 4 has changes that are not of the table; change the table "
+            "instead of the store",
         )  # fmt: skip
     build(pa.table({"id": [1], "v": [1]}), path, key="id", overwrite=True).close()
     assert followed(path) is None

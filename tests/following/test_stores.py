@@ -79,19 +79,19 @@ def test_what_makes_it_read_all_rows(tmp_path: Path) -> None:
     source = source.upsert(pa.table([[1], ["c"], [1]], schema=SCHEMA))
     lookupstore.expire(tmp_path / "s", retain=0)
     store = store.sync()
-    assert rebuilt(store) == f"snapshot {first} of the table is gone"
+    assert f"snapshot {first}, which the store has, is no longer in" in str(rebuilt(store))
     assert stored(store) == {"b": (2, 2), "c": (1, 1)}
     more = rows.append_column("more", pa.array([1, 1]))
     store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"], overwrite=True)
     lookupstore.build(more, tmp_path / "s", key="id", overwrite=True).close()
     store = store.sync()
-    assert "is no longer readable: the store" in (rebuilt(store) or "")
+    assert "which the store has, is no longer readable: the store" in (rebuilt(store) or "")
     assert "had other columns" in (rebuilt(store) or "")
     store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"], where="n > 1")
-    assert "or the filter, is another one" in (rebuilt(store) or "")
+    assert "or the filter has changed" in (rebuilt(store) or "")
     assert list(store) == ["b"]
     store = follow(tmp_path / "s", tmp_path / "t", key="mail", columns=["id"], where="n > 0")
-    assert "or the filter, is another one" in (rebuilt(store) or "")
+    assert "or the filter has changed" in (rebuilt(store) or "")
     assert list(store) == ["a", "b"]
     shutil.rmtree(tmp_path / "s")
     for _ in range(4):  # another store has as many versions
@@ -102,7 +102,7 @@ def test_what_makes_it_read_all_rows(tmp_path: Path) -> None:
     for _ in range(int(said.partition("-")[0])):
         lookupstore.build(rows.slice(1), tmp_path / "s", key="id", overwrite=True).close()
     store = store.sync()
-    assert rebuilt(store) == f"snapshot {said} has other files now"
+    assert f"snapshot {said}, which the store has, has other files" in str(rebuilt(store))
     assert list(store) == ["b"]
     with pytest.raises(FileExistsError, match="a store, which follows no table"):
         follow(tmp_path / "s", tmp_path / "s", key="mail")

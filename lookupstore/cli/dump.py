@@ -10,14 +10,21 @@ import click
 from pyarrow import fs
 
 from lookupstore.cli.failures import REPAIR
-from lookupstore.cli.opened import only_stores
-from lookupstore.cli.options import PLACE, order_option, output_option, version_option
+from lookupstore.cli.opened import check_no_commit
+from lookupstore.cli.options import (
+    PLACE,
+    as_of_option,
+    order_option,
+    output_option,
+    table_version_option,
+)
 from lookupstore.cli.output import write_json
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.source.search import FoundTable, find_source
 from lookupstore.source.table_folders import TableFormat
+from lookupstore.source.table_objects import commits_at
 from lookupstore.source.table_readers import READABLE, table_reader
 from lookupstore.sst.dump import FileLayout, cut_layout, dump_text, hexdump, layout, missing_layout
 from lookupstore.storage.file_address import FileAddress
@@ -35,16 +42,23 @@ from lookupstore.store.version_files import read_newest, read_numbered
 @click.option("--records", is_flag=True, help="Also show every record, of sorted files.")
 @click.option("--hex", "hexadecimal", is_flag=True,
               help="Show every byte and its meaning instead, of sorted files.")  # fmt: skip
-@version_option
+@table_version_option
+@as_of_option
 @order_option
 @output_option("table", "json")
 def dump(
-    path: str, records: bool, hexadecimal: bool, version: int | None, order: str, output: str
+    path: str,
+    records: bool,
+    hexadecimal: bool,
+    version: int | None,
+    as_of: str | None,
+    order: str,
+    output: str,
 ) -> int:
     """Print every region of a sorted or columnar file.
 
     STORE_OR_FILE may also be several columnar files, a store in a folder, or a
-    Hudi table: each of its files is printed. Each region is checked, those of
+    table: each of its files is printed. Each region is checked, those of
     columnar files by reading them; a damaged file is printed as far as it can
     be read.
     """
@@ -52,16 +66,20 @@ def dump(
     kind = kind_of(path)
     layouts: Iterator[tuple[str, FileLayout | ColumnarLayout]]
     if kind in (PathKind.COLUMNAR_FILES, PathKind.HUDI_TABLE):
-        only_stores(version=version)
         if records or hexadecimal or order != "bytes":
             raise click.UsageError(
                 f"{shown_uri(path)} is of columnar files; leave out --records, --hex and --order"
             )
-        layouts = (("", columnar_layout(address)) for address in _addresses(path, kind))
+        if version is None and as_of is None:
+            addresses = _addresses(path, kind)
+        else:
+            addresses = _addresses_at(path, kind, version, as_of)
+        layouts = (("", columnar_layout(address)) for address in addresses)
     elif kind is PathKind.STORE and (os.path.isdir(path) or "://" in path):
+        check_no_commit(path, kind, as_of=as_of)
         layouts = _of_store(path, version, records=records or hexadecimal)
     else:
-        only_stores(version=version)
+        check_no_commit(path, kind, version=version, as_of=as_of)
         layouts = iter([("", _of_file(path, order, records=records or hexadecimal))])
     is_one = kind is PathKind.SORTED_FILE or os.path.isfile(path)
     return _write(layouts, hexdump if hexadecimal else dump_text, output, is_one=is_one)
@@ -146,6 +164,22 @@ def _current_files(folder: str) -> tuple[DataFile, ...]:
         return read_newest(Location(folder)).data_files
     except (LookupStoreError, OSError):
         return ()
+
+
+def _addresses_at(
+    path: str, kind: PathKind, version: int | None, as_of: str | None
+) -> Iterator[FileAddress]:
+    """Yield the addresses of the data files of a table at one of its commits."""
+    if kind is PathKind.HUDI_TABLE and version is None:
+        from lookupstore.hudi import HudiTable
+
+        table = HudiTable.open(path, query_type="read_optimized")
+        for group in table.file_groups(as_of):
+            yield FileAddress.on(*table.location.resolve(group.current.path))
+        return
+    commits = commits_at(path, version=version, as_of=as_of)
+    for data in commits.snapshot(commits.opened).files:
+        yield data.address
 
 
 def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:

@@ -61,6 +61,12 @@ def _chosen_columns(found: re.Match[str]) -> str:
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
     r"^options: ": "--hoodie: ",
+    r"^columns: no value column ('.*?') \(it is a key column, not a value column\); .*$": (
+        r"columns: \1 is a key column; leave it out, and name value columns only"
+    ),
+    r"^(where|filter|columns|set|key)(?=: )": r"--\1",
+    r"(^|: )(since|until) is (?=')": r"\1--\2 is ",
+    r"query_type='read_optimized'": "--query-type read_optimized",
     r"; a dict has Hudi's names: pass WriteOptions\(.*\)$": (
         "; give a name that begins with hoodie., or an option of this command"
     ),
@@ -90,6 +96,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"add columns with WriteOptions\(evolve=True\)": "add columns with --evolve",
     r"pass metadata='(\w+)' in options=WriteOptions\(metadata='\w+'\)": r"give --metadata \1",
     r"^version and as_of both": "--version and --as-of both",
+    r"; a number is a version$": "; give a number as --version",
+    r"; look keys up in lookupstore\.hudi\.TableLookup\((.*), as_of=\.\.\.\), or .*$": (
+        r"; pass its rows: lookupstore hudi scan \1 --as-of TIME --output arrow"
+    ),
     r"^(version|as_of)(?= is )": lambda found: f"--{found[1].replace('_', '-')}",
     r"overwrite=True": "--overwrite",
     r"allow_empty=True": "--allow-empty",
@@ -123,6 +133,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"pass columns=(\[.*\])$": _chosen_columns,
     r"pass deletes= in another call": "give --deletes in another command",
     r"^sequence is given, but": "--sequence is given, but",
+    r"name those to store in columns=": "name those to store in --columns",
     r"leave sequence= out": "leave --sequence out",
     r"^kinds: ": "--kinds: ",
     r"columns= leaves out": "--columns leaves out",
@@ -133,7 +144,6 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"in types=": "in --schema",
     r"say it otherwise, or give an expression of pyarrow\.compute": "say it otherwise",
     r"temp_dir(=|(?=:))": "--temp-dir",
-    r"name those to store in columns=": "name those to store in --columns",
     r"pass pyarrow\.csv\.open_csv\(\.\.\.\) with parse_options": "give --delimiter ';'",
     r"pass pyarrow\.csv\.read_csv\(\.\.\.\) with ParseOptions\(quote_char=False\)": (
         "give --quote none"
@@ -202,6 +212,8 @@ class Main(LazyGroup):
             status = 1
         except click.ClickException as error:
             said = " ".join(error.format_message().split())
+            if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
+                said = "No such option '--key'."  # not: did you mean '--memory'
             echo(f"Error: {said}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
@@ -251,6 +263,8 @@ def _leave_nothing_to_write() -> None:
 def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
         return " (it goes before the command)"
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
+        return " (a store has its key)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
         params = [] if error.ctx is None else error.ctx.command.params
         letter = error.option_name[1:2]
@@ -275,6 +289,11 @@ def message_of(error: Exception) -> str:
     if isinstance(error, CorruptionError):
         said = f"offset {error.offset}: expected {error.expected}, found {error.found}"
         return f"{printable(error.path)} is damaged: {printable(said)} (see {REPAIR})"
+    if isinstance(error, UnicodeEncodeError):  # of a name with bytes that the locale does not have
+        return (
+            f"{error.object!a} is not UTF-8; rename it, or set PYTHONUTF8=1 if the locale has "
+            "another encoding"
+        )
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return spoken(f"{where}{error.strerror}")

@@ -6,12 +6,20 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.completion import COLUMNS
-from lookupstore.cli.opened import only_stores
-from lookupstore.cli.options import PLACE, names_of, output_option, version_option
+from lookupstore.cli.opened import check_no_commit, only_stores
+from lookupstore.cli.options import (
+    PLACE,
+    as_of_option,
+    names_of,
+    output_option,
+    table_version_option,
+)
 from lookupstore.cli.output import limited, write_rows
 from lookupstore.cli.sources import TextFlags, is_pipe, text_flags
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.search import is_stream
+from lookupstore.source.source import Source
+from lookupstore.source.table_objects import source_at
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
@@ -25,7 +33,8 @@ from lookupstore.store.store import open as open_store
 @click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Columns to print (of a store: value columns), in this order (default: "
               "all).")  # fmt: skip
-@version_option
+@table_version_option
+@as_of_option
 @text_flags
 @output_option("table", "json", "csv", "arrow")
 def head(
@@ -33,10 +42,11 @@ def head(
     limit: int,
     columns: str | None,
     version: int | None,
+    as_of: str | None,
     text: TextFlags,
     output: str,
 ) -> None:
-    """Print the first rows of a store, of files as 'build' reads them, or of a Hudi table.
+    """Print the first rows of a store, of files as 'build' reads them, or of a table.
 
     Rows of a store are in key order, those of files in the order of the files; - is standard input.
     """
@@ -45,10 +55,20 @@ def head(
     kind = None if is_read else kind_of(paths[0])
     if kind is PathKind.STORE:
         text.check_unused(f"{shown_uri(paths[0])} is a store")
+        check_no_commit(paths[0], kind, as_of=as_of)
         with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:
             write_rows(reader.schema, limited(reader, limit), output)
         return
-    only_stores(version=version)
+    if version is not None or as_of is not None:
+        if kind is None:
+            raise click.UsageError("--version and --as-of are for one store or table")
+        check_no_commit(paths[0], kind, version=version, as_of=as_of)
+        text.check_unused(f"{shown_uri(paths[0])} is a table")
+        if kind is PathKind.HUDI_TABLE and version is None:
+            _write_hudi_rows(paths[0], wanted, as_of, limit, output)
+        else:
+            _write_source(source_at(paths[0], version=version, as_of=as_of), wanted, limit, output)
+        return
     file = _sorted_file(paths[0]) if kind is PathKind.SORTED_FILE and text.is_usual else None
     if file is not None:
         only_stores(columns=columns)
@@ -56,7 +76,11 @@ def head(
             schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
             write_rows(schema, limited(file.scan(), limit), output)
         return
-    source = text.source_of(paths)
+    _write_source(text.source_of(paths), wanted, limit, output)
+
+
+def _write_source(source: Source, wanted: list[str] | None, limit: int, output: str) -> None:
+    """Print the first rows of a source, in the given columns. None: all."""
     names = source.schema.names if wanted is None else wanted
     for name in names:
         if name not in source.schema.names:
@@ -66,6 +90,20 @@ def head(
             )
     schema = pa.schema([source.schema.field(name) for name in names])
     write_rows(schema, limited(source.batches(names), limit), output)
+
+
+def _write_hudi_rows(
+    path: str, wanted: list[str] | None, as_of: str | None, limit: int, output: str
+) -> None:
+    """Print the first rows of a Hudi table as it was, in the given data columns. None: all."""
+    from lookupstore.hudi import HudiTable
+    from lookupstore.hudi.meta_columns import META_COLUMNS
+
+    table = HudiTable.open(path)
+    known = table.schema
+    names = [one for one in known.names if one not in META_COLUMNS] if wanted is None else wanted
+    batches = table.scan_batches(columns=names, as_of=as_of)
+    write_rows(pa.schema([known.field(name) for name in names]), limited(batches, limit), output)
 
 
 def _sorted_file(path: str) -> Reader | None:

@@ -103,10 +103,14 @@ def create(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
+@as_of_option
 @output_option("table", "json")
-def info(path: str, output: str) -> None:
-    """Print the properties, schema and size of a table."""
-    _write_info(_opened(path), output)
+def info(path: str, as_of: str | None, output: str) -> None:
+    """Print the properties, schema and size of a table.
+
+    With --as-of, sizes and commits are those of that time.
+    """
+    _write_info(_opened(path), output, as_of)
 
 
 @click.command()
@@ -392,14 +396,15 @@ def _opened(path: str) -> HudiTable:
     return HudiTable.open(path, query_type=READ_OPTIMIZED)
 
 
-def _write_info(table: HudiTable, output: str) -> None:
+def _write_info(table: HudiTable, output: str, as_of: str | None = None) -> None:
     options = table.options
     instants = table.timeline()
-    groups = table.file_groups()
+    groups = table.file_groups(as_of)
     view = table.view()
-    writes = view.timeline.writes()
+    until = given_time("as_of", as_of, options.timezone)
+    writes = [one for one in view.timeline.writes() if until is None or one.time <= until]
     nbytes = sum(group.current.bytes for group in groups)
-    nbytes += sum(log.bytes for log in view.logs(None))
+    nbytes += sum(log.bytes for log in view.logs(until))
     fields = {
         "name": options.name,
         "type": options.table_type,

@@ -93,6 +93,7 @@ _skipping = click.option(
 @_keys
 @_keys_file
 @_columns
+@filter_option(required=False)
 @as_of_option
 @query_type_option
 @key_text_flags
@@ -102,6 +103,7 @@ def get(
     keys: tuple[str, ...],
     keys_file: str | None,
     columns: str | None,
+    filters: tuple[str, ...],
     as_of: str | None,
     query_type: str,
     text: TextFlags,
@@ -109,8 +111,9 @@ def get(
 ) -> int:
     """Print the rows with these keys.
 
-    Keys are looked for in every partition, unless --keys has partition columns. Missing keys are
-    reported on stderr, and the exit status is 1. 'lookupstore get --help' says how to type keys.
+    Keys are looked for in every partition, unless --keys has partition columns. Missing keys, and
+    those whose row --where leaves out, are reported on stderr, and the exit status is 1.
+    'lookupstore get --help' says how to type keys.
     """
     check_one_of(keys, keys_file, text)
     table = HudiTable.open(path, query_type=query_type)
@@ -127,7 +130,7 @@ def get(
     names = _data_columns(table.schema) if columns is None else names_of(columns)
     # Keys are compared with key columns, which may be missing in the output.
     asked = list(dict.fromkeys([*names, *wanted.column_names]))
-    found = table.scan(columns=asked, filter=_may_be(wanted), as_of=as_of)
+    found = table.scan(columns=asked, filter=[*_may_be(wanted), *filters], as_of=as_of)
     rows, known = _tuples(wanted), _tuples(found.select(wanted.column_names))
     if wanted.num_columns > 1:
         are_wanted = set(rows)

@@ -233,7 +233,7 @@ def scan(
     given = {name: value for name, value in bounds.items() if value is not None}
     if what["key"] is None and kind_of(path) is PathKind.HUDI_TABLE:
         shown = shown_uri(path)
-        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi scan {shown}'")
+        raise click.UsageError(f"{shown} is a Hudi table; run 'lookupstore hudi scan {shown}'")
     wanted = None if columns is None else names_of(columns)
     order: str = what["order"]
     with open_lookups(path, wanted, **what) as opened:

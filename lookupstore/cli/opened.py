@@ -25,12 +25,13 @@ from lookupstore.cli.sources import is_pipe
 from lookupstore.cli.terminal import echoed_info
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
-from lookupstore.errors import DiskQuotaError
+from lookupstore.errors import DiskQuotaError, listed
 from lookupstore.hostcache.own_folder import VARIABLE
 from lookupstore.quantities import size_text
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import is_stream
 from lookupstore.source.source import Source
+from lookupstore.source.table_objects import source_at
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
@@ -88,7 +89,7 @@ def open_lookups(
         path: Path or URI of the store, file, files or table.
         columns: Value columns of columnar files or of a table. Default: all.
         key: Text of `--key`. None: a store, a sorted file, or a Hudi table by its record key.
-        where: Condition in SQL that rows of columnar files must meet. None: all rows.
+        where: Condition in SQL that rows of columnar files or a table must meet. None: all rows.
         latest_partition: Name in `name=value` folders of columnar files. Only the folders with the
             greatest value are read. None: all folders.
         on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
@@ -100,8 +101,9 @@ def open_lookups(
     kind = kind_of(path)
     if is_pipe(path) or (kind is PathKind.SORTED_FILE and is_stream(path)):
         raise click.UsageError(
-            f"{shown_uri(path)} is read from its beginning to its end, not looked up in; make a "
-            f"store of it: lookupstore build {shown_uri(path)} STORE --key NAME"
+            f"{shown_uri(path)} is read from its beginning to its end, not looked up in; print its "
+            f"rows: lookupstore head {shown_uri(path)}; or make a store of it: lookupstore build "
+            f"{shown_uri(path)} STORE --key NAME"
         )
     if key is not None:
         if kind is PathKind.SORTED_FILE:
@@ -130,7 +132,7 @@ def open_lookups(
         return files
     if no_cache:
         raise click.UsageError("--no-cache is an option of columnar files, with --key")
-    if where is not None:
+    if where is not None and kind is not PathKind.HUDI_TABLE:
         if kind in (PathKind.STORE, PathKind.SORTED_FILE):
             raise _where_error(path, kind)
         raise click.UsageError("--where is an option of columnar files, with --key")
@@ -139,19 +141,19 @@ def open_lookups(
     if on_duplicate != "error":
         raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
     if kind is PathKind.HUDI_TABLE:
-        only_stores(version=version)
-        return _table_lookup(path, columns, as_of)
+        if version is not None:
+            raise click.UsageError(
+                f"{shown_uri(path)} is a Hudi table, whose versions have no numbers; give --as-of"
+            )
+        return _table_lookup(path, columns, as_of, where)
     if kind is PathKind.COLUMNAR_FILES:
         raise click.UsageError(
             f"{shown_uri(path)} names columnar files; give --key and their key columns"
         )
-    if as_of is not None:
-        raise click.UsageError(
-            f"{shown_uri(path)} is a {kind.value}, and --as-of is for tables; leave it out"
-        )
+    check_no_commit(path, kind, as_of=as_of)
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
         return open_store(path, version=version)
-    only_stores(version=version)
+    check_no_commit(path, kind, version=version)
     return Reader(path, order=order)
 
 
@@ -163,12 +165,14 @@ def _where_error(path: str, kind: PathKind) -> click.UsageError:
     )
 
 
-def _table_lookup(path: str, columns: Sequence[str] | None, as_of: str | None) -> TableLookup:
+def _table_lookup(
+    path: str, columns: Sequence[str] | None, as_of: str | None, where: str | None
+) -> TableLookup:
     """Return lookups in a Hudi table by its record key, in all partitions."""
     from lookupstore.hudi import HudiTable, TableLookup
 
     key = HudiTable.open(path).options.record_key
-    return TableLookup(path, key=key, columns=columns, as_of=as_of)
+    return TableLookup(path, key=key, columns=columns, as_of=as_of, where=where)
 
 
 def is_table(
@@ -188,10 +192,10 @@ def is_table(
     """
     if key is not None or kind_of(path) is not PathKind.HUDI_TABLE:
         return False
-    if (version, as_of, order) != (None, None, "bytes"):
-        raise click.UsageError(
-            f"{shown_uri(path)} is a Hudi table; leave out --version, --as-of and --order"
-        )
+    usual = {"version": (version, None), "as-of": (as_of, None), "order": (order, "bytes")}
+    given = [f"--{name}" for name, (value, default) in usual.items() if value != default]
+    if given:
+        raise click.UsageError(f"{shown_uri(path)} is a Hudi table; leave out {listed(given, str)}")
     if (where, latest_partition, on_duplicate) != (None, None, "error"):
         raise click.UsageError(
             f"{shown_uri(path)} is a Hudi table; --where, --latest-partition and --on-duplicate "
@@ -217,14 +221,39 @@ def keyless_files(
     """
     if key is not None or kind_of(path) is not PathKind.COLUMNAR_FILES:
         return None
-    only_stores(version=version)
-    given = (where, latest_partition, on_duplicate, as_of, order)
-    if given != (None, None, "error", None, "bytes"):
+    if (where, latest_partition, on_duplicate, order) != (None, None, "error", "bytes"):
         raise click.UsageError(
-            f"{shown_uri(path)} names columnar files; --where, --latest-partition, --on-duplicate "
-            "and --as-of need --key, and --order is of sorted files"
+            f"{shown_uri(path)} names columnar files; --where, --latest-partition and "
+            "--on-duplicate need --key, and --order is of sorted files"
         )
-    return open_source(path)
+    if version is None and as_of is None:
+        return open_source(path)
+    return source_at(path, version=version, as_of=as_of)
+
+
+def check_no_commit(
+    path: str, kind: PathKind, *, version: int | None = None, as_of: str | None = None
+) -> None:
+    """Refuse to choose a commit of a store or sorted file.
+
+    Args:
+        path: Path or URI of it.
+        kind: Its kind.
+        version: Value of `--version`. None: not given, or the kind has versions.
+        as_of: Value of `--as-of`. None: not given.
+
+    Raises:
+        UsageError: If an option is given, and something is there that is no table.
+    """
+    if kind in (PathKind.HUDI_TABLE, PathKind.COLUMNAR_FILES):
+        return
+    if "://" not in path and not os.path.exists(expanded(path)):
+        return  # opening it raises the error
+    what = f"{shown_uri(path)} is a {kind.value}, and"
+    if as_of is not None:
+        raise click.UsageError(f"{what} --as-of is for tables; leave it out")
+    if version is not None:
+        raise click.UsageError(f"{what} --version is for stores and tables; leave it out")
 
 
 @contextmanager

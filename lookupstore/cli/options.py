@@ -121,7 +121,8 @@ latest_partition_option: Option = click.option(
 where_option: Option = click.option(
     "--where",
     metavar="SQL",
-    help="For columnar files: use only rows for which this is true, such as \"country = 'US'\".",
+    help="For columnar files and tables: use only rows for which this is true, such as "
+    "\"country = 'US'\".",
 )
 key_option: Option = click.option(
     "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."
@@ -134,8 +135,9 @@ no_cache_option: Option = click.option(
 as_of_option: Option = click.option(
     "--as-of",
     metavar="INSTANT|TIME",
-    help="Read the table as of this time, such as '2026-03-07 13:56:57' or a date; a Hudi table "
-    "also as of a request time, 17 digits.",
+    help="Read the table as of this time, such as '2026-03-07 13:56:57+01:00', or the beginning of "
+    "a date. Without a zone it is UTC, for a Hudi table the zone of its instants; for that also a "
+    "request time, 17 digits.",
 )
 query_type_option: Option = click.option(
     "--query-type",

@@ -48,8 +48,10 @@ def info(path: str, output: str, **what: Any) -> None:
     store, bytes_here is what this host has, and bytes_fetched what joins on
     this host have fetched of it in the last week.
     """
-    if is_table(path, **what):
-        click.get_current_context().invoke(_of_table("info"), path=path, output=output)
+    if is_table(path, **{**what, "as_of": None}):
+        click.get_current_context().invoke(
+            _of_table("info"), path=path, as_of=what["as_of"], output=output
+        )
         return
     files = keyless_files(path, **what)
     if files is not None:

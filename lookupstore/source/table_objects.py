@@ -51,7 +51,12 @@ def opened_table(table_format: TableFormat, given: Any) -> Source:
 
 
 def source_at(source: Any, *, version: int | None, as_of: Any) -> Source:
-    """Return a table at one of its commits as a source.
+    """Return a table at one of its commits as a source; see `commits_at`."""
+    return with_checked_texts(commit_source(commits_at(source, version=version, as_of=as_of)))
+
+
+def commits_at(source: Any, *, version: int | None, as_of: Any) -> Any:
+    """Return a table opened at one of its commits, as `lookupstore.tables.commits.TableCommits`.
 
     Args:
         source: Folder or URI of the table, or an object of the library of its format.
@@ -76,8 +81,7 @@ def source_at(source: Any, *, version: int | None, as_of: Any) -> Source:
         if not isinstance(found, FoundTable) or found.format is TableFormat.HUDI:
             raise no_commit_error(argument, found, shown_path(given))
         table_format, given = found.format, found.path
-    commits = table_commits(table_format, given, version=version, as_of=as_of)
-    return with_checked_texts(commit_source(commits))
+    return table_commits(table_format, given, version=version, as_of=as_of)
 
 
 def no_commit_error(argument: str, found: object, uri: str) -> ValueError:

@@ -6,7 +6,7 @@ a time that is recorded once. A writer chooses this time shortly before the comm
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupstore.tables.snapshot import Snapshot
@@ -117,11 +117,12 @@ def chosen(commits: TableCommits, version: Any, as_of: Any) -> TableCommits:
     return commits.at(version=version)
 
 
-def moment_of(as_of: datetime | str) -> float:
+def moment_of(as_of: date | str) -> float:
     """Return a time in seconds since 1970.
 
     Args:
-        as_of: Time as a datetime, or as a text in ISO 8601; without a zone, in UTC.
+        as_of: Time as a datetime, or as a text in ISO 8601; without a zone, in UTC. A date stands
+            for its beginning.
 
     Raises:
         TypeError: If it is something else.
@@ -130,19 +131,22 @@ def moment_of(as_of: datetime | str) -> float:
     >>> moment_of("1970-01-02"), moment_of("1970-01-01T02:00:00+01:00")
     (86400.0, 3600.0)
     """
-    time = as_of
+    time: object = as_of
     if isinstance(time, str):
         text = time.strip()
         try:
             time = datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] in "zZ" else text)
         except ValueError:
             raise ValueError(
-                f"as_of is {as_of!r}; give a time such as '2026-03-07 13:56:57', or a number as "
-                "version"
+                f"as_of is {as_of!r}; give a time such as '2026-03-07 13:56:57+01:00', which is in "
+                "UTC if it has no zone, or a date such as '2026-03-07' for its beginning; a number "
+                "is a version"
             ) from None
+    if isinstance(time, date) and not isinstance(time, datetime):
+        time = datetime(time.year, time.month, time.day)
     if not isinstance(time, datetime):
         raise TypeError(
-            f"as_of is {as_of!r}; give a datetime, or a text such as '2026-03-07 13:56:57'"
+            f"as_of is {as_of!r}; give a datetime, a date, or a text such as '2026-03-07 13:56:57'"
         )
     if time.tzinfo is None:
         time = time.replace(tzinfo=timezone.utc)

@@ -676,7 +676,8 @@ def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
         refused = run("dump", files / "b.orc", *option)
         assert refused.exit_code == 2
         assert "leave out --records, --hex and --order" in refused.stderr
-    assert "--version is for stores, not files" in run("dump", files, "--version", "1").stderr
+    refused = run("dump", files, "--version", "1")
+    assert f"--version is given, but {files} names files, which have no versions" in refused.stderr
 
     table = HudiTable.create(tmp_path / "table", rows, record_key=["id"], name="t")
     table.insert(rows)
@@ -737,7 +738,7 @@ def test_one_version(versioned: Path, file: Path) -> None:
     assert "no version 9; the store has 1, 2, 3" in missing.stderr
     refused = run("get", file, "a", "--version", 1)
     assert refused.exit_code == 2
-    assert "--version is for stores, not files" in refused.stderr
+    assert f"{file} is a sorted file, and --version is for stores and tables" in refused.stderr
 
 
 def test_expire(versioned: Path) -> None:
@@ -1144,8 +1145,8 @@ def test_a_key_is_of_columnar_files_and_tables(tmp_path: Path, store: Path) -> N
                     f"is a {kind}, and --where is for columnar files; build a store with "
                     "'lookupstore build --where', or filter the output"
                 ) in done.stderr
-    assert "For columnar files: use only rows" in run("get", "--help").stdout
-    assert "For columnar files: use only rows" not in run("build", "--help").stdout
+    assert "For columnar files and tables: use only" in run("get", "--help").stdout
+    assert "For columnar files and tables: use only" not in run("build", "--help").stdout
 
 
 def test_columnar_files_as_they_are(tmp_path: Path) -> None:
@@ -1200,7 +1201,7 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
     assert found.stdout.splitlines() == ["id", "9", "10"]
     refused = run("scan", tmp_path / "t")
     assert refused.exit_code == 2
-    assert f"see 'lookupstore hudi scan {tmp_path}/t'" in refused.stderr
+    assert f"run 'lookupstore hudi scan {tmp_path}/t'" in refused.stderr
     for verb in ("info", "verify"):
         for output in ("table", "json"):
             said = run(verb, tmp_path / "t", "--output", output)
@@ -1208,13 +1209,13 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
             assert said.stdout == run("hudi", verb, tmp_path / "t", "--output", output).stdout
         for option, remedy in (
             (("--version", 1), "leave out --version"),
-            (("--order", "int32"), "leave out --version, --as-of and --order"),
-            (("--as-of", "2020-01-01"), "leave out --version, --as-of and --order"),
+            (("--order", "int32", "--version", 1), "leave out --version, --order"),
             (("--latest-partition", "day"), "need --key"),
             (("--on-duplicate", "last"), "need --key"),
         ):
             refused = run(verb, tmp_path / "t", *option)
             assert (refused.exit_code, remedy in refused.stderr) == (2, True)
+    assert "leave out --as-of" in run("verify", tmp_path / "t", "--as-of", "2020-01-01").stderr
     (base,) = tmp_path.glob("t/**/*.parquet")
     base.write_bytes(base.read_bytes()[:-4])
     damaged = run("verify", tmp_path / "t")
@@ -1284,7 +1285,7 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     assert "leave --since out" in too_early
     assert len(changes("--limit", "2")) == 2
     assert "no version 7" in run("changes", "s", "--since", "7", status=2)
-    assert "since is 'x'" in run("changes", "s", "--since", "x", status=2)
+    assert "--since is 'x'" in run("changes", "s", "--since", "x", status=2)
     assert "argument (1) (write it after --since or --until)" in run("changes", "s", "1", status=2)
     missing = run("upsert", "s", "--deletes", "7", status=2)
     assert "Error: --deletes: 7: no such file or folder; give a file of keys" in missing

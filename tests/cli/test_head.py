@@ -85,7 +85,7 @@ def test_a_sorted_file() -> None:
     ("line", "said"),
     [
         ("rows.csv --columns b", "has no column 'b'; it has ['id', 'name']"),
-        ("rows.csv --version 1", "--version is for stores"),
+        ("rows.csv --version 1", "--version and --as-of are for one store or table"),
         ("store --columns nix", "nix"),
         ("store --delimiter ;", "store is a store; --delimiter, --quote"),
         ("missing.parquet", "missing.parquet"),

@@ -96,7 +96,7 @@ def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
     assert ids[found["_pos"]] == 1
     refused = run("tag", path, "1")
     assert refused.exit_code == 1
-    assert "query_type='read_optimized'" in refused.stderr
+    assert "open it with --query-type read_optimized" in refused.stderr
 
 
 def test_rows_of_merge_on_read_tables(merge_on_read_tables: Path, tmp_path: Path) -> None:

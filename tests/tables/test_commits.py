@@ -8,7 +8,7 @@ import pickle
 import random
 import shutil
 import time
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +223,25 @@ def test_a_version_or_a_time_is_read(table: Any, residency: Residency) -> None:
         ColumnarFiles(table.given, key="id", version="1")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="as_of is 'yesterday'; give a time such as"):
         ColumnarFiles(table.given, key="id", as_of="yesterday")
-    with pytest.raises(TypeError, match="as_of is 5; give a datetime, or a text"):
+    with pytest.raises(TypeError, match="as_of is 5; give a datetime, a date, or a text"):
         ColumnarFiles(table.given, key="id", as_of=5)  # type: ignore[arg-type]
+
+
+def test_a_date_is_its_beginning_in_utc(tmp_path: Path, residency: Residency) -> None:
+    table = DeltaChanges(tmp_path)
+    midnight = datetime(2024, 3, 7, tzinfo=timezone.utc).timestamp()
+    for at, moment in enumerate((midnight - 5, midnight + 5)):
+        table.commit({1: at}, moment)
+    as_of: Any
+    for as_of, value in (
+        (date(2024, 3, 7), 0),
+        ("2024-03-07", 0),
+        ("2024-03-07T01:00:00+01:00", 0),
+        ("2024-03-07 01:00:00", 1),
+        (date(2024, 3, 8), 1),
+    ):
+        files = ColumnarFiles(table.given, key="id", residency=residency, as_of=as_of)
+        assert rows_in(files) == {1: value}
 
 
 def test_files_have_no_versions(tmp_path: Path) -> None:

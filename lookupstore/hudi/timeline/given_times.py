@@ -69,7 +69,9 @@ def given_time(argument: str, time: When | None, zone: str | None) -> str | None
         moment = datetime(moment.year, moment.month, moment.day)
     if not isinstance(moment, datetime):
         raise _time_error(
-            argument, time, "; or what a clock shows, such as '2026-03-07 13:56:57' or a date"
+            argument,
+            time,
+            "; or a time in the zone of these, such as '2026-03-07 13:56:57', or a date",
         )
     if moment.tzinfo is not None and zone != "UTC":
         raise ValueError(

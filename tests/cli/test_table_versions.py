@@ -1,0 +1,129 @@
+"""A version or time of a table, for commands that need no key, and their errors."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+pytest.importorskip("fastavro")
+from support.changing_tables import DeltaChanges, PaimonChanges, arrow
+
+MIDNIGHT = datetime(2024, 3, 7, tzinfo=timezone.utc).timestamp()
+
+
+def run(*words: object) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, [str(word) for word in words])
+
+
+def lines(*words: object) -> list[dict[str, Any]]:
+    done = run(*words, "--output", "json")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def value(*words: object) -> Any:
+    done = run(*words, "--output", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def refusal(*words: object) -> str:
+    done = run(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("kind", [DeltaChanges, PaimonChanges])
+def test_former_rows_need_no_key(kind: Any, tmp_path: Path) -> None:
+    table = kind(tmp_path)
+    path = table.given
+    table.commit({1: 10, 2: 20}, MIDNIGHT - 5)
+    _, version = table.latest()
+    table.commit({3: 30}, MIDNIGHT + 5)
+    before = [{"id": 1, "v": 10}, {"id": 2, "v": 20}]
+    for which in (("--version", version), ("--as-of", "2024-03-07")):
+        assert lines("head", path, *which) == before
+        assert lines("head", path, "-n", 1, "--columns", "v", *which) == [{"v": 10}]
+        assert value("info", path, *which)["num_rows"] == 2
+        assert value("verify", path, *which)["num_rows"] == 2
+        (former,) = {one["path"] for one in value("dump", path, *which)}
+        assert pq.read_table(former)["id"].to_pylist() == [1, 2]
+        assert lines("get", path, 1, "--key", "id", *which) == before[:1]
+    for which in ((), ("--as-of", "2024-03-07 00:00:06")):
+        assert lines("head", path, *which) == [{"id": 3, "v": 30}]
+        assert value("info", path, *which)["num_rows"] == 1
+    for verb in ("head", "info", "verify", "dump"):
+        said = refusal(verb, path, "--as-of", "yesterday")
+        assert said.startswith(
+            "Error: --as-of is 'yesterday'; give a time such as '2026-03-07 13:56:57+01:00', which "
+            "is in UTC if it has no zone, or a date such as '2026-03-07' for its beginning; give a "
+            "number as --version"
+        )
+        assert "--version is 99, but the" in refusal(verb, path, "--version", 99)
+
+
+def test_former_rows_of_a_hudi_table(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = HudiTable.create(path, arrow({}).schema, record_key="id")
+    first = table.insert(arrow({1: 10})).instant
+    table.upsert(arrow({1: 11, 2: 20}))
+    assert first is not None
+    which = ("--as-of", first.time)
+    assert lines("head", path, *which) == [{"id": 1, "v": 10}]
+    assert lines("head", path, "--columns", "v", *which) == [{"v": 10}]
+    for verb in (("info",), ("hudi", "info")):
+        now, then = value(*verb, path), value(*verb, path, *which)
+        assert (now["commits"], then["commits"], then["last_commit"]) == (2, 1, first.time)
+        assert 0 < then["bytes"] != now["bytes"]
+    (former,) = value("dump", path, *which)
+    assert pq.read_table(former["path"])["v"].to_pylist() == [10]
+    (now,) = value("dump", path)
+    assert pq.read_table(now["path"]).num_rows == 2
+    for verb in (("head", path), ("dump", path), ("info", path), ("get", path, 1)):
+        assert "is a Hudi table" in refusal(*verb, "--version", 1)
+        assert "2026-03-07 13:56:57" in refusal(*verb, "--as-of", "yesterday")
+    said = refusal("build", path, tmp_path / "s", "--key", "id", *which)
+    assert f"pass its rows: lookupstore hudi scan '{path}' --as-of TIME --output arrow" in said
+
+
+def test_stores_and_files_are_refused(tmp_path: Path) -> None:
+    pq.write_table(arrow({1: 10}), tmp_path / "f.parquet")
+    lookupstore.build(arrow({1: 10}), tmp_path / "s", key="id").close()
+    (one,) = (tmp_path / "s" / "data").glob("*.sst")
+    for verb in ("head", "info", "dump", "verify"):
+        assert "is a store, and --as-of is for tables" in refusal(
+            verb, tmp_path / "s", "--as-of", "2026-01-01"
+        )
+        for option in (("--as-of", "2026-01-01"), ("--version", 1)):
+            said = refusal(verb, tmp_path / "f.parquet", *option)
+            assert f"{option[0]} is given, but {tmp_path}/f.parquet names files, which have" in said
+            assert f"is a sorted file, and {option[0]} is for" in refusal(verb, one, *option)
+            assert "is a store, and" not in refusal(verb, tmp_path / "missing", *option)
+    two = "head", tmp_path / "f.parquet", tmp_path / "f.parquet", "--version", 1
+    assert "--version and --as-of are for one store or table" in refusal(*two)
+
+
+def test_conditions_of_lookups_in_hudi_tables(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = HudiTable.create(path, arrow({}).schema, record_key="id")
+    table.insert(arrow({1: 10, 2: 20, 3: 30}))
+    for verb in (("get",), ("hudi", "get")):
+        done = run(*verb, path, 1, 3, "--where", "v > 10", "--output", "json")
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [one for one in found if one is not None] == [{"id": 3, "v": 30}]
+        assert (done.exit_code, done.stderr) == (1, f"Error: {path}: no key '1'\n")
+        assert "x is no column" in refusal(*verb, path, 1, "--where", "x = 1")
+    both = "hudi", "get", path, 2, 3, "--columns", "id", "--where", "v > 10", "--filter", "v < 30"
+    assert run(*both, "--output", "csv").stdout == "id\n2\n"

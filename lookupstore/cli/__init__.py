@@ -17,7 +17,7 @@ STORAGE_OPTIONS = "lookupstore.storage_options"
 _COMMANDS = {
     "build": (
         "lookupstore.cli.stores",
-        "Build a store from files or a Hudi table.",
+        "Build a store from files or a table.",
     ),
     "follow": ("lookupstore.cli.following", "Bring a store to the newest snapshot of a table."),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lookupstore.cli.lazy import LazyGroup
+from lookupstore.cli.terminal import echo_text
 
 _COMMANDS = {
     "create": ("lookupstore.cli.hudi", "Create an empty table."),
@@ -72,6 +73,9 @@ _COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS)
-def hudi() -> None:
+@click.group(cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
+@click.pass_context
+def hudi(ctx: click.Context) -> None:
     """Create, read, change and check Hudi tables (copy on write, versions 6, 8 and 9)."""
+    if ctx.invoked_subcommand is None:
+        echo_text(ctx.get_help())

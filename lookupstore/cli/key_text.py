@@ -175,12 +175,20 @@ def _parse(texts: pa.Array, field: pa.Field) -> pa.Array:
             try:
                 key.read(pa.array([value], pa.string()))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-                null = f" (null is {NULL})" if str(value).lower() in ("", "null", "none") else ""
                 raise ValueError(
                     f"{value!r} is not {kind}, the type of the key field {field.name!r}; "
-                    f"write {key.form}{null}"
+                    f"write {key.form}{_hint(str(value), field.name)}"
                 ) from None
         raise
+
+
+def _hint(text: str, name: str) -> str:
+    """Return advice about a text that is not a key, for what people try; empty: there is none."""
+    if text.lower() in ("", "null", "none"):
+        return f" (null is {NULL})"
+    if text.startswith(f"{name}="):
+        return ", without the name"
+    return ", and spaces between keys" if "," in text else ""
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lookupstore.cli.completion import offering
 from lookupstore.cli.options import Option, names_of
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.quantities import bytes_of
 from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect, is_character
 from lookupstore.source.opening import open_source
@@ -105,11 +105,13 @@ class TextFlags:
         """
         if source.in_types is None or self.dialect.names is not None:
             return
+        known = f"it has [{listed(source.schema.names)}]"
         for name in names:
             if name not in source.schema.names:
                 raise click.UsageError(
-                    f"--key: {source.description} has no column {name!r}; it has "
-                    f"[{listed(source.schema.names)}]; if CSV has no line of names, give --names"
+                    f"--key: {source.description} has no column {name!r}"
+                    f"{meant(name, source.schema.names, known)}; if CSV has no line of names, give "
+                    "--names"
                 )
 
 

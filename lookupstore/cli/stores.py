@@ -36,7 +36,7 @@ from lookupstore.store.store import open as open_store
 
 
 @click.command()
-@click.argument("sources", type=PLACE, nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", type=PLACE, nargs=-1, metavar="SOURCE...")
 @click.argument("path", type=PLACE)
 @click.option("--key", type=COLUMNS, required=True, metavar="A,B",
               help="Key columns; they sort the store.")  # fmt: skip
@@ -99,12 +99,14 @@ def build(
     retain: str,
     output: str,
 ) -> None:
-    """Build a store from Parquet or ORC files, or from a Hudi table.
+    """Build a store from Parquet or ORC files, or from a table.
 
-    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; also files of CSV,
-    JSON lines or Arrow IPC, and - for one of these on standard input. PATH is a folder or URI. With
-    --overwrite only the files of changed buckets are written.
+    SOURCE... are files, folders, globs or URIs, or the folder of a Delta, Hudi, Iceberg or Paimon
+    table; also files of CSV, JSON lines or Arrow IPC, and - for one of these on standard input.
+    PATH is a folder or URI. With --overwrite only the files of changed buckets are written.
     """
+    if not sources:  # the only path is that of the store, as PATH is the last one
+        raise click.UsageError(f"Missing argument 'PATH', the folder of the store, after {path}")
     rule, budget, kept_for = (
         _on_duplicate(on_duplicate),
         bytes_of(memory, "--memory"),

@@ -38,8 +38,8 @@ from lookupstore.storage.location import Location
 
 KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; a path, URI or glob "
-    "of CSV, JSON lines or Arrow IPC files; the folder or URI of a table of Hudi, "
-    "Delta or Iceberg; a file that is open for reading bytes; an Arrow table, "
+    "of CSV, JSON lines or Arrow IPC files; the folder or URI of a table of Delta, "
+    "Hudi, Iceberg or Paimon; a file that is open for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
     "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
     "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "
@@ -204,4 +204,10 @@ def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | N
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(source, pandas.Series):
         raise one_column_error(source)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.ndarray):
+        raise UnknownSourceError(
+            f"source is a NumPy array of {source.dtype}, whose columns have no names; give a dict "
+            "of columns, such as {'id': ids}, or a structured array"
+        )
     raise UnknownSourceError(f"source: item 0 is {type_name(first)}; give {KNOWN}")

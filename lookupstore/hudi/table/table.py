@@ -18,6 +18,7 @@ from lookupstore.hudi.keys.new_columns import (
 from lookupstore.hudi.locking.lock import check_place
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
+    PROPERTIES,
     SNAPSHOT,
     avro_json,
     check_query,
@@ -139,7 +140,9 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         check_columns(made, location.uri)
         check_writable(made, location.uri)
         if location.is_file() or location.files(recursive=True):
-            raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
+            has_table = location.size(PROPERTIES) is not None
+            what = ": it is a Hudi table already; open that one, or" if has_table else ";"
+            raise FileExistsError(f"{location.uri}: not empty{what} give an empty or new folder")
         check_place(location)
         for folder in made.folders:
             location.make_folder(folder)

@@ -1,0 +1,82 @@
+"""Advice in errors about what people type in their first minutes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click.testing
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"]})
+    Path("u.csv").write_text("id,name\n1,a\n2,b\n")
+    pq.write_table(rows, "u.parquet")
+    lookupstore.build(rows, "users", key="id").close()
+    HudiTable.create("table", rows, record_key="id").insert(rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("get users 1,2", "from -9223372036854775808 to 9223372036854775807, and spaces between"),
+        ("get users id=1", "to 9223372036854775807, without the name"),
+        ("get users null", "(null is \\N)"),
+        ("get users x", "to 9223372036854775807\n"),
+        ("build u.csv --key id", "Missing argument 'PATH', the folder of the store, after u.csv"),
+        ("build u.csv s --key ID", "has no column 'ID'; did you mean 'id'? It has ['id', 'name']"),
+        ("build u.csv s --key id --columns nam", "--columns: the source has no column 'nam'; did"),
+        ("build u.parquet s --key nam", "--key: the source has no column 'nam'; did you mean"),
+        ("upsert users u.csv --key id", "No such option '--key'. (a store has its key)\n"),
+        ("head users --columns id,name", "--columns: 'id' is a key column; leave it out"),
+        ("get users 1 --columns nme", "--columns: no value column 'nme'; did you mean 'name'?"),
+        ("info u.csv", "print its rows: lookupstore head u.csv; or make a store of it:"),
+        ("changes users --since x", "--since is 'x'; give the number of a version, or a time"),
+        ("changes users --since 1999-01-01", "--since is '1999-01-01', before version 1"),
+        ("hudi changes table --until x", "--until is 'x'; give the time of an instant"),
+        ("hudi scan table --where x=1", "--filter: x is no column; the table has"),
+        ("hudi update table --set x=1", "--set: the table has no column 'x'"),
+        ("hudi create table --like u.csv --key id", "not empty: it is a Hudi table already; open"),
+        ("scan table", "table is a Hudi table; run 'lookupstore hudi scan table'"),
+    ],
+)
+def test_advice(here: Path, line: str, said: str) -> None:
+    done = click.testing.CliRunner().invoke(main, line.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_group_without_a_command_is_its_help() -> None:
+    done = click.testing.CliRunner().invoke(main, ["hudi"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: lookupstore hudi [OPTIONS] [COMMAND]")
+    assert "\n  savepoint " in done.stdout
+
+
+def test_names_that_the_locale_does_not_have(here: Path) -> None:
+    """As with C.UTF-8 turned off, where Python reads the name of the file as ASCII."""
+    Path("zoë.csv").write_text("id\n1\n")
+    off = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    run = subprocess.run(
+        [sys.executable, "-m", "lookupstore", "head", "zoë.csv"],
+        env={
+            **os.environ,
+            **off,
+            "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent),
+        },
+        capture_output=True,
+    )
+    assert (run.returncode, run.stdout) == (2, b"")
+    assert rb"zo\udcc3\udcab.csv' is not UTF-8; rename it, or set PYTHONUTF8=1 if" in run.stderr

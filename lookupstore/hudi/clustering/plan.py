@@ -107,8 +107,8 @@ def plan_clustering(
     """
     check_columns(view, choice)
     current: dict[str, list[FileSlice]] = {}
-    for group in view.groups(None):
-        current.setdefault(group.id.partition, []).append(group.current)
+    for file in view.current():
+        current.setdefault(file.group.partition, []).append(file)
     check_partitions(partitions or (), current)
     done = set(_done(view, choice)) if layouts is None else set()
     planned = []

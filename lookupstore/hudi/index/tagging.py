@@ -93,7 +93,7 @@ def tag(
     tally = Tally()
     if slices is None:
         with tally.step("list"):
-            slices = [group.current for group in view.groups(None)]
+            slices = view.current()
     if chosen.is_global:
         files = list(slices)
         tasks = [_Task(0, files, None)] if len(column) else []

@@ -1,5 +1,12 @@
 """Blocks of log files; a metadata table writes one per instant.
 
+    file    block*
+    block   b"#HUDI#", i64 bytes of all that follows, i32 1, i32 kind,
+            headers, i64 bytes of the content, content, footers, i64 bytes of all that is before
+    headers i32 count, of each: i32 kind, i32 bytes, text
+
+All numbers are big-endian. Footers are as headers, and empty.
+
 A writer that was killed leaves the beginning of a block. Another writer may append blocks after it.
 
 Source: org.apache.hudi.common.table.log (HoodieLogFormatWriter, HoodieLogFileReader,
@@ -28,9 +35,13 @@ _HEAD = len(_MAGIC) + _SIZE.size
 COMMAND, DELETES, AVRO, HFILE, PARQUET, CDC = 0, 1, 3, 4, 5, 6
 #: Headers of blocks: instants that a log compaction merged, and whether rows lack columns.
 COMPACTED, PARTIAL = 4, 7
-_INSTANT, _TARGET, _SCHEMA, _COMMAND = 0, 1, 2, 3
+#: Headers of blocks: request time of the instant, and schema of the records, as JSON.
+INSTANT_HEADER, SCHEMA_HEADER = 0, 2
+_TARGET, _COMMAND = 1, 3
 # The only command: ignore the blocks of an instant that was rolled back.
 _ROLLBACK = b"0"
+# Versions of the content of Avro data blocks that have the number of records.
+_AVRO_VERSIONS = (1, 2, 3)
 # An empty list of keys, after its version and length; a new file group begins with one.
 NO_DELETES = b"\x00\x00\x00\x03\x00\x00\x00\x01\x00"
 # Number of bytes to search at a time for the next block after damage, and to read for its headers.
@@ -75,8 +86,8 @@ class DamagedBlock(NamedTuple):
     is_followed: bool
 
 
-def read_blocks(content: bytes, path: str) -> list[LogBlock]:
-    """Parse the blocks of a log file without damage.
+def read_blocks(content: bytes, path: str) -> Iterator[LogBlock]:
+    """Yield the blocks of a log file without damage.
 
     Args:
         content: Content of the file.
@@ -86,12 +97,10 @@ def read_blocks(content: bytes, path: str) -> list[LogBlock]:
         CorruptionError: If the file is damaged.
         FormatError: If the version of a block is unknown.
     """
-    blocks = []
     for block in log_blocks(pa.BufferReader(content), path):
         if isinstance(block, DamagedBlock):
             raise block.error
-        blocks.append(block)
-    return blocks
+        yield block
 
 
 def log_blocks(stream: pa.NativeFile, path: str) -> Iterator[LogBlock | DamagedBlock]:
@@ -168,7 +177,7 @@ def _time_of(stream: pa.NativeFile, path: str, at: int, end: int) -> str | None:
             rest.int32()
             for _ in range(rest.int32()):
                 name, value = rest.int32(), rest.take(rest.int32())
-                if name == _INSTANT:
+                if name == INSTANT_HEADER:
                     return value.decode("utf-8", "replace")
     return None
 
@@ -178,8 +187,8 @@ def _block(block: Cursor, path: str) -> LogBlock:
     version = block.int32()
     if version != _VERSION:
         raise FormatError(
-            f"{path}: version {version} of log blocks is not supported; compact the table with "
-            "Apache Hudi"
+            f"{path}: a log block of version {version}; only version 1 is supported, which Apache "
+            "Hudi writes up to 1.1"
         )
     kind = block.int32()
     headers = _pairs(block)
@@ -190,8 +199,8 @@ def _block(block: Cursor, path: str) -> LogBlock:
     # The size follows again, for readers that start at the end.
     if block.left != _SIZE.size:
         raise block.error("the size of the block", f"{block.left} bytes")
-    time, _ = headers.get(_INSTANT, (b"", at))
-    schema, at_schema = headers.get(_SCHEMA, (b"", at))
+    time, _ = headers.get(INSTANT_HEADER, (b"", at))
+    schema, at_schema = headers.get(SCHEMA_HEADER, (b"", at))
     values = {name: value for name, (value, _) in headers.items()}
     return LogBlock(kind, time.decode("utf-8", "replace"), schema, at_schema, content, at, values)
 
@@ -215,6 +224,32 @@ def rolled_back(block: LogBlock, path: str) -> str:
     return target.decode("utf-8", "replace")
 
 
+def avro_records(block: LogBlock, path: str) -> Iterator[tuple[bytes, int]]:
+    """Yield the bytes of each record of a block of the kind `AVRO`, with their offset in the file.
+
+    Args:
+        block: Block of a log file.
+        path: Path of the file, for errors.
+
+    Raises:
+        CorruptionError: If the block is damaged.
+        FormatError: If the version of the content is not supported.
+    """
+    rest = Cursor(block.content, path, block.at, "the block")
+    version = rest.int32()
+    if version not in _AVRO_VERSIONS:
+        raise FormatError(
+            f"{path}: version {version} of Avro data blocks is not supported; compact the table "
+            "with Apache Hudi"
+        )
+    for _ in range(rest.int32()):
+        size = rest.int32()
+        at = rest.at
+        yield rest.take(size), at
+    if rest.left:
+        raise rest.error("the end of the block", f"{rest.left} bytes")
+
+
 def _pairs(block: Cursor) -> Mapping[int, tuple[bytes, int]]:
     """Return the headers of a block with their offsets, by number."""
     found = {}
@@ -225,19 +260,18 @@ def _pairs(block: Cursor) -> Mapping[int, tuple[bytes, int]]:
     return found
 
 
-def block_bytes(time: str, schema: bytes, content: bytes) -> bytes:
-    """Return a log file with one block of records.
+def block_bytes(kind: int, headers: Mapping[int, bytes], content: bytes) -> bytes:
+    """Return a block.
 
     Args:
-        time: Request time of the instant.
-        schema: Schema of the records, as JSON.
-        content: Records, as an HFile.
+        kind: Kind of the content.
+        headers: Headers of the block, by number.
+        content: Content of the block.
     """
-    headers = b"".join(
-        struct.pack(">ii", name, len(value)) + value
-        for name, value in ((_INSTANT, time.encode()), (_SCHEMA, schema))
+    body = struct.pack(">iii", _VERSION, kind, len(headers))
+    body += b"".join(
+        struct.pack(">ii", name, len(value)) + value for name, value in headers.items()
     )
-    body = struct.pack(">iii", _VERSION, HFILE, 2) + headers
     body += struct.pack(">q", len(content)) + content + struct.pack(">i", 0)
-    size = len(body) + 8
-    return _MAGIC + struct.pack(">q", size) + body + struct.pack(">q", len(_MAGIC) + size)
+    size = len(body) + _SIZE.size
+    return _MAGIC + _SIZE.pack(size) + body + _SIZE.pack(len(_MAGIC) + size)

@@ -5,8 +5,6 @@ Source: HoodieAvroDataBlock, HoodieParquetDataBlock and HoodieHFileDataBlock of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -14,8 +12,7 @@ from lookupstore.arrow.types import concat
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.file_group.promotion import promoted
 from lookupstore.hudi.log.avro_rows import AvroRows
-from lookupstore.hudi.log.blocks import AVRO, HFILE, PARQUET, PARTIAL, LogBlock
-from lookupstore.hudi.log.cursor import Cursor
+from lookupstore.hudi.log.blocks import AVRO, HFILE, PARQUET, PARTIAL, LogBlock, avro_records
 from lookupstore.hudi.log.hfile import read_hfile
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.parquet.claims import look_at_claims
@@ -24,8 +21,6 @@ from lookupstore.storage.read_errors import READ_ERRORS
 
 #: Kinds of blocks with rows.
 DATA = frozenset({AVRO, HFILE, PARQUET})
-# Versions of the content of Avro data blocks that have the number of records.
-_VERSIONS = (1, 2, 3)
 # Column of a row that Flink writes, and that says whether the row is deleted.
 _OPERATION = "_hoodie_operation"
 
@@ -54,7 +49,7 @@ def block_rows(block: LogBlock, path: str, schema: pa.Schema) -> pa.Table:
         reader = AvroRows(block.schema, path, block.at_schema)
         check_no_operations(reader.columns, path)
         if block.kind == AVRO:
-            batch = reader.batch(_avro_records(block, path), block.at)
+            batch = reader.batch(avro_records(block, path), block.at)
         else:
             batch = _hfile_rows(reader, block, path)
         rows = pa.Table.from_batches([batch])
@@ -85,23 +80,6 @@ def _fitted(rows: pa.Table, field: pa.Field, path: str) -> pa.Array:
         return pa.nulls(rows.num_rows, field.type)
     column = rows[field.name]
     return promoted(concat(column.chunks, column.type), field.type, field.name, path)
-
-
-def _avro_records(block: LogBlock, path: str) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of each record with their offset in the file."""
-    rest = Cursor(block.content, path, block.at, "the block")
-    version = rest.int32()
-    if version not in _VERSIONS:
-        raise FormatError(
-            f"{path}: version {version} of Avro data blocks is not supported; compact the table "
-            "with Apache Hudi"
-        )
-    for _ in range(rest.int32()):
-        size = rest.int32()
-        at = rest.at
-        yield rest.take(size), at
-    if rest.left:
-        raise rest.error("the end of the block", f"{rest.left} bytes")
 
 
 def _hfile_rows(reader: AvroRows, block: LogBlock, path: str) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from lookupstore.errors import CommitConflictError, FormatError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.locking.lock import TableLock
-from lookupstore.hudi.log.blocks import block_bytes
+from lookupstore.hudi.log.blocks import HFILE, INSTANT_HEADER, SCHEMA_HEADER, block_bytes
 from lookupstore.hudi.metadata.files_partition import FOLDER, FilesPartition, files_partition
 from lookupstore.hudi.metadata.group_files import LOG_FILE, TIMELINE
 from lookupstore.hudi.metadata.records import FileInfo, changes_bytes, schema_bytes, table_schema
@@ -208,9 +208,9 @@ class MetadataTable:
             planned = CommitMetadata(operation=_OPERATION)
             self._folder.start(instant, commit_bytes(planned, version))
         name = f".{file_id}_{time}.log.1_{_TOKEN}"
-        schema = schema_bytes()
+        headers = {INSTANT_HEADER: time.encode(), SCHEMA_HEADER: schema_bytes()}
         records = changes_bytes(changes, round(clock.time() * 1000))
-        content = block_bytes(time, schema, records)
+        content = block_bytes(HFILE, headers, records)
         lock.check()
         self._location.replace(f"{FOLDER}/{name}", content)
         count = len(changes) + 1

@@ -67,7 +67,7 @@ def table_files(
         ValueError: If there are no folders with that name.
     """
     view = read_view(as_location(path))
-    slices = [group.current for group in view.groups(None)]
+    slices = view.current()
     if latest_partition is not None:
         values = [said_by(file.group.partition).get(latest_partition) for file in slices]
         latest = latest_value(values, latest_partition, view.location.uri)

@@ -1,10 +1,7 @@
 """Check the log files of a merge-on-read table: their content, and the records of commits.
 
 A log file may lack its end where a block ends, or be empty or deleted: its content does not show
-that. Commits record the path and the size of each log file that they wrote. In version 6, later
-commits may append to it. It is then longer than the first of them records, and never shorter.
-
-Source: org.apache.hudi.io.HoodieAppendHandle.close of Apache Hudi.
+that. Commits record the path and the size of each log file that they wrote.
 """
 
 from __future__ import annotations
@@ -13,13 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lookupstore.errors import FormatError, LookupStoreError
-from lookupstore.hudi.file_group.groups import FileGroup, FileSlice
+from lookupstore.hudi.file_group.groups import FileGroup
 from lookupstore.hudi.log.merged_rows import SliceReader
 from lookupstore.hudi.log.slices import MergedSlice
 from lookupstore.hudi.options import SNAPSHOT, check_query
 from lookupstore.hudi.timeline.names import GroupId
-from lookupstore.hudi.view import TableView
-from lookupstore.storage.location import FoundFile
+from lookupstore.hudi.view import TableView, wrong_logs
 
 #: Kind, path and description of a problem.
 Problem = tuple[str, str, str]
@@ -49,7 +45,8 @@ class LogCheck:
         if not self._files:
             return []
         check_query(self._view.options, SNAPSHOT, self._view.location.uri)
-        return _with_logs(self._view.slices(None))
+        slices = self._view.slices(None, check_files=False)
+        return [one for one in slices if isinstance(one, MergedSlice)]
 
     def recorded(
         self, groups: Sequence[FileGroup], sizes: Mapping[str, int], replaced: Collection[GroupId]
@@ -66,16 +63,13 @@ class LogCheck:
         """
         if not self._view.merges_logs:
             return
-        found = [FoundFile(path, size, None) for path, size in sizes.items()]
         there = {log.path: log.bytes for log in self._files}
-        for one in _with_logs(self._view.with_logs(groups, found, replaced)):
-            for log in one.logs:
-                nbytes = there.get(log.path)
-                if nbytes is None:
-                    yield "missing", log.path, "committed, but missing, with its changes"
-                elif nbytes < log.bytes:
-                    said = f"{log.bytes} bytes as its commit says"
-                    yield "statistics", log.path, f"has {nbytes} bytes, not {said}"
+        for log, nbytes in wrong_logs(self._view, groups, sizes, there, replaced):
+            if nbytes is None:
+                yield "missing", log.path, "committed, but missing, with its changes"
+            else:
+                said = f"{log.bytes} bytes as its commit says"
+                yield "statistics", log.path, f"has {nbytes} bytes, not {said}"
 
 
 def log_problems(view: TableView, given: MergedSlice) -> Iterator[Problem]:
@@ -98,7 +92,3 @@ def _read(view: TableView, given: MergedSlice, path: str) -> Problem | None:
     except LookupStoreError as error:
         return "file", path, str(error)
     return None
-
-
-def _with_logs(slices: Sequence[FileSlice]) -> list[MergedSlice]:
-    return [one for one in slices if isinstance(one, MergedSlice)]

@@ -354,15 +354,20 @@ class WriteVerbs(ServiceVerbs):
     ) -> WriteResult:
         """Run a write and the services that follow it; `operation` is Hudi's name."""
         options = given_options(given, self._options, operation)
+        view: TableView | None = None
         with progress_bars(options.progress, late=True) as bars:
 
             def write(attempt: int) -> WriteResult:
+                nonlocal view
                 view = self.writable(options, dry_run=dry_run)
                 done = work(Write(view, options, dry_run=dry_run, bars=bars))
                 return replace(done, retries=attempt)
 
+            def has_changed() -> bool:
+                return view is not None and view.reloaded().timeline != view.timeline
+
             again = options.retries if operation in RETRIED else 0
-            result = retried(write, again, rows)
+            result = retried(write, again, rows, has_changed)
         return self.after_write(result, options)
 
     def _written_rows(

@@ -6,8 +6,8 @@ base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` co
 cleans, rollbacks and other actions, and `records` reads and writes the fields of both. `avro_file`
 reads and writes files of one record with a schema that `file_schema` has checked; `resolution`
 converts the record to one of Hudi's schemas. `work_files` are the additional files of an instant in
-progress. `archive` contains instants that left the timeline: `archived_log` in version 6, `history`
-in later versions.
+progress. `archive` is the protocol of archives, which contain instants that left the timeline, and
+`lsm_timeline` that of tables since version 8; that of version 6 is a log file, in the wing `log`.
 """
 
 from lookupstore.hudi.timeline.cleans import cleaned_files

@@ -1,6 +1,6 @@
 """Avro in the timeline: uncompressed files with one record and its schema, and single records.
 
-Log files contain records without such a file: see `archived_log`.
+Log files contain records without such a file.
 """
 
 from __future__ import annotations

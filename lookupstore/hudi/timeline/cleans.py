@@ -27,6 +27,11 @@ class CleanedFile:
     name: str
     clean: Instant
 
+    @property
+    def path(self) -> str:
+        """Return the path of the file, relative to the table."""
+        return f"{self.partition}/{self.name}" if self.partition else self.name
+
 
 def cleaned_files(folder: TimelineFolder, timeline: Timeline, after: str) -> Iterator[CleanedFile]:
     """Yield the files of the cleans after a moment.

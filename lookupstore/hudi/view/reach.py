@@ -5,17 +5,16 @@ A clean, a rollback or the archival of commits may have removed them, also while
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lookupstore.errors import StaleStoreError
-from lookupstore.hudi.file_group.groups import FileGroup
+from lookupstore.hudi.file_group.groups import CommittedInstants, FileGroup
 from lookupstore.hudi.timeline.archive import completed_writes
 from lookupstore.hudi.timeline.cleans import CleanedFile, cleaned_files
 from lookupstore.hudi.timeline.names import BASE_FILE, LOG_FILE, GroupId
-from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
-from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, Instant, State, Timeline
+from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, Instant, Timeline
+from lookupstore.storage.location import FoundFile
 
 if TYPE_CHECKING:  # the view calls these checks
     from lookupstore.hudi.view.table_view import TableView
@@ -39,17 +38,10 @@ def check_not_cleaned(
         argument: Name of the caller's argument, which errors name.
         moment: Request time or position of an instant.
     """
-    newest = {group.id: group.current.time for group in groups}
-    missing: dict[GroupId, CleanedFile] = {}
-    for file in cleaned_files(view.folder, view.timeline, moment):
-        match = BASE_FILE.fullmatch(file.name)
-        if match is None and view.merges_logs:
-            match = LOG_FILE.fullmatch(file.name)
-        if match is None or match["time"] in later or match["time"] > moment:
-            continue
-        group = GroupId(file.partition, match["file_id"])
-        if group not in replaced and newest.get(group, "") < match["time"]:
-            missing[group] = file
+    cleaned = cleaned_files(view.folder, view.timeline, moment)
+    missing = _missing(
+        view, cleaned, groups, replaced, lambda time: time not in later and time <= moment
+    )
     if missing:
         # Instants that were replaced long ago are in the archive.
         for commit in view.archive.commits():
@@ -57,19 +49,61 @@ def check_not_cleaned(
                 for file_id in ids:
                     missing.pop(GroupId(partition, file_id), None)
     for file in missing.values():
-        shown = view.location.show(f"{file.partition}/{file.name}".lstrip("/"))
         raise StaleStoreError(
-            f"{shown}: removed by the clean {file.clean.time}, so that the table as of "
-            f"{moment} lacks rows; give a later {argument}, or savepoint a commit before its "
-            "files are cleaned"
+            f"{view.location.show(file.path)}: removed by the clean {file.clean.time}, so that the "
+            f"table as of {moment} lacks rows; give a later {argument}, or savepoint a commit "
+            "before its files are cleaned"
         )
 
 
-def check_listed(view: TableView, as_of: str | None) -> None:
+def _missing(
+    view: TableView,
+    cleaned: Iterable[CleanedFile],
+    groups: Sequence[FileGroup],
+    replaced: Collection[GroupId],
+    counts: Callable[[str], bool],
+) -> dict[GroupId, CleanedFile]:
+    """Return the removed files that were those of current slices.
+
+    Args:
+        view: State of the table.
+        cleaned: Files that cleans removed.
+        groups: File groups from the files that still exist.
+        replaced: File groups that were replaced.
+        counts: Function that returns whether the files of an instant count, given its request time.
+    """
+    newest = {group.id: group.current.time for group in groups}
+    missing: dict[GroupId, CleanedFile] = {}
+    for file in cleaned:
+        match = BASE_FILE.fullmatch(file.name)
+        if match is None and view.merges_logs:
+            match = LOG_FILE.fullmatch(file.name)
+        if match is None or not counts(match["time"]):
+            continue
+        group = GroupId(file.partition, match["file_id"])
+        if group not in replaced and newest.get(group, "") < match["time"]:
+            missing[group] = file
+    return missing
+
+
+def check_listed(
+    view: TableView,
+    as_of: str | None,
+    found: Sequence[FoundFile],
+    groups: Sequence[FileGroup],
+    replaced: Collection[GroupId],
+) -> None:
     """Check that no file was deleted between reading the timeline and listing files.
 
     Only rollbacks and cleans delete files. A rollback deletes the completed file of the commit
     first, and a clean requests its instant first, so that the timeline shows both.
+
+    Args:
+        view: State of the table.
+        as_of: Request time of the last instant that counts. None: all instants count.
+        found: Files that were listed.
+        groups: File groups with base files, from these files.
+        replaced: File groups that were replaced.
     """
     now = view.folder.load()
     if now == view.timeline:
@@ -79,20 +113,17 @@ def check_listed(view: TableView, as_of: str | None) -> None:
     gone = seen - there
     for time in sorted(gone - completed_writes(view.archive, gone)):
         raise StaleStoreError(f"{view.location.uri}: {time} was rolled back; read again")
-    # A clean records what other writers committed; everything that it retains exists.
-    news = min(there - seen, default=None)
+    # A clean removes files that were current until a commit which the view does not know.
     known = {instant.time for instant in view.timeline if instant.action == CLEAN}
-    for instant in now:
-        if news is not None and instant.action == CLEAN and instant.time not in known:
-            requested = replace(instant, state=State.REQUESTED, completed=None)
-            path = view.folder.path(requested)
-            plan = parse_plan(CleanerPlan, view.folder.read(requested), path)
-            earliest = plan.earliest_instant_to_retain
-            if earliest is not None and news <= earliest.timestamp:
-                raise StaleStoreError(
-                    f"{path}: this clean may have removed files that were being read; read the "
-                    "table again"
-                )
+    cleans = Timeline(tuple(one for one in now if one.action == CLEAN and one.time not in known))
+    listed = {file.name for file in found}
+    cleaned = (file for file in cleaned_files(view.folder, cleans, "") if file.path not in listed)
+    counts = CommittedInstants.of(view.timeline, as_of).include
+    for file in _missing(view, cleaned, groups, replaced, counts).values():
+        raise StaleStoreError(
+            f"{view.location.show(file.path)}: removed by the clean {file.clean.time} while the "
+            "table was read; read it again"
+        )
 
 
 def check_reached(

@@ -19,6 +19,7 @@ from lookupstore.hudi.file_group.groups import (
     parse_base_file,
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
+from lookupstore.hudi.log.archived_log import ArchivedLog
 from lookupstore.hudi.log.slices import (
     LogFile,
     MergedSlice,
@@ -40,7 +41,6 @@ from lookupstore.hudi.options import (
     TableOptions,
 )
 from lookupstore.hudi.timeline.archive import Archive
-from lookupstore.hudi.timeline.archived_log import ArchivedLog
 from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.lsm_timeline import LsmTimeline
 from lookupstore.hudi.timeline.names import GroupId, is_log_file
@@ -59,6 +59,7 @@ from lookupstore.hudi.view.reach import (
     check_not_cleaned,
     check_reached,
 )
+from lookupstore.hudi.view.recorded import check_recorded, logs_of
 from lookupstore.storage.location import FoundFile, Location
 
 
@@ -178,12 +179,9 @@ class TableView:
             StaleStoreError: If a clean or a rollback deleted files before they were listed, a clean
                 removed files of that time, or commits up to that time are archived.
         """
-        groups, slices = self._state(as_of)
-        if any(isinstance(one, MergedSlice) for one in slices):
-            raise self._logs_error()
-        return groups
+        return self._without_logs(self._state(as_of))
 
-    def slices(self, as_of: str | None) -> list[FileSlice]:
+    def slices(self, as_of: str | None, *, check_files: bool = True) -> list[FileSlice]:
         """Return the slices with the rows as of a request time; None: the current ones.
 
         Slices with log files are `MergedSlice`. Errors are those of `groups`, except for changes in
@@ -191,11 +189,24 @@ class TableView:
 
         Args:
             as_of: Request time of the last instant that counts. None: all instants count.
+            check_files: Whether the files of the newest commit must exist; see `check_recorded`.
 
         Raises:
             FormatError: If a log file has a name that is not known.
+            CorruptionError: If such a file is missing.
         """
-        return self._readable(self._state(as_of)[1])
+        return self._readable(self._state(as_of, check_files=check_files)[1])
+
+    def current(self) -> list[FileSlice]:
+        """Return the current base files, whose rows are needed.
+
+        Errors are those of `groups`.
+
+        Raises:
+            CorruptionError: If a file of the newest commit is missing; see `check_recorded`.
+        """
+        groups = self._without_logs(self._state(None, check_files=True))
+        return [group.current for group in groups]
 
     def logs(self, as_of: str | None) -> list[LogFile]:
         """Return the log files of the slices as of a request time; None: the current ones.
@@ -203,8 +214,7 @@ class TableView:
         They are those of a snapshot query, whatever the query of the view. Errors are those of
         `slices`.
         """
-        slices = replace(self, query_type=SNAPSHOT)._state(as_of)[1]
-        return [log for one in slices if isinstance(one, MergedSlice) for log in one.logs]
+        return logs_of(replace(self, query_type=SNAPSHOT)._state(as_of)[1])
 
     def slices_until(
         self, position: str, argument: str = "until", without: Collection[str] = ()
@@ -223,18 +233,23 @@ class TableView:
             self._check_columns_by_name()
         return slices
 
-    def _state(self, as_of: str | None) -> tuple[list[FileGroup], list[FileSlice]]:
+    def _state(
+        self, as_of: str | None, *, check_files: bool = False
+    ) -> tuple[list[FileGroup], list[FileSlice]]:
         """Return the groups of base files, and the current slices with their log files."""
         check_reached(self, "as_of", as_of, lambda one: one.time)
         replaced = self._replaced_until(as_of)
         found = self._data_files()
         files = self._base_files(found)
-        check_listed(self, as_of)
         groups = file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+        check_listed(self, as_of, found, groups, replaced)
         if as_of is not None:
             later = {one.time for one in self.timeline.writes() if one.time > as_of}
             check_not_cleaned(self, groups, replaced, later, "as_of", as_of)
-        return groups, self.with_logs(groups, found, replaced, as_of)
+        slices = self.with_logs(groups, found, replaced, as_of)
+        if check_files:
+            check_recorded(self, groups, slices, replaced, as_of)
+        return groups, slices
 
     def _state_until(
         self, position: str, argument: str, without: Collection[str] = ()
@@ -248,8 +263,8 @@ class TableView:
         replaced = view._replaced_until(None)
         found = self._data_files()
         files = self._base_files(found)
-        check_listed(self, None)
         groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
+        check_listed(view, None, found, groups, replaced)
         check_not_cleaned(self, groups, replaced, later, argument, position)
         return groups, view.with_logs(groups, found, replaced)
 
@@ -315,12 +330,16 @@ class TableView:
 
         return completed_at
 
-    def _logs_error(self) -> FormatError:
-        return FormatError(
-            f"{self.location.uri}: {TYPE} is {self.options.table_type!r}, and this operation reads "
-            "base files only, without the changes in log files; scan the table, build a store of "
-            f"its rows, or open it with query_type={READ_OPTIMIZED!r}"
-        )
+    def _without_logs(self, state: tuple[list[FileGroup], list[FileSlice]]) -> list[FileGroup]:
+        """Return the groups, and refuse slices with log files."""
+        groups, slices = state
+        if any(isinstance(one, MergedSlice) for one in slices):
+            raise FormatError(
+                f"{self.location.uri}: {TYPE} is {self.options.table_type!r}, and this operation "
+                "reads base files only, without the changes in log files; scan the table, build a "
+                f"store of its rows, or open it with query_type={READ_OPTIMIZED!r}"
+            )
+        return groups
 
     def groups_until(self, position: str | None, argument: str = "until") -> list[FileGroup]:
         """Return the file groups as of a position; None: the current ones.
@@ -341,10 +360,7 @@ class TableView:
         """
         if position is None:
             return self.groups(None)
-        groups, slices = self._state_until(position, argument)
-        if any(isinstance(one, MergedSlice) for one in slices):
-            raise self._logs_error()
-        return groups
+        return self._without_logs(self._state_until(position, argument))
 
     def files(self) -> list[FileSlice]:
         """Return all base files that exist now, of every instant, by path.

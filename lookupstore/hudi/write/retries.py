@@ -1,4 +1,4 @@
-"""Retry a write on the current table after a conflict with another writer."""
+"""Retry a write on the current table after a conflict with another writer, or a clean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from lookupstore.errors import CommitConflictError
+from lookupstore.errors import CommitConflictError, StaleStoreError
 from lookupstore.hudi.write.plan import DELETE, INSERT, UPSERT
 from lookupstore.source.kept import KeptRows
 
@@ -25,7 +25,12 @@ _log = logging.getLogger(__name__)
 _PAUSE, _LONGEST = 0.05, 5.0
 
 
-def retried(write: Callable[[int], T], retries: int, rows: KeptRows | None = None) -> T:
+def retried(
+    write: Callable[[int], T],
+    retries: int,
+    rows: KeptRows | None = None,
+    has_changed: Callable[[], bool] = lambda: False,
+) -> T:
     """Write, and after a conflict find the keys again and write again.
 
     Source: HoodieSparkSqlWriter (hoodie.write.num.retries.on.conflict.failures) of Apache Hudi.
@@ -34,6 +39,8 @@ def retried(write: Callable[[int], T], retries: int, rows: KeptRows | None = Non
         write: Function that writes, given the number of conflicts so far.
         retries: Number of times to try again.
         rows: Rows of the write. None: the rows can be read any number of times.
+        has_changed: Function that returns whether the table has changed since the last try began. A
+            missing file is then one that a clean removed.
 
     Returns:
         Result of the first write without a conflict.
@@ -41,13 +48,19 @@ def retried(write: Callable[[int], T], retries: int, rows: KeptRows | None = Non
     Raises:
         CommitConflictError: If another writer committed first on every try, the conflict is with a
             pending instant, or the rows cannot be read again.
+        StaleStoreError: If a clean removed files on every try, or the rows cannot be read again.
     """
     attempt = 0
     while True:
         try:
             return write(attempt)
-        except CommitConflictError as error:
-            if error.is_pending or attempt == retries:
+        except (CommitConflictError, StaleStoreError) as error:
+            if attempt == retries:
+                raise
+            if isinstance(error, CommitConflictError):
+                if error.is_pending:
+                    raise
+            elif not has_changed():  # files with given rows have changed
                 raise
             if rows is not None and not rows.can_be_read_again:
                 raise

@@ -140,8 +140,7 @@ class Write:
             stored: Rows to delete, each base file at most once.
             current: Current base files of the table, sorted by partition path and file group id.
         """
-        self._slices = list(current)
-        self._pipeline.files = len(self._slices)
+        self._list(current)
         with self._held(found_rows(stored), deletes=True) as rows:
             self._pipeline.given.count(rows.deleted, rows.deleted)
             return self._run(DELETE, rows)
@@ -156,8 +155,7 @@ class Write:
             current: Current base files of the table, sorted by partition path and file group id.
             sets: Columns to set, and their values.
         """
-        self._slices = list(current)
-        self._pipeline.files = len(self._slices)
+        self._list(current)
         clauses = [Clause(None, sets)]
         columns = self._view.table_schema.columns
         self._kept = kept_columns(columns, clauses)
@@ -241,14 +239,14 @@ class Write:
                         f"rows: none of {failed:,} rows can be written, and the table would lose "
                         "its rows; correct them"
                     )
-                return self._run(operation, rows, Replaced(self._current, None))
-            slices = [one for one in self._current if one.group.partition in rows.loads]
+                return self._run(operation, rows, Replaced(self._replaceable(), None))
+            slices = [one for one in self._replaceable() if one.group.partition in rows.loads]
             return self._run(operation, rows, Replaced(slices, set(rows.loads)))
 
     def delete_partitions(self, partitions: str | Sequence[str]) -> WriteResult:
         """Delete all rows of partitions."""
         partitions = [partitions] if isinstance(partitions, str) else partitions
-        slices = self._current
+        slices = self._replaceable()
         check_partitions(partitions, {one.group.partition for one in slices})
         slices = [one for one in slices if one.group.partition in partitions]
         schema = self._view.table_schema
@@ -316,12 +314,21 @@ class Write:
 
     @property
     def _current(self) -> list[FileSlice]:
-        """Return the current base files. They are listed once."""
+        """Return the current base files, whose rows are needed. They are listed once."""
         # A `cached_property` would block other writes that list files before Python 3.12.
         if self._slices is None:
-            self._slices = [group.current for group in self._view.groups(None)]
-            self._pipeline.files = len(self._slices)
-        return self._slices
+            self._list(self._view.current())
+        return self._slices or []
+
+    def _list(self, current: Sequence[FileSlice]) -> None:
+        self._slices = list(current)
+        self._pipeline.files = len(self._slices)
+
+    def _replaceable(self) -> list[FileSlice]:
+        """Return the current base files, whose rows are not needed: files may be missing."""
+        if self._slices is None:
+            self._list([group.current for group in self._view.groups(None)])
+        return self._slices or []
 
     def _change(
         self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]

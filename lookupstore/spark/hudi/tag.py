@@ -113,7 +113,7 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
     if not isinstance(index, str):
         raise TypeError(f"index is {index!r}; give a name, so that executors can create it")
     index_of(index)
-    slices = tuple(group.current for group in view.groups(None))
+    slices = tuple(view.current())
     return KeyTask(replace(view, commits={}), slices, index, named, columns)
 
 

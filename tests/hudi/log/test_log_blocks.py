@@ -40,7 +40,7 @@ def table_with_log(path: Path, version: int, kind: int = AVRO) -> tuple[LogTable
 def test_blocks_one_after_the_other(tmp_path: Path) -> None:
     _, log, ends = table_with_log(tmp_path / "t", 9)
     content = log.read_bytes()
-    blocks = read_blocks(content, "the/log")
+    blocks = list(read_blocks(content, "the/log"))
     assert [one.kind for one in blocks] == [AVRO, 1, AVRO]
     assert [one.at + len(one.content) + 12 for one in blocks] == ends[1:]
     assert [content[one.at_schema : one.at_schema + len(one.schema)] for one in blocks] == [
@@ -158,7 +158,7 @@ def test_the_search_for_the_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(found[1], LogBlock)
         assert (found[0].is_followed, found[0].at, len(found)) == (True, 0, 2)
     with pytest.raises(CorruptionError, match="the/log"):
-        read_blocks(left + good, "the/log")
+        list(read_blocks(left + good, "the/log"))
 
 
 def test_bytes_between_blocks_are_damage(tmp_path: Path) -> None:

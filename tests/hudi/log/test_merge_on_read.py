@@ -433,7 +433,7 @@ def test_blocks_that_are_not_read_are_refused_by_name(tmp_path: Path, version: i
 
     refused(lambda t, time: block(CDC, t.headers(time), b""), "CDC")
     refused(lambda t, time: block(7, t.headers(time), b""), "of kind 7")
-    refused(lambda t, time: block(AVRO, t.headers(time), b"", version=2), "version 2 of log blocks")
+    refused(lambda t, time: block(AVRO, t.headers(time), b"", version=2), "log block of version 2")
     refused(lambda t, time: block(AVRO, t.headers(time), bytes(8)), "version 0 of Avro data")
     refused(lambda t, time: block(1, t.headers(time), b"\x00\x00\x00\x02" + bytes(4)),
             "version 2 of delete blocks")  # fmt: skip

@@ -16,7 +16,9 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.log.blocks import (
     DELETES,
     HFILE,
+    INSTANT_HEADER,
     NO_DELETES,
+    SCHEMA_HEADER,
     block_bytes,
     read_blocks,
 )
@@ -76,7 +78,7 @@ def test_a_block_that_deletes_nothing_is_passed_over(tmp_path: Path) -> None:
     """A new file group begins with one, and records may come behind it."""
 
     def of_kind(kind: int, content: bytes) -> bytes:
-        block = block_bytes("1", schema_bytes(), content)
+        block = block_bytes(HFILE, {INSTANT_HEADER: b"1", SCHEMA_HEADER: schema_bytes()}, content)
         at = len(b"#HUDI#") + 8 + 4  # after its size and version
         return block[:at] + struct.pack(">i", kind) + block[at + 4 :]
 
@@ -110,7 +112,7 @@ def test_a_log_file_of_java_is_written_again_to_the_byte(real_tables: Path) -> N
         (block,) = read_blocks(content, str(path))
         assert block.kind == HFILE
         assert block.schema == schema_bytes()
-        assert block_bytes(block.time, block.schema, block.content) == content
+        assert block_bytes(HFILE, block.headers, block.content) == content
         file = read_hfile(block.content, str(path), block.at)
         millis = struct.unpack(">q", file.info[b"hfile.CREATE_TIME_TS"])[0]
         again = hfile_bytes([(one.key, one.value) for one in file.entries], block.schema, millis)
@@ -239,7 +241,7 @@ def test_a_wrong_entry_is_found(real_tables: Path, tmp_path: Path) -> None:
             "more": {name: FileInfo(size, False), "other.parquet": FileInfo(1, False)},
             "size": {name: FileInfo(size + 1, False)},
         }.get(change, {name: FileInfo(size, False)})
-        content = block_bytes(log.time, log.schema, changes_bytes({"": files}, 0))
+        content = block_bytes(HFILE, log.headers, changes_bytes({"": files}, 0))
         last.write_bytes(content[:-1] if change == "damage" else content)
         found = HudiTable.open(path).verify()
         assert found.is_ok == (change == "same")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.hudi.log_tables import DELETES, INSTANT, deletes_content
+from support.hudi.log_tables import DELETES, HFILE, INSTANT, SCHEMA_HEADER, deletes_content
 from support.hudi.log_tables import block as log_block
 from support.hudi.small_tables import SmallTable, row
 from support.hudi.tag_tables import vouched_for
@@ -23,7 +23,6 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
 from lookupstore.hudi.locking.heartbeat import Heartbeats
-from lookupstore.hudi.log.blocks import block_bytes
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.metadata.files_partition import FOLDER, files_partition
 from lookupstore.hudi.metadata.group_files import TIMELINE
@@ -336,7 +335,9 @@ def test_log_files_beside_a_metadata_table(real_tables: Path, tmp_path: Path) ->
     folder = view.folder.beside(TIMELINE)
     instant = folder.start(folder.request("deltacommit"))
     before = files_partition(view.location, view.timeline, folder)
-    block = block_bytes(instant.time, schema_bytes(), listed)
+    block = log_block(
+        HFILE, {INSTANT: instant.time.encode(), SCHEMA_HEADER: schema_bytes()}, listed
+    )
     (path / FOLDER / f".{before.file_id}_{instant.time}.log.1_0-1-2").write_bytes(block)
     folder.complete(instant, commit_bytes(CommitMetadata({}), 9))
     assert table.verify().findings == ()

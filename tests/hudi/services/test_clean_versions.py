@@ -21,6 +21,7 @@ from support.hudi.versions import VERSIONS
 from support.remote import FaultyDisk, Killed
 from support.samples import some_of
 
+from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, parse_plan
 from lookupstore.hudi.timeline.timeline import CLEAN
@@ -200,3 +201,42 @@ def test_arguments(tmp_path: Path) -> None:
         table.table.clean(retain_versions=1, retain_commits=1)
     with pytest.raises(ValueError, match="or both, or else retain_versions"):
         table.table.clean()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_clean_between_the_timeline_and_the_list_of_files(
+    tmp_path: Path, version: int, seed: int
+) -> None:
+    """A read has all slices of its commits, or is told that a clean removed one."""
+    chosen = random.Random(seed)
+    refused = 0
+    for turn in range(12):
+        table = SmallTable(tmp_path / f"{turn}", version)
+        ids = ["a-0", "b-0", "c-0"]
+        expected: dict[str, str] = {}
+        for _ in range(chosen.randint(1, 4)):
+            group = chosen.choice(ids)
+            expected[group] = table.commit(group, [row(ord(group[0]), "old")]).time
+        as_of = chosen.choice([None, max(expected.values())])
+        view = table.view()
+        for _ in range(chosen.randint(1, 4)):
+            group = chosen.choice(ids)
+            if chosen.random() < 0.2 and group in expected:
+                instant = table.begin("replacecommit")
+                stat = table.write(instant.time, f"over{instant.time}-0", [row(1, "over")])
+                table.finish(instant, [stat], {"": (group,)})
+                ids.remove(group)
+                break
+            table.commit(group, [row(ord(group[0]), "new")])
+        kept = chosen.choice(
+            [{"retain_versions": 1}, {"retain_versions": 2}, {"retain_commits": 1}]
+        )
+        table.table.clean(**kept)
+        if set(expected.items()) <= left(table.path):
+            slices = view.slices(as_of)
+            assert {one.group.file_id: one.time for one in slices} == expected, (turn, kept)
+        else:
+            refused += 1
+            with pytest.raises(StaleStoreError, match=r"by the clean \d+ while the table was read"):
+                view.slices(as_of)
+    assert 0 < refused < 12

@@ -18,8 +18,9 @@ from support.hudi.kills import leftovers, rows_of
 from support.hudi.oracle import other_scan
 from support.hudi.small_tables import SCHEMA
 
-from lookupstore.errors import CommitConflictError
+from lookupstore.errors import CommitConflictError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.view import table_view
 from lookupstore.hudi.write import retries as retries_module
 from lookupstore.hudi.write.write import Write
 from lookupstore.source import kept
@@ -159,6 +160,45 @@ def test_an_overwrite_is_not_done_again(
     with pytest.raises(CommitConflictError, match="nothing was committed: read the table again"):
         getattr(table, verb)(some(1, 9, value="mine"))
     assert rows_of(tmp_path / "t") == {1: "other", 2: "old", 3: "other"}
+
+
+@pytest.mark.parametrize("given", [{"retain_versions": 1}, {"retain_commits": 1}], ids=str)
+def test_a_clean_that_removes_files_before_they_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int]
+) -> None:
+    """The write has read the timeline, and finds the files of a later one."""
+    table = new_table(tmp_path / "t")
+    acts = [lambda at=at: table.upsert(some(2, value=f"theirs {at}")) for at in range(2)]
+    listed = table_view.list_data_files
+
+    def late(*args: Any, **options: Any) -> Any:
+        if acts:
+            act = acts.pop()
+            left, acts[:] = acts[:], []  # the other writer lists files, too
+            act()
+            HudiTable.open(tmp_path / "t").clean(**given)
+            acts[:] = left
+        return listed(*args, **options)
+
+    monkeypatch.setattr(table_view, "list_data_files", late)
+    result = table.upsert(some(1, 3, value="ours"))
+    assert (result.retries, result.rows_updated, result.rows_inserted) == (2, 1, 1)
+    assert rows_of(tmp_path / "t") == {1: "ours", 2: "theirs 0", 3: "ours"}
+
+
+def test_given_files_that_change_are_not_read_again() -> None:
+    tries = []
+
+    def write(attempt: int) -> None:
+        tries.append(attempt)
+        raise StaleStoreError("rows.parquet changed")
+
+    with pytest.raises(StaleStoreError):
+        retries_module.retried(write, 3)
+    assert tries == [0]
+    with pytest.raises(StaleStoreError):
+        retries_module.retried(write, 3, has_changed=lambda: True)
+    assert tries == [0, 0, 1, 2, 3]
 
 
 def test_retries_end(tmp_path: Path, meet: Callable[..., None]) -> None:

@@ -3,16 +3,10 @@
 A record is one file of an instant, so a completed instant has three. Files are numbered in the
 order in which they are added, and lookupstore always adds a new file.
 
-    file    block*
-    block   b"#HUDI#", i64 bytes of all that follows, i32 1, i32 kind,
-            headers, i64 bytes of the content, content, footers, i64 bytes of all that is before
-    headers i32 count, of each: i32 kind, i32 bytes, text
-    content i32 3, i32 records, of each: i32 bytes, record
+The content of a block is i32 3, the number of records as i32, and for each record its size as i32
+and the record. All numbers are big-endian.
 
-All numbers are big-endian.
-
-Source: HoodieLogFormatWriter, HoodieAvroDataBlock, ArchivedTimelineLoaderV1 and
-MetadataConversionUtils of Apache Hudi.
+Source: HoodieAvroDataBlock, ArchivedTimelineLoaderV1 and MetadataConversionUtils of Apache Hudi.
 """
 
 from __future__ import annotations
@@ -23,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from lookupstore.errors import CorruptionError
+from lookupstore.hudi.log.blocks import AVRO, SCHEMA_HEADER, avro_records, block_bytes, read_blocks
 from lookupstore.hudi.timeline.archive import OldInstant
 from lookupstore.hudi.timeline.avro_file import (
     read_record,
@@ -55,9 +50,8 @@ T = TypeVar("T")
 
 _ENTRY = "HoodieArchivedMetaEntry"
 _NAME = re.compile(r"\.commits_\.archive\.(?P<number>\d{1,9})(_\d+-\d+-\d+)?")
-_MAGIC = b"#HUDI#"
-_LOG_VERSION, _AVRO_DATA, _DATA_VERSION, _SCHEMA = 1, 3, 3, 2
-_I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
+_DATA_VERSION = 3
+_I32 = struct.Struct(">i")
 _STATES = tuple(State)
 # Maximum size of a log file: Java begins another one after 512 MiB.
 _MOST_LOG_BYTES = 1 << 30
@@ -181,88 +175,15 @@ class ArchivedLog:
 def _entries(location: Location, name: str, fields: tuple[str, ...]) -> Iterator[_Entry]:
     """Yield the entries of a log file, with some fields besides the instant."""
     path = location.show(name)
-    for schema, offset, content in _data_blocks(location.read(name, _MOST_LOG_BYTES), path):
-        decode = record_decoder(schema, path, offset, _ENTRY, fields=(*_BASIC, *fields))
-        content.number(_I32, "the version of a block of records")
-        for _ in range(content.number(_I32, "a number of records")):
-            size = content.number(_I32, "the size of a record")
-            start = content.at
-            record = decode(content.take(size, "a record"), start)
-            yield _Entry(_instant(record, path, start), record, path, start)
-
-
-class _Part:
-    """A part of a log file, and the position up to which it is read.
-
-    Args:
-        file: Content of the whole file.
-        start: Offset in the file at which the part begins.
-        end: Offset in the file at which the part ends.
-        path: Path of the file, for errors.
-    """
-
-    def __init__(self, file: bytes, start: int, end: int, path: str) -> None:
-        self._file = file
-        self._end = end
-        self._path = path
-        self.at = start
-
-    @property
-    def is_read(self) -> bool:
-        """Return whether nothing is left."""
-        return self.at == self._end
-
-    def take(self, size: int, what: str) -> bytes:
-        """Return the next bytes."""
-        if size > self._end - self.at:
-            found = f"{self._end - self.at} bytes left"
-            raise CorruptionError(self._path, self.at, f"{what}, {size} bytes", found)
-        self.at += size
-        return self._file[self.at - size : self.at]
-
-    def number(self, kind: struct.Struct, what: str) -> int:
-        """Return the next number, which is not below 0."""
-        start = self.at
-        (number,) = kind.unpack(self.take(kind.size, what))
-        if number < 0:
-            raise CorruptionError(self._path, start, what, number)
-        return int(number)
-
-    def part(self, what: str) -> _Part:
-        """Return the next part, which begins with its size."""
-        size = self.number(_I64, f"the size of {what}")
-        start = self.at
-        if size > self._end - start:
-            found = f"{self._end - start} bytes left"
-            raise CorruptionError(self._path, start, f"{what}, {size} bytes", found)
-        self.at += size
-        return _Part(self._file, start, self.at, self._path)
-
-
-def _data_blocks(file: bytes, path: str) -> Iterator[tuple[bytes, int, _Part]]:
-    """Yield the schema, its offset, and the content of each block of Avro records."""
-    whole = _Part(file, 0, len(file), path)
-    while not whole.is_read:
-        start = whole.at
-        magic = whole.take(len(_MAGIC), "the head of a block")
-        if magic != _MAGIC:
-            raise CorruptionError(path, start, f"the head of a block, {_MAGIC!r}", repr(magic))
-        block = whole.part("a block")
-        version = block.number(_I32, "the version of the log")
-        if version != _LOG_VERSION:
-            raise CorruptionError(path, block.at - _I32.size, "a log of version 1", version)
-        kind = block.number(_I32, "the kind of a block")
-        headers: dict[int, tuple[bytes, int]] = {}
-        for _ in range(block.number(_I32, "a number of headers")):
-            header = block.number(_I32, "the kind of a header")
-            size = block.number(_I32, "the size of a header")
-            headers[header] = block.take(size, "a header"), block.at - size
-        content = block.part("the content of a block")
-        if kind != _AVRO_DATA:
+    for block in read_blocks(location.read(name, _MOST_LOG_BYTES), path):
+        if block.kind != AVRO:
             continue
-        if _SCHEMA not in headers:
-            raise CorruptionError(path, start, "a block with the schema of its records", "none")
-        yield *headers[_SCHEMA], content
+        decode = record_decoder(
+            block.schema, path, block.at_schema, _ENTRY, fields=(*_BASIC, *fields)
+        )
+        for content, start in avro_records(block, path):
+            record = decode(content, start)
+            yield _Entry(_instant(record, path, start), record, path, start)
 
 
 def _instant(record: dict[str, Any], path: str, offset: int) -> Instant:
@@ -284,12 +205,7 @@ def _block(old: Sequence[OldInstant]) -> bytes:
     ]
     content = _I32.pack(_DATA_VERSION) + _I32.pack(len(records))
     content += b"".join(_I32.pack(len(one)) + one for one in records)
-    schema = schema_text(_ENTRY).encode()
-    head = b"".join(map(_I32.pack, (_LOG_VERSION, _AVRO_DATA, 1, _SCHEMA, len(schema)))) + schema
-    # There are no footers.
-    body = head + _I64.pack(len(content)) + content + _I32.pack(0)
-    size = len(body) + _I64.size
-    return _MAGIC + _I64.pack(size) + body + _I64.pack(len(_MAGIC) + size)
+    return block_bytes(AVRO, {SCHEMA_HEADER: schema_text(_ENTRY).encode()}, content)
 
 
 def _record(instant: Instant, state: State, content: bytes, reached: str | None) -> dict[str, Any]:

@@ -84,7 +84,8 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"a float, and floats are not exact; give a file that has it as \1"
     ),
     r"(the column '(.+?)' is .*); make it pa\.string\(\) in the schema, and cast its values to "
-    r"strings": r"\1; give --types \2=text, or --like a file that has it as text",
+    r"strings(, such as by .*)?": r"\1; give --types \2=text, or --like a file that has it as text",
+    r"or to a copy: HudiTable\.create.*": "or to a copy of its rows",
     r"^record_key is empty; give the": "--key is not given: give the",
     r"^by is \(\); give the": "--by is not given: give the",
     r"(?<=; )call (clean|archive|cluster)\(\)": r"run 'lookupstore hudi \1'",

@@ -97,7 +97,7 @@ def create(
     )
     arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
     with echoed_info("lookupstore.hudi.keys.new_columns"):
-        table = HudiTable.create(path, text.source_of([like]).schema, **arguments, options=hoodie)
+        table = HudiTable.create(path, text.source_of([like]), **arguments, options=hoodie)
     _write_info(table, output)
 
 

@@ -23,7 +23,7 @@ from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.damage import damaged_offset
-from lookupstore.source.folder_columns import Value
+from lookupstore.source.folder_columns import FolderColumns, Value
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -90,7 +90,6 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
         return with_checked_texts(opened_table(found.format, found.path))
     if are_streams:
         return _streams_source(paths, found, text, in_order=in_order)
-    files = [file for one in found for file in one.files]
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
         raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
@@ -103,32 +102,70 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
         address = FileAddress.on(one.filesystem, one.files[0])
         with _reading(address, file_format), address.open() as stream:
             schemas.append(schema_of(stream, file_format, address.shown))
-    schema = found[0].columns.schema(schemas[0])
+    folders = [one.columns for one in found]
+    return _columnar_source(
+        paths, found, file_format, identified, schemas[0], folders, in_order=in_order
+    )
 
-    def select(
-        columns: Sequence[str], *, known: Container[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+
+def _columnar_source(
+    paths: Sequence[Path],
+    found: Sequence[FoundFiles],
+    file_format: str,
+    identified: Sequence[tuple[FileAddress, FileIdentity]],
+    stored: pa.Schema,
+    folders: Sequence[FolderColumns],
+    *,
+    in_order: bool,
+    is_strict: bool = False,
+) -> Source:
+    """Return files of Parquet or ORC as a source.
+
+    Args:
+        paths: Paths, globs and folders in the order of their rows.
+        found: Files that were found for each of them.
+        file_format: Format of the files: `parquet` or `orc`.
+        identified: Address and identity of each file.
+        stored: Columns of the first file.
+        folders: Columns of the folders of each path.
+        in_order: Whether the order of the paths is fixed.
+        is_strict: Whether a file with a column that the first one lacks is an error.
+    """
+    schema = folders[0].schema(stored)
+    again = partial(
+        _columnar_source, paths, found, file_format, identified, stored, in_order=in_order
+    )
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
-        columns_of = (one.columns for one in found for _ in one.files)
-        for (address, identity), folders in zip(identified, columns_of, strict=True):
-            constants = folders.values(address.path)
+        known = frozenset(schema.names) if is_strict else None
+        columns_of = (
+            columns for columns, one in zip(folders, found, strict=True) for _ in one.files
+        )
+        for (address, identity), columns_there in zip(identified, columns_of, strict=True):
+            constants = columns_there.values(address.path)
             yield from _read_file(address, identity, file_format, wanted, constants, known)
+
+    def with_texts(wanted: pa.Schema) -> Source:
+        texts = [one.with_texts(wanted) for one in folders]
+        return again(texts, is_strict=is_strict)
 
     first = shown_path(paths[0])
     what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
-    source = Source(
+    count = len(identified)
+    return Source(
         schema,
-        f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
+        f"{what} ({count} {kind} file{'s'[: count != 1]})",
         select,
         lambda: _count(partial(_rows, file_format=file_format), identified),
         is_files=True,
         fingerprint=_fingerprint(found, [known for _, known in identified]),
         nbytes=sum(info.size for one in found for info in one.infos),
         in_order=in_order,
+        every_column=lambda: again(folders, is_strict=True),
+        folders_with_texts=with_texts,
     )
-    strict = partial(select, known=frozenset(schema.names))
-    return replace(source, every_column=lambda: replace(source, batches=strict))
 
 
 def _read_file(

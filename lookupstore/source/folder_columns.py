@@ -15,7 +15,7 @@ import math
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from functools import reduce
@@ -24,6 +24,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
+from lookupstore.arrow.types import is_text
 from lookupstore.errors import FormatError, listed, printable
 
 #: Value of a column of folders.
@@ -69,6 +70,17 @@ class FolderColumns:
     def texts(self, path: str) -> dict[str, str | None]:
         """Return the texts in the names of the folders of a file, by name of the column."""
         return {name: _text(text) for name, text in self.pairs.get(posixpath.dirname(path), ())}
+
+    def with_texts(self, wanted: pa.Schema) -> FolderColumns:
+        """Return the columns, as text where a schema has a column of text of that name.
+
+        >>> columns = FolderColumns({"week": pa.int32()}, {"week=07": (("week", "07"),)})
+        >>> columns.with_texts(pa.schema({"week": pa.string()})).values("week=07/1.parquet")
+        {'week': '07'}
+        """
+        texts = {one.name for one in wanted if is_text(one.type)}
+        types = {name: pa.string() if name in texts else kind for name, kind in self.types.items()}
+        return replace(self, types=types)
 
     def schema(self, stored: pa.Schema) -> pa.Schema:
         """Return the columns of a file together with those of its folders.

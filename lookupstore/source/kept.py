@@ -119,7 +119,12 @@ class KeptRows:
         """Return the source without other views, which would read rows without keeping them."""
         assert self._source is not None
         return replace(
-            self._source, batches=batches, in_types=None, every_column=None, with_misfits=None
+            self._source,
+            batches=batches,
+            in_types=None,
+            every_column=None,
+            folders_with_texts=None,
+            with_misfits=None,
         )
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -46,6 +46,7 @@ KNOWN = (
     "or an iterable "
     "of record batches, tables or frames"
 )
+_END = object()
 
 
 class UnknownSourceError(TypeError):
@@ -93,7 +94,8 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
 
     Columns whose types would be inferred from the first rows of text have the types of the
     destination. So do columns of Python objects for which Arrow finds no type, such as dicts for
-    maps. Other columns keep their types.
+    maps. Columns of `name=value` folders are text if the destination has text. Other columns keep
+    their types.
 
     Raises: The errors of `open_source`.
 
@@ -103,6 +105,8 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     DataType(string)
     """
     opened = _opened(source, max_text, known)
+    if opened.folders_with_texts is not None:
+        opened = opened.folders_with_texts(known)
     return opened if opened.in_types is None else opened.in_types(known)
 
 
@@ -178,11 +182,11 @@ def _opened(
 
 def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | None) -> Source:
     items = iter(source)
-    first = next(items, None)
-    if first is None:
+    first = next(items, _END)
+    if first is _END:
         raise ValueError(
-            f"source is an empty {type_name(source)}, which has no columns; give files, or a "
-            "pyarrow.RecordBatchReader, which knows its schema without rows"
+            f"source is an empty {type_name(source)}, which has no columns; leave the call out if "
+            "there are no rows, or give a table that has columns, such as schema.empty_table()"
         )
     if isinstance(first, (str, os.PathLike, Location)):
         paths = []

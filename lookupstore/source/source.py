@@ -43,6 +43,8 @@ class Source:
         every_column: Function that returns the source with a check that no file has columns which
             the first one lacks. Do not read this source afterwards. None: There is nothing to
             check.
+        folders_with_texts: Function that returns the source with columns of folders as text where a
+            schema has text. Do not read this source afterwards. None: Folders add no columns.
         with_misfits: Function that returns the source with a column `MISFITS`, which has the reason
             for which a row has a value that is not of its type; that value is null. Do not read
             this source afterwards. None: A value cannot be of another type, or raises an error.
@@ -63,6 +65,7 @@ class Source:
     table: pa.Table | None = None
     in_types: Callable[[pa.Schema], Source] | None = None
     every_column: Callable[[], Source] | None = None
+    folders_with_texts: Callable[[pa.Schema], Source] | None = None
     with_misfits: Callable[[], Source] | None = None
     has_misfits: bool = False
     filtered: Callable[[RowFilter], Source] | None = None
@@ -93,6 +96,7 @@ def where_rows(source: Source, condition: RowFilter) -> Source:
         table=None,
         in_types=None,
         every_column=None,
+        folders_with_texts=None,
         with_misfits=None,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from lookupstore.errors import listed
 from lookupstore.hudi.keys.avro_types import arrow_schema
 from lookupstore.hudi.keys.column_names import check_names
+from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.opening import KNOWN, UnknownSourceError, in_columns
@@ -25,32 +26,55 @@ from lookupstore.source.source import Source
 _log = logging.getLogger(__name__)
 
 
-def columns_of(given: Any) -> pa.Schema:
-    """Return a schema, or the schema of rows without reading them.
+def columns_of(given: Any, partition_by: Sequence[str] = ()) -> pa.Schema:
+    """Return a schema, or the schema of rows without reading them, without meta columns.
+
+    Args:
+        given: Schema, or rows.
+        partition_by: Partition columns. They are text if they are in the names of folders only,
+            such as `day=2026-11-20`, and not integers.
 
     Raises:
         TypeError: If `given` is neither a schema nor rows, the rows show their columns only when
             read, or a column has values of several types.
         FileNotFoundError, ValueError: See `open_source`.
 
-    >>> columns_of(pa.table({"id": [1]})).names
+    >>> columns_of(pa.table({"id": [1], "_hoodie_record_key": ["1"]})).names
     ['id']
     """
+    schema = _given_columns(given, partition_by)
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
+
+
+def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
     if isinstance(given, pa.Schema):
         return given
-    if isinstance(getattr(given, "schema", None), pa.Schema):
+    if not isinstance(given, Source) and isinstance(getattr(given, "schema", None), pa.Schema):
         return given.schema
     if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:
-            return _without_nanoseconds(in_columns(given, pa.schema([])))
+            source = in_columns(given, pa.schema([]))
         except UnknownSourceError:
             pass
         except TypeError as error:  # a column has no type
             raise TypeError(re.sub("^source(?=: )", "schema", str(error))) from None
+        else:
+            return _without_nanoseconds(_with_texts_of_folders(source, partition_by))
     raise TypeError(
         f"schema is {type(given).__name__}; give a pyarrow.Schema, or rows that have these "
         f"columns: {KNOWN}"
     )
+
+
+def _with_texts_of_folders(source: Source, partition_by: Sequence[str]) -> Source:
+    if source.folders_with_texts is None:
+        return source
+    texts = [
+        field.with_type(pa.string())
+        for field in source.schema
+        if field.name in partition_by and not pa.types.is_integer(field.type)
+    ]
+    return source.folders_with_texts(pa.schema(texts))
 
 
 def _without_nanoseconds(source: Source) -> pa.Schema:
@@ -125,6 +149,10 @@ def _check_type(argument: str, field: pa.Field) -> None:
             ) from error
     elif not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
         texts = "make it pa.string() in the schema, and cast its values to strings"
+        if pa.types.is_timestamp(kind):
+            texts += ", such as by .dt.strftime('%Y-%m-%d')"
+        elif pa.types.is_date(kind):
+            texts += ", such as by .astype(str) in pandas"
         if pa.types.is_floating(kind):
             texts = (
                 "if its values are whole numbers, leave out rows without one and give integers, "

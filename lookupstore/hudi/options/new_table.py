@@ -28,7 +28,7 @@ def new_options(
     name: str,
     record_key: Sequence[str],
     partition_by: Sequence[str] | None = None,
-    ordering: str | None = None,
+    ordering: str | Sequence[str] | None = None,
     merge_mode: str | None = None,
     version: int = 9,
     database: str | None = None,
@@ -65,6 +65,10 @@ def new_options(
                 if len(names) > 1:
                     remedy = f"give several columns as a list: {names!r}"
                 raise ValueError(f"{argument} has {column!r}; {remedy}")
+    if ordering is not None and not isinstance(ordering, str):
+        if len(ordering) > 1:
+            raise ValueError(f"ordering: {ordering!r} are several columns; give one")
+        ordering = next(iter(ordering), None)
     mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
     if mode not in PAYLOADS:
         raise ValueError(f"merge_mode is {mode!r}; give {either([repr(one) for one in PAYLOADS])}")

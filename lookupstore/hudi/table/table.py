@@ -16,7 +16,6 @@ from lookupstore.hudi.keys.new_columns import (
     note_times_without_zone,
 )
 from lookupstore.hudi.locking.lock import check_place
-from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
     PROPERTIES,
     SNAPSHOT,
@@ -61,7 +60,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         *,
         record_key: str | Sequence[str] | Absent = ABSENT,
         partition_by: str | Sequence[str] | Absent | None = ABSENT,
-        ordering: str | Absent | None = ABSENT,
+        ordering: str | Sequence[str] | Absent | None = ABSENT,
         merge_mode: str | Absent | None = ABSENT,
         version: int | Absent = ABSENT,
         name: str | Absent | None = ABSENT,
@@ -77,7 +76,8 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
             path: Folder or URI of the new table. It is created if missing, and must not contain
                 files.
             schema: Schema of the data columns, which all become nullable; or rows with these
-                columns, in any form that `upsert` takes. No row is written.
+                columns, in any form that `upsert` takes. No row is written. Meta columns
+                (`_hoodie_...`) are ignored.
             record_key: Names of the columns that identify a row within its partition, or one name;
                 strings or integers. Required, here or in `options`.
             partition_by: Names of the partition columns, or one name; strings or integers. Their
@@ -110,13 +110,6 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
         """
         location = as_location(path, storage_options)
-        schema = columns_of(schema)
-        for column, count in Counter(schema.names).items():
-            if column in META_COLUMNS or count > 1:
-                raise ValueError(
-                    f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
-                    "or leave it out"
-                )
         arguments = only_given(
             name=name,
             record_key=record_key,
@@ -130,6 +123,11 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
         )
         if options is not None:
             arguments = table_arguments(options, arguments)
+        by = arguments.get("partition_by") or ()
+        schema = columns_of(schema, [by] if isinstance(by, str) else by)
+        for column, count in Counter(schema.names).items():
+            if count > 1:
+                raise ValueError(f"schema: {count} columns are called {column!r}; rename them")
         if arguments.get("name") is None:
             arguments["name"] = _folder_name(location)
         arguments.setdefault("record_key", ())

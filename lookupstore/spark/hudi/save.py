@@ -23,7 +23,6 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.index import partitions_of
 from lookupstore.hudi.keys import IncomingRows, read_keys
 from lookupstore.hudi.layout import optional
-from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write import (
     COLUMNS,
     WRITE_CHOICES,
@@ -197,8 +196,7 @@ def _table(
     except FileNotFoundError:
         if operation.startswith("delete"):
             raise
-    own = pa.schema([one for one in columns if one.name not in META_COLUMNS])
-    return HudiTable.create(location, own, options=hudi)
+    return HudiTable.create(location, columns, options=hudi)
 
 
 def _chosen(ours: Mapping[str, str]) -> dict[str, Any]:

@@ -90,6 +90,46 @@ def test_rows_whose_columns_are_named_or_typed_otherwise(tmp_path: Path) -> None
                 table.upsert(rows, missing="null")
 
 
+def test_a_copy_of_a_table(tmp_path: Path) -> None:
+    """Rows of another table have its meta columns, which a copy makes anew."""
+    table = HudiTable.create(tmp_path / "t", ROWS, record_key="id", ordering=["n"])
+    assert table.options.ordering == ("n",)
+    table.insert(ROWS)
+    for at, given in enumerate((table.scan(), table.schema, table)):
+        copy = HudiTable.create(tmp_path / f"{at}", given, record_key="id")
+        assert copy.schema == table.schema
+        copy.bulk_insert(table.scan_batches())
+        assert copy.scan(columns=["id", "day", "n"]).to_pydict() == ROWS.to_pydict()
+
+
+def test_a_table_of_a_folder_with_days(tmp_path: Path) -> None:
+    """The names of folders are texts: partition columns cannot be dates, nor lose a zero."""
+    for day, month in (("2026-11-20", "07"), ("2026-11-21", "08")):
+        folder = tmp_path / "src" / f"day={day}" / f"month={month}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1, 2], "n": [1, 2]}), folder / "1.parquet")
+    made = HudiTable.create(
+        tmp_path / "t", tmp_path / "src", record_key="id", partition_by=["day", "month"]
+    )
+    assert made.schema.field("day").type == pa.string()
+    assert made.schema.field("month").type == pa.int32()
+    schema = pa.schema(
+        {"id": pa.int64(), "n": pa.int64(), "day": pa.string(), "month": pa.string()}
+    )
+    texts = HudiTable.create(tmp_path / "texts", schema, record_key="id", partition_by=["day"])
+    for table, month in ((made, 7), (texts, "07")):
+        assert table.bulk_insert(str(tmp_path / "src")).rows_inserted == 4
+        assert table.upsert([str(tmp_path / "src")]).rows_updated == 4
+        found = table.scan(columns=["id", "month", "day"], filter="day = '2026-11-20'")
+        assert found.sort_by("id").to_pydict() == {
+            "id": [1, 2], "month": [month] * 2, "day": ["2026-11-20"] * 2,
+        }  # fmt: skip
+        merge = table.merge(tmp_path / "src").when_matched_update({"n": "source.n + 1"})
+        assert merge.execute().rows_updated == 4
+    with pytest.raises(TypeError, match="record_key: the column 'day' is date32"):
+        HudiTable.create(tmp_path / "key", tmp_path / "src", record_key="day")
+
+
 def test_a_series_is_no_rows(tmp_path: Path) -> None:
     series = [pytest.importorskip(name).Series([1, 2]) for name in ("pandas", "polars")]
     table = HudiTable.create(tmp_path / "t", ROWS, record_key="id")

@@ -39,7 +39,6 @@ SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "page": pa.string()})
 ROWS = pa.table({"id": [1, 2], "day": ["mo", "tu"], "page": ["/a", "/b"]})
 MORE = ROWS.append_column("more", pa.array([1, 2]))
 WIDE = ROWS.set_column(0, "id", pa.array([1, 2**40]))
-THEIRS = ROWS.append_column("_hoodie_record_key", pa.array(["1", "2"]))
 EVOLVE = WriteOptions(evolve=True)
 TWICE = pa.concat_tables([ROWS, ROWS])
 
@@ -337,11 +336,11 @@ WAYS = [
         lambda folder: new(folder, ROWS.append_column("a_b", pa.array([1, 2]))),
     ),
     Way(
-        "create: rows of another table, with their meta columns",
-        lambda folder: new(folder, THEIRS),
+        "create: two columns of one name",
+        lambda folder: new(folder, pa.schema([*ROWS.schema, ROWS.schema.field("page")])),
         ValueError,
-        "'_hoodie_record_key' is one of Hudi's own, or given twice; rename it, or leave it out",
-        lambda folder: new(folder, ROWS).insert(THEIRS),
+        "schema: 2 columns are called 'page'; rename them",
+        lambda folder: new(folder, ROWS),
     ),
     Way(
         "create: a table that is there",

@@ -156,6 +156,8 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
         hint = ", such as .dt.date"
     elif types.is_string(kind) and types.is_integer(given):
         hint = ", such as .astype(str)"
+    elif is_text(given) and types.is_integer(kind):
+        hint = f", such as .astype('{kind}')"
     elif is_text(given) and types.is_timestamp(kind):
         hint = f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''})"
     elif is_text(given) and types.is_date(kind):

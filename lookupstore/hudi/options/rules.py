@@ -193,8 +193,8 @@ def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> 
         raise refused_error(path, VERSION, str(options.version), written)
     if options.table_type != COPY_ON_WRITE:
         raise FormatError(
-            f"{path}: {TYPE} is {options.table_type!r}: such a table can only be read; supported "
-            f"for writing: {COPY_ON_WRITE}"
+            f"{path}: {TYPE} is {options.table_type!r}: such a table can only be read; write with "
+            "Apache Hudi, or to a copy: HudiTable.create(...).bulk_insert(table.scan_batches())"
         )
     if options.from_backup:
         raise FormatError(

@@ -104,6 +104,18 @@ class WriteResult:
     service_errors: tuple[str, ...] = ()
     retries: int = 0
 
+    def __repr__(self) -> str:
+        """Return a line with what is not 0 or empty; of files and invalid rows, the number."""
+        said = []
+        for one in fields(self)[2:]:  # without the instant and the operation
+            value = getattr(self, one.name)
+            if isinstance(value, tuple) and one.name != "service_errors":
+                value = len(value)
+            if value and one.name != "seconds":
+                said.append(f"{one.name}={value!r}")
+        time = "dry run" if self.instant is None else self.instant.time
+        return f"<WriteResult {self.operation} {time}: {', '.join(said) or 'no rows'}>"
+
     def _repr_html_(self) -> str:
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         del said["operation"]

@@ -189,6 +189,7 @@ def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
         ("scores", [{"x": 1}, {"y": 0.5}, None], r"'scores' has \[\('y', 0.5\)\] in row 2, which"),
         ("scores", [{"x": 1}, "text", None], "'scores' has 'text' in row 2, which map<"),
         ("n", [1, "text", None], "'n' has 'text' in row 2, which int32 cannot hold"),
+        ("n", ["1", "2", "3"], r"'n' is string; give int32, such as \.astype\('int32'\)"),
         ("s", [1, 2, 3], r"'s' is int64; give string, such as \.astype\(str\)"),
         ("at", pd.to_datetime(["2026-01-01"] * 3), r"give .*\.dt\.tz_localize\('UTC'\)"),
         ("day", pd.to_datetime(["2026-01-01"] * 3), r"'day' is .*such as \.dt\.date"),

@@ -220,6 +220,11 @@ CLUSTERED = {"hoodie.clustering.inline": "true",
 GENERATOR = "hoodie.datasource.write.keygenerator.class"
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "own": ({"evolve": True}, r"'evolve'; a dict has Hudi's names: pass WriteOptions\(evolve="),
+    "service": (
+        {"retain_commits": 3},
+        r"'retain_commits'; .*: pass WriteOptions\(services=TableServices\(retain_commits=",
+    ),
+    "nobody's": ({"path": "/lake/visits"}, "options: not known here: 'path'$"),
     "unknown": (
         {"hoodie.parquet.max.filesize": 1, "spark.x": 2},
         r"not known here: 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.hoodie.known import PLACES, nearest, option_of
 from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
+from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.quantities import bytes_of
 
 _log = logging.getLogger(__name__)
@@ -82,11 +84,20 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
         text = str(value).lower() if isinstance(value, bool) else str(value).strip()
         said.append(Said(str(name), text, option, option.parsed(str(name), text)))
     if unknown:
-        ours = [str(name) for name in given if str(name).isidentifier()]
-        remedy = f"; a dict has Hudi's names: pass WriteOptions({ours[0]}=...)" if ours else ""
+        remedy = next(filter(None, map(_remedy, map(str, given))), "")
         raise ValueError(f"options: not known here: {', '.join(unknown)}{remedy}")
     _log_once(frozenset(idle), "reading" if reads else "writing")
     return sorted(said, key=lambda one: PLACES[one.option.names])
+
+
+def _remedy(name: str) -> str:
+    """Return how to pass an option by lookupstore's name. Empty: it is not such a name."""
+    own = f"{name}=..."
+    if name in {one.name for one in fields(TableServices)}:
+        own = f"services=TableServices({own})"
+    elif name not in {one.name for one in fields(WriteOptions)}:
+        return ""
+    return f"; a dict has Hudi's names: pass WriteOptions({own})"
 
 
 def fields_of(said: Iterable[Said], *parts: OptionPart) -> dict[str, Any]:

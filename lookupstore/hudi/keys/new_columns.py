@@ -57,7 +57,8 @@ def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
         except UnknownSourceError:
             pass
         except TypeError as error:  # a column has no type
-            raise TypeError(re.sub("^source(?=: )", "schema", str(error))) from None
+            said = re.sub("^source(?=: )", "schema", str(error))
+            raise TypeError(f"{said}, or give a pyarrow.Schema") from None
         else:
             return _without_nanoseconds(_with_texts_of_folders(source, partition_by))
     raise TypeError(

@@ -34,6 +34,7 @@ from lookupstore.hudi.timeline.timeline import (
     State,
 )
 from lookupstore.hudi.view import TableView
+from lookupstore.quantities import counted
 
 #: Defaults of Hudi for `hoodie.keep.min.commits` and `hoodie.keep.max.commits`.
 MIN_COMMITS, MAX_COMMITS = 20, 30
@@ -57,6 +58,11 @@ class Archival:
     instants: tuple[Instant, ...] = ()
     first: str | None = None
     kept_by: str | None = None
+
+    def __repr__(self) -> str:
+        """Return the number of instants, which can be many, and the other fields."""
+        count = counted(len(self.instants), "instant")
+        return f"<Archival of {count}, first={self.first!r}, kept_by={self.kept_by!r}>"
 
     @property
     def commits(self) -> list[Instant]:

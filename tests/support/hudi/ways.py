@@ -243,7 +243,7 @@ WAYS = [
         "create: a dict in place of the columns",
         lambda folder: new(folder, {"id": "int64"}),
         TypeError,
-        "give a pyarrow.Schema, or rows that have these columns",
+        "the column 'id' is str; give a list or an array, or give a pyarrow.Schema",
         lambda folder: new(folder, ROWS),
     ),
     Way(

@@ -11,8 +11,10 @@ import pytest
 from support.hudi.log_tables import LogTable
 from support.hudi.versions import VERSIONS
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.hudi.log.slices import MergedSlice
+from lookupstore.hudi.timeline.plans import CleanerPlan, CleanFile, plan_bytes
 
 ROWS = [{"id": key, "ts": 1, "value": "old"} for key in (1, 2)]
 NEWS = {"id": [1], "day": ["mo"], "value": ["new"]}
@@ -71,6 +73,26 @@ def test_a_log_file_of_the_newest_commit(tmp_path: Path, version: int) -> None:
             table.rows()
     log.write_bytes(content)
     assert table.rows() == rows
+
+
+def test_a_clean_that_has_deleted_nothing_yet(tmp_path: Path) -> None:
+    """A reader with an older timeline goes on as long as it finds the files of its slices."""
+    table = LogTable(tmp_path / "t", 9)
+    table.base("a-0", ROWS)
+    table.delta("a-0", lambda time: table.data(time, [{"id": 1, "ts": 2, "value": "one"}]))
+    view = table.view()
+    (before,) = view.slices(None)
+    assert isinstance(before, MergedSlice)
+    assert before.base is not None
+    paths = [before.base.path, *(log.path for log in before.logs)]
+    table.base("a-0", ROWS)
+    files = tuple(CleanFile(table.table.location.full(path)) for path in paths)
+    plan = CleanerPlan(None, policy="KEEP_LATEST_FILE_VERSIONS", files={"": files})
+    table.folder.request("clean", plan_bytes(plan))
+    assert view.slices(None) == [before]
+    (table.path / paths[0]).unlink()
+    with pytest.raises(StaleStoreError, match=r"removed by the clean \d+ while"):
+        view.slices(None)
 
 
 def copy_on_write(path: Path, version: int) -> tuple[HudiTable, Path]:

@@ -237,9 +237,9 @@ def test_a_file_that_a_clean_took_away(tmp_path: Path) -> None:
     table = SmallTable(tmp_path / "t", 9, SCHEMA)
     write(table, {("", "a-0"): ["k"]})
     view = table.view()
-    groups = view.groups(None)
-    (tmp_path / "t" / groups[0].current.path).unlink()
-    object.__setattr__(view, "groups", lambda as_of: groups)
+    files = view.current()
+    (tmp_path / "t" / files[0].path).unlink()
+    object.__setattr__(view, "current", lambda: files)
     with pytest.raises(StaleStoreError, match=r"/a-0_.*deleted by a clean"):
         tag(view, pa.array([""]), pa.array(["k"]))
 

@@ -67,6 +67,14 @@ def check_adds_nothing(how: How, **given: object) -> None:
                 )
 
 
+def check_texts(prefix: object, found: object) -> None:
+    """Raise TypeError if the prefix or the mark of a join is not a text."""
+    if prefix is not None and not isinstance(prefix, str):
+        raise TypeError(f"prefix is {prefix!r}; give a text that goes before names")
+    if found is not None and not isinstance(found, str):
+        raise TypeError(f"found is {found!r}; give the name of the column to append")
+
+
 def name_pairs(on: On) -> list[tuple[str, str]]:
     """Return pairs of the names of a fact column and its key column.
 
@@ -370,12 +378,11 @@ class Join:
                 found. Default: no such column.
             fold: Function that returns the same text for names that count as equal.
         """
+        check_texts(prefix, found)
         keys = key_columns(facts, lookups.key_schema, on)
         fields = [lookups.value_schema.field(name) for name in names]
         appended = [pa.field(f"{prefix or ''}{one.name}", one.type) for one in fields]
         if found is not None:
-            if not isinstance(found, str):
-                raise TypeError(f"found is {found!r}; give the name of the column to append")
             appended.append(pa.field(found, pa.bool_()))
         check_names(facts, [one.name for one in appended], prefix, found, fold)
         schema = pa.schema(appended)

@@ -107,9 +107,9 @@ def plan_reading(paths: Sequence[str]) -> Reading:
             continue  # `check_files` checks the files that Spark finds
         try:
             those = find_source([path], tables=READABLE)
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError) as error:
             if PATTERN.isdisjoint(_address(path)):
-                raise
+                raise _of_argument(error) from None
             only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
@@ -134,6 +134,17 @@ def plan_reading(paths: Sequence[str]) -> Reading:
         )
     here = all("://" not in path or path.startswith("file:") for path in paths)
     return Reading(tuple(found), next(iter(bases), None), on_this_host=here)
+
+
+def _of_argument(error: FileNotFoundError | ValueError) -> Exception:
+    """Return an error about a source as one about the argument, with Spark's remedy."""
+    if type(error) is not FileNotFoundError or not str(error).startswith("source: "):
+        return error
+    what = str(error).removeprefix("source: ")
+    remedy = ""
+    if "no file below it" in what:
+        remedy = "; give the DataFrame that Spark reads of other files, as spark.read.json(...)"
+    return FileNotFoundError(f"df_or_path: {what}{remedy}")
 
 
 def _check_readable(found: Sequence[FoundFiles]) -> None:

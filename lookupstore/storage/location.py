@@ -479,7 +479,7 @@ def address_of(
         return in_filesystem(text, filesystem)
     check_path(text)
     if storage_options and "://" not in text:
-        raise ValueError(f"storage_options are of URIs, and path is {text!r}; leave them out")
+        raise ValueError(f"storage_options are for URIs, and path is {text!r}; leave them out")
     return with_options(expanded(text), storage_options), None
 
 

@@ -181,7 +181,10 @@ def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[
     if not options:
         return list(given.values())
     if not any(map(_has_uri, given.values())):
-        raise ValueError(f"storage_options are of URIs, and there is none in {' or '.join(given)}")
+        verb = "is" if len(given) == 1 else "are"
+        raise ValueError(
+            f"storage_options are for URIs, and {' and '.join(given)} {verb} not; leave them out"
+        )
     return [_path_with_options(value, options) for value in given.values()]
 
 

@@ -27,6 +27,12 @@ _ODD = re.compile(
     r"\s*(?P<scheme>s3[an]?|gc?s|abfss?|wasbs?|hdfs|viewfs|webhdfs|https?|nfs|s?ftp)(?::(?!//)|//|%(?:25)*3a)",
     re.IGNORECASE,
 )
+# A local path by Hadoop's form of its URI, such as that of `DataFrame.inputFiles`, or one of
+# Databricks. Elsewhere a URI with one slash would be a folder below the current one.
+_OF_SPARK = re.compile(r"\s*(?P<scheme>file|dbfs):(?P<path>/(?!/).*)", re.IGNORECASE | re.DOTALL)
+# Hadoop's schemes of S3, which pyarrow does not know.
+_OF_HADOOP = re.compile(r"\s*s3[an](?=://)", re.IGNORECASE)
+_KNOWN = "file, s3, gs, abfs and hdfs"
 _HOST = re.compile(r"(?:[^:@%\\;=+&]*|\[[0-9a-f:.]*\])(?::[0-9]+)?", re.IGNORECASE)
 # Characters that may follow a URI in a sentence.
 _ENDS = ":;,.)"
@@ -69,9 +75,27 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     except Exception as error:  # an error of any kind may repeat an option
         reason = _without_secrets(str(error), uri)
         if isinstance(error, OSError):
+            reason = _with_hdfs_remedy(reason)
             raise OSError(error.errno or errno.EIO, reason, shown_uri(uri)) from None
+        if "Unrecognized filesystem" in reason:
+            reason += (
+                f"; pyarrow opens {_KNOWN}: for another one, give "
+                "lookupstore.Location(path, filesystem=...)"
+            )
         raise ValueError(f"path {shown_uri(uri)!r}: {reason}") from None
     return filesystem, str(path)
+
+
+def _with_hdfs_remedy(reason: str) -> str:
+    """Return the reason why a URI was not opened, with the remedy if HDFS lacks a library."""
+    first = reason.partition("\n")[0]
+    if not re.match("Unable to load lib(?:jvm|hdfs)", first):
+        return reason
+    # One line for each of some forty places follows.
+    return (
+        f"{first.rstrip(':')}; set JAVA_HOME, HADOOP_HOME, and CLASSPATH to the output of "
+        "'hadoop classpath --glob'"
+    )
 
 
 def arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
@@ -83,6 +107,11 @@ def arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
 def _check_whole(uri: str) -> None:
     """Check that pyarrow reads all of a URI, and can go on with it."""
     shown = shown_uri(uri)
+    if _OF_HADOOP.match(uri):
+        right = shown_uri(_OF_HADOOP.sub("s3", uri, count=1))
+        raise ValueError(
+            f"path {shown!r}: give {right!r}; Spark's fs.s3a settings do not apply to it"
+        )
     if "#" in uri:
         raise ValueError(f"path {shown!r}: the URI has a fragment (#...); leave it out")
     scheme, _, rest = uri.partition("://")
@@ -103,7 +132,7 @@ def _check_whole(uri: str) -> None:
 
 
 def check_path(text: str) -> None:
-    """Check that a path is not a URI that lacks its slashes.
+    """Check that a path is not a URI that lacks its slashes, nor one that only Spark reads.
 
     Raises:
         ValueError: If the path is such a URI.
@@ -111,6 +140,13 @@ def check_path(text: str) -> None:
     >>> check_path("s3://bucket/users"), check_path("data/users")
     (None, None)
     """
+    if (found := _OF_SPARK.match(text)) is not None:
+        path = found["path"]
+        if found["scheme"].lower() == "file":
+            raise ValueError(f"path {text!r}: a URI begins with file://; give 'file://{path}'")
+        # Python sees the files of Databricks as local ones.
+        path = path if path.startswith("/Volumes/") else f"/dbfs{path}"
+        raise ValueError(f"path {text!r}: a path of Spark on Databricks; give {path!r}")
     odd = None if "://" in text else _ODD.match(text)
     if odd is not None:
         raise ValueError(f"path {shown_uri(text)!r}: a URI begins with {odd['scheme'].lower()}://")

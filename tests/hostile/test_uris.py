@@ -277,6 +277,12 @@ def test_uris_that_mean_something_else_are_refused() -> None:
     for uri, reason in [
         ("s3:/bucket/x", r"'s3:\*\*\*': a URI begins with s3://"),
         ("S3:bucket/x", r"a URI begins with s3://"),
+        ("file:/data/x", r"'file:/data/x': a URI begins with file://; give 'file:///data/x'"),
+        ("dbfs:/data/x", r"'dbfs:/data/x': a path of Spark on Databricks; give '/dbfs/data/x'"),
+        ("dbfs:/Volumes/x", "give '/Volumes/x'"),
+        ("s3a://bucket/x", r"'s3a://bucket/x': give 's3://bucket/x'; Spark's fs\.s3a settings"),
+        ("s3n://me:my@bucket/x", r"'s3n://\*\*\*@bucket/x': give 's3://\*\*\*@bucket/x'"),
+        ("wasbs://box@host/x", r"Unrecognized filesystem.*; pyarrow opens file, s3, gs, abfs and"),
         ("s3://bucket/x#y", r"'s3://bucket/x#\*\*\*': the URI has a fragment"),
         ("s3://bucket/x?endpoint_override=http://me@host", "endpoint_override contains a user"),
     ]:
@@ -285,6 +291,19 @@ def test_uris_that_mean_something_else_are_refused() -> None:
                 use(uri, key="id").read("x") if use is columnar.ColumnarFiles else (
                     use(uri).read("x")  # type: ignore[attr-defined]
                 )
+
+
+def test_a_missing_library_of_hdfs_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow lists each of the places that it looked in, one per line."""
+
+    def opens(uri: str) -> None:
+        raise OSError("Unable to load libjvm:\ndlopen(/a/libjvm.so) failed\ndlopen(/b) failed")
+
+    monkeypatch.setattr(uris, "arrow_opens", opens)
+    said = r"Unable to load libjvm; set JAVA_HOME, .*CLASSPATH"
+    with pytest.raises(OSError, match=said) as caught:
+        Location("hdfs://host/x").read("x")
+    assert "\n" not in str(caught.value)
 
 
 def test_local_paths_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_stores(spark: SparkSession, server: ObjectStore) -> None:
     assert SECRET not in str(told)
     stored = register_lookup(spark, "stored", path, storage_options=options)
     assert found(facts(spark).select("id", stored("id").v.alias("v"))) == WANTED
-    with pytest.raises(ValueError, match="storage_options are of URIs"):
+    with pytest.raises(ValueError, match="storage_options are for URIs"):
         lookup_join(facts(spark), "/no/store", on="id", storage_options=options)
 
 
@@ -109,10 +109,10 @@ def test_columnar_files_and_hudi_tables(spark: SparkSession, server: ObjectStore
     assert cluster_table(spark, path, "id", storage_options=options).files_after == 1
     joined = lookup_join(facts(spark), path, on="id", columns=["v"], storage_options=options)
     assert found(joined) == WANTED
-    with pytest.raises(ValueError, match="storage_options are of URIs"):
+    with pytest.raises(ValueError, match="storage_options are for URIs"):
         read_table(spark, "/no/table", storage_options=options)
     open_table = HudiTable.open(path, storage_options=options)
-    with pytest.raises(ValueError, match="storage_options are of URIs"):
+    with pytest.raises(ValueError, match="storage_options are for URIs"):
         upsert(df, open_table, storage_options=options)
 
 

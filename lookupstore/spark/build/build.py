@@ -53,7 +53,7 @@ from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
 from lookupstore.spark.unread import SPARK_ERRORS, naming_files
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
-from lookupstore.storage.uris import shown_uri
+from lookupstore.storage.uris import check_path, shown_uri
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, FollowedSnapshot
@@ -66,6 +66,9 @@ Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 #: Description of the source of a store that is built from a DataFrame, whose files are unknown.
 DATAFRAME = "Spark DataFrame"
+
+# Names of tables of Spark's catalog, which are names of local files as well.
+_TABLE_NAME = re.compile(r"\w+(?:\.\w+){0,2}")
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +155,7 @@ def build_store(
     nbytes: int | None = None
     if isinstance(df_or_path, DataFrame):
         df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
+        check_not_streaming(df, "df_or_path")
         spark = df.sparkSession
     else:
         paths = _paths(df_or_path)
@@ -222,6 +226,15 @@ def build_store(
             raise
         raise raised from None
     return LookupStore(location)
+
+
+def check_not_streaming(df: DataFrame, argument: str) -> None:
+    """Raise ValueError if a DataFrame is a stream, which has no rows outside a micro-batch."""
+    if df.isStreaming:
+        raise ValueError(
+            f"{argument} is a stream; call update_store(df, PATH, batch=batch_id) for its batches, "
+            "in foreachBatch"
+        )
 
 
 def task_of(
@@ -367,6 +380,7 @@ def _paths(given: Paths) -> list[str]:
             if library_format(item) is not None:
                 remedy = "give the DataFrame that Spark reads of it, or call lookupstore.build"
             raise TypeError(f"df_or_path: found a {found}; {remedy}")
+        check_path(os.fspath(item))
         paths.append(expanded(os.fspath(item)))
     if not listed:
         raise TypeError(f"df_or_path is empty; {remedy}")
@@ -374,7 +388,10 @@ def _paths(given: Paths) -> list[str]:
         # This is checked first, because Spark would log a long trace. Spark interprets globs and
         # URIs.
         if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
-            raise FileNotFoundError(f"df_or_path: {path}: no such file or folder")
+            remedy = ""
+            if _TABLE_NAME.fullmatch(path):
+                remedy = f"; for a table of Spark's catalog, give spark.table({path!r})"
+            raise FileNotFoundError(f"df_or_path: {path}: no such file or folder{remedy}")
     return paths
 
 

@@ -22,7 +22,12 @@ from pyspark.sql.types import BooleanType, StructType
 
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
-from lookupstore.spark.build.build import DATAFRAME, check_seen, delete_unlisted
+from lookupstore.spark.build.build import (
+    DATAFRAME,
+    check_not_streaming,
+    check_seen,
+    delete_unlisted,
+)
 from lookupstore.spark.build.update_task import (
     CHANGED,
     PACKS,
@@ -145,6 +150,7 @@ def update_store(
     """
     if not isinstance(df, DataFrame):
         raise TypeError(f"df is {type(df).__name__}; give a Spark DataFrame")
+    check_not_streaming(df, "df")
     location = located(path, storage_options)
     compaction = CompactionRule(
         max_runs,

@@ -326,5 +326,6 @@ def _modes_named(location: Location) -> Iterator[None]:
             raise
         raise FileExistsError(
             f"{location.uri}: there is already a store, and nothing can be appended to it: "
-            "mode('overwrite') publishes its next version"
+            "mode('overwrite') publishes its next version; lookupstore.spark.update_store adds and "
+            "changes rows"
         ) from None

@@ -323,6 +323,13 @@ def _typed(field: pa.Field, option: str, value: Any) -> Any:
 def _loaded(options: Mapping[str, str]) -> LookupStore:
     """Check the names of options, and open the version of the store that they name."""
     unknown = sorted(set(options) - {name.lower() for name in READ_OPTIONS})
+    if "paths" in options:  # Spark's option for a list
+        raise ValueError("load() has several paths; load one store at a time, and union them")
+    if "location" in unknown:  # which CREATE TABLE passes
+        raise ValueError(
+            "Spark's catalog keeps no tables of this format; use CREATE TEMPORARY VIEW name USING "
+            "lookupstore OPTIONS (path '...')"
+        )
     if unknown:
         raise ValueError(f"no option {unknown[0]!r}; reading a store has {', '.join(READ_OPTIONS)}")
     if options.get("pushdown", "true").lower() not in ("true", "false"):

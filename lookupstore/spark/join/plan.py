@@ -19,6 +19,7 @@ from lookupstore.keys.joins import (
     check_adds_nothing,
     check_kind,
     check_names,
+    check_texts,
     how_of,
     key_columns,
 )
@@ -106,6 +107,7 @@ def plan_join(
     run_driver_python(spark)
     kind = how_of(asked.how)
     prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
+    check_texts(prefix, found)
     check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)
     miss = _miss(on_miss, kind)
     if asked.metrics is not None and not isinstance(asked.metrics, LookupMetrics):

@@ -7,6 +7,7 @@ import decimal
 import inspect
 import os
 import random
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from lookupstore import CorruptionError
 from lookupstore.builder import bucket_count
 from lookupstore.builder.plan import plan_build
 from lookupstore.hudi import HudiTable
-from lookupstore.spark import build_store, lookup_join
+from lookupstore.spark import build_store, lookup_join, update_store
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.build.plan_size import plan_bytes
@@ -464,8 +465,32 @@ def test_a_missing_local_source_is_found_before_spark_is_asked(monkeypatch, tmp_
     for source in (tmp_path / "nope.parquet", [tmp_path / "there.parquet", f"{tmp_path}/nope"]):
         with pytest.raises(FileNotFoundError, match=r"^df_or_path: .*/nope.*: no such file or"):
             build_store(source, tmp_path / "store", key="id")
+    for source, right in (
+        (f"file:{tmp_path}/there.parquet", f"'file://{tmp_path}/there.parquet'"),
+        ("dbfs:/users", "'/dbfs/users'"),
+    ):
+        with pytest.raises(ValueError, match=f"^path .*; give {re.escape(right)}$"):
+            build_store(source, tmp_path / "store", key="id")
+        with pytest.raises(ValueError, match=f"^path .*; give {re.escape(right)}$"):
+            build_store(tmp_path / "there.parquet", source, key="id")
     with pytest.raises(AssertionError, match="Spark was asked"):
         build_store(tmp_path / "*.parquet", tmp_path / "store", key="id")
+
+
+def test_other_sources_name_what_to_give(spark, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"catalog, give spark\.table\('some\.table'\)$"):
+        build_store("some.table", tmp_path / "store", key="id")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "part-0.json").write_text('{"id": 1}\n')
+    message = r"^df_or_path: .*/rows: no file below it .*; give the DataFrame .* spark\.read\.json"
+    with pytest.raises(FileNotFoundError, match=message):
+        build_store(tmp_path / "rows", tmp_path / "store", key="id")
+    stream = spark.readStream.schema("id long").json((tmp_path / "rows").as_uri())
+    with pytest.raises(ValueError, match=r"^df_or_path is a stream; call .* in foreachBatch$"):
+        build_store(stream, tmp_path / "store", key="id")
+    build_store(spark.range(1), tmp_path / "store", key="id").close()
+    with pytest.raises(ValueError, match=r"^df is a stream; call update_store"):
+        update_store(stream, tmp_path / "store")
 
 
 def test_parquet_types_that_spark_does_not_read(spark, tmp_path):
@@ -542,7 +567,7 @@ def test_executors_have_the_options_of_a_uri(spark, tmp_path):
             facts = spark.createDataFrame([(k,) for k in range(90, 110)], "id long")
             joined = {row.id: row.v for row in lookup_join(facts, store, on="id").collect()}
     assert joined == {k: str(k) if k < 100 else None for k in range(90, 110)}
-    with pytest.raises(ValueError, match="storage_options are of URIs"):
+    with pytest.raises(ValueError, match="storage_options are for URIs"):
         build_store(df, tmp_path / "store", key="id", storage_options=options)
 
 

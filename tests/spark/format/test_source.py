@@ -507,6 +507,14 @@ def test_bad_options_of_a_read_say_what_is_right(
         load(spark, visits, **options).collect()
 
 
+def test_several_paths_and_catalog_tables_are_refused(spark: SparkSession, visits) -> None:
+    with pytest.raises(AnalysisException, match="several paths; load one store at a time"):
+        spark.read.format("lookupstore").load([os.fspath(visits)] * 2)
+    for place in (f"OPTIONS (path '{visits}')", f"LOCATION '{visits}'"):
+        with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW name USING"):
+            spark.sql(f"CREATE TABLE made_of_a_store USING lookupstore {place}")
+
+
 def test_what_cannot_be_read_says_so(spark: SparkSession, visits, tmp_path) -> None:
     with pytest.raises(AnalysisException, match="no such store folder"):
         load(spark, tmp_path / "none")

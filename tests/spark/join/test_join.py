@@ -603,6 +603,8 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, "how is 'outer'; give one of 'left', 'inner', 'semi', 'anti'",
          {"on": "id", "how": "outer"}),
         (ValueError, "semi joins add no columns", {"on": "id", "how": "semi", "prefix": "x"}),
+        (TypeError, "found is True; give the name of the column", {"on": "id", "found": True}),
+        (TypeError, "prefix is 5; give a text that goes before", {"on": "id", "prefix": 5}),
     ]  # fmt: skip
     taken = facts.withColumn("found", F.lit(1))
     for kind, message, arguments in cases:

@@ -12,6 +12,7 @@ from lookupstore.builder.plan import OnDuplicate
 from lookupstore.columnar.lookup_file import NO_ORDER, LookupFilePlan, Mode, plan_lookup_file
 from lookupstore.columnar.named_files import NamedFiles
 from lookupstore.columnar.planned_files import value_fields
+from lookupstore.columnar.table_files import MERGED
 from lookupstore.errors import meant
 from lookupstore.keys.schema import KeySchema
 
@@ -83,6 +84,11 @@ def chosen_files(
         raise ValueError(
             f"on_duplicate is {on_duplicate!r}, but the rows of the {found.table} have no "
             f"order; {NO_ORDER}"
+        )
+    if "position" in mode and any(file.file_format == MERGED for file in found.files):
+        raise ValueError(
+            f"mode is {mode!r}, but rows of the {found.table} are made of rows of several files, "
+            "and have no position; use mode='value'"
         )
     # A file of a table may have columns that only decide which rows count.
     chosen = schema.names if columns is None and position is not None else columns

@@ -30,6 +30,9 @@ from lookupstore.storage.file_identity import FileIdentity
 from lookupstore.tables.rows import GONE, FileColumns, placed_rows, reading
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
+#: Format of rows that are made of those of several files, which are read from the start.
+MERGED = "merged"
+
 # Number of footers that are read at a time.
 _THREADS = 16
 
@@ -57,7 +60,8 @@ class TableDataFile(SourceFile):
     def rows_left(self) -> int | None:
         """Return the number of rows that count. None: they have to be read."""
         deleted = 0 if self.file.deleted is None else self.file.deleted.count
-        if deleted is None or self.snapshot.conditions(self.file):
+        is_merged = self.file.merged is not None
+        if deleted is None or is_merged or self.snapshot.conditions(self.file):
             return None
         return self.num_rows - deleted
 
@@ -77,6 +81,8 @@ class TableDataFile(SourceFile):
         ]
         mapped = sorted(map(str, (snapshot.ids_of_names or {}).items()))
         parts = [self.uri, file.nbytes, file.written, pa.schema(stored).to_string(), given, mapped]
+        if file.merged is not None:
+            parts.append(file.merged.identity)
         if not self.has_others:
             conditions = [one.identity for one in snapshot.conditions(file)]
             parts += ["" if file.deleted is None else file.deleted.identity, conditions]
@@ -185,7 +191,7 @@ def table_data_files(snapshot: Snapshot) -> list[TableDataFile]:
         return TableDataFile(
             filesystem=address.filesystem,
             path=address.path,
-            file_format=file.file_format,
+            file_format=file.file_format if file.merged is None else MERGED,
             base=posixpath.dirname(address.path),
             stored=FileIdentity(address.path, file.nbytes),
             ending="",

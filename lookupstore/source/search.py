@@ -289,7 +289,11 @@ class _Search:
         root = self._root
         info = self._filesystem.get_file_info(root)
         if info.type == fs.FileType.File:
-            format_of_it = self._format(root)
+            try:
+                format_of_it = self._format(root)
+            except ValueError:  # it may be metadata of a table
+                self._check_outside(posixpath.dirname(root))
+                raise
             self._check_outside(posixpath.dirname(root))
             return FoundFiles(self._filesystem, (info,), (format_of_it,), None)
         if info.type == fs.FileType.Directory:
@@ -299,6 +303,7 @@ class _Search:
             self._check_outside(root)
             return self._found(self._files_below(root), root)
         if not any(sign in root for sign in _MAGIC):
+            self._check_branch(root)
             raise FileNotFoundError(f"source: {self.shown}: no such file or folder")
         return self._matching_files()
 
@@ -361,6 +366,17 @@ class _Search:
             table = self._tables.around(one)
             if table is not None:
                 raise self._error(table, posixpath.relpath(one, table.path))
+
+    def _check_branch(self, path: str) -> None:
+        """Check that a missing path is not the name of a branch in a catalog."""
+        folder, mark, branch = path.partition("$branch_")
+        table = self._tables.at(folder) if mark else None
+        if table is not None and table.format is TableFormat.PAIMON:
+            shown = self.shown.partition("$branch_")[0]
+            raise FormatError(
+                f"source: {self.shown} is the name of a branch of a Paimon table in a catalog; "
+                f"give the folder of the branch: {f'{shown}/branch/branch-{branch}'!r}"
+            )
 
     def _files_below(self, folder: str) -> _Formats:
         below, links = all_below(self._filesystem, folder)

@@ -237,6 +237,8 @@ def _remedy(table: TableFolder, uri: str, part: str) -> str:
             "pass the table of its catalog, or the state of a metadata file: "
             f"pyiceberg.table.StaticTable.from_metadata({newest!r})"
         )
+    if table.format is TableFormat.PAIMON and part == "tag":
+        return f"give {uri!r}, and the number of the snapshot of the tag as version="
     if table.format is TableFormat.PAIMON:
         return f"give {uri!r} alone, which is read as the table"
     if table.format is TableFormat.SINK:

@@ -17,7 +17,7 @@ from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
 from lookupstore.tables.positions import Positions, RowPositions
-from lookupstore.tables.snapshot import Snapshot, TableFile
+from lookupstore.tables.snapshot import MergedFiles, RowCondition, Snapshot, TableFile
 
 #: Remedy of readers that have opened a snapshot.
 OPEN_AGAIN = ": open the table again"
@@ -121,6 +121,9 @@ def placed_rows(
     """
     conditions = () if every else snapshot.conditions(file)
     wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
+    if file.merged is not None:
+        yield from _meeting(conditions, _merged_rows(file.merged, wanted), columns)
+        return
     deleted = None if every or file.deleted is None else file.deleted.load()
     row = 0
     with _open(snapshot, file, wanted) as read:
@@ -133,15 +136,35 @@ def placed_rows(
             if kept is not None:
                 batch, positions = keep_rows(batch, kept), positions[kept.to_numpy(False)]
             rows = read.columns.in_table(batch, wanted, len(positions), before)
-            for one in conditions:
-                if rows.num_rows:
-                    kept = one.kept(rows.select(list(one.names)))
-                    rows, positions = keep_rows(rows, kept), positions[kept.to_numpy(False)]
-            if rows.num_rows:
-                yield rows.select(list(columns)), positions
+            yield from _meeting(conditions, [(rows, positions)], columns)
     if deleted is not None and row < deleted.end:
         expected = f"at least {deleted.end} rows (row {deleted.end} is marked deleted)"
         raise CorruptionError(file.address.shown, 0, expected, row)
+
+
+def _merged_rows(
+    merged: MergedFiles, names: Sequence[str]
+) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+    """Yield merged rows with their numbers."""
+    row = 0
+    for rows in merged.batches(names):
+        yield rows, np.arange(row, row + rows.num_rows)
+        row += rows.num_rows
+
+
+def _meeting(
+    conditions: Sequence[RowCondition],
+    placed: Iterable[tuple[pa.RecordBatch, Positions]],
+    columns: Sequence[str],
+) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+    """Yield columns of the rows that meet some conditions, with their positions."""
+    for rows, positions in placed:
+        for one in conditions:
+            if rows.num_rows:
+                kept = one.kept(rows.select(list(one.names)))
+                rows, positions = keep_rows(rows, kept), positions[kept.to_numpy(False)]
+        if rows.num_rows:
+            yield rows.select(list(columns)), positions
 
 
 @contextmanager

@@ -118,6 +118,25 @@ class RowCondition(Protocol):
         """
 
 
+class MergedFiles(Protocol):
+    """Rows of a table that are made of those of several data files.
+
+    Attributes:
+        identity: Text that differs between files with other rows, as the table has them.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows, in the types of the table.
+
+        Args:
+            names: Names of the columns.
+
+        Raises: The errors of reading the files.
+        """
+
+
 @dataclass(frozen=True)
 class TableFile:
     """A data file of a snapshot.
@@ -141,6 +160,9 @@ class TableFile:
         stored: Columns of the table as this file names them, if `Snapshot.stored` has other names.
         keys: Least and greatest value of the column that the planner was asked for: integers, or
             bytes of texts, which may be longer or shorter. None: unknown.
+        merged: Rows that are made of those of this file and of others. The address is that of the
+            first file, `nbytes` and `num_rows` are sums, and `written` tells all files. None: the
+            rows are those of the file.
     """
 
     address: FileAddress
@@ -155,12 +177,14 @@ class TableFile:
     deleted_keys: tuple[RowCondition, ...] = ()
     stored: pa.Schema | None = None
     keys: tuple[int, int] | tuple[bytes, bytes] | None = None
+    merged: MergedFiles | None = None
 
     @property
     def rows_left(self) -> int | None:
         """Return the number of rows that are not deleted. None: unknown."""
         deleted = 0 if self.deleted is None else self.deleted.count
-        if self.num_rows is None or deleted is None or self.deleted_keys:
+        is_known = self.merged is None and not self.deleted_keys
+        if self.num_rows is None or deleted is None or not is_known:
             return None
         return self.num_rows - deleted
 
@@ -187,6 +211,8 @@ class TableFile:
             yield from (f"{name}={value}" for name, value in sorted(given.items()))
         if self.stored is not None:
             yield self.stored.to_string()
+        if self.merged is not None:
+            yield self.merged.identity
 
 
 @dataclass(frozen=True)

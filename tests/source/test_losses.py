@@ -101,10 +101,16 @@ Hudi: a path inside a table, or a table in a list with other paths | source/test
 Hudi: custom merge rules, partial updates or CDC blocks in log files | hudi/log/test_merge_on_read.py::test_blocks_that_are_not_read_are_refused_by_name
 Paimon: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_paimon_table_is_refused
 Paimon: replaced and deleted rows; columns that were renamed, added or widened | tables/test_paimon.py::test_every_snapshot_of_a_random_history_is_merged
-Paimon: merge engines `partial-update` and `aggregation` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
-Paimon: options that change which rows are read, such as `ignore-delete` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
+Paimon: rows that `partial-update` and `aggregation` make of several | tables/test_paimon_engines.py::test_every_snapshot_of_a_random_history_has_the_rows_of_the_rules
+Paimon: a branch by its name in a catalog, such as `users$branch_b` | tables/test_paimon_branches.py::test_the_name_of_a_branch_in_a_catalog_is_refused_with_its_folder
+Paimon: a tag by its file | tables/test_paimon_branches.py::test_a_tag_keeps_its_snapshot
+Paimon: aggregate functions that are not listed above | tables/test_paimon_engines.py::test_what_is_not_merged_is_refused_by_name
+Paimon: deletions without an option for them, or that a function cannot take back | tables/test_paimon_engines.py::test_deletions_that_nothing_says_how_to_merge_are_refused
+Paimon: sums and products that the type of the column does not hold | tables/test_paimon_engines.py::test_a_number_that_its_type_does_not_hold_is_an_error
+Paimon: empty or blank texts that `listagg` merges | tables/test_paimon_engines.py::test_empty_texts_are_not_listed
+Paimon: two rows of one key in a file that is merged with others | tables/test_paimon_engines.py::test_a_file_must_have_its_keys_in_order_and_once
+Paimon: options that change which rows are read, such as `record-level.expire-time` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
 Paimon: postponed buckets (`bucket` = -2) | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name
-Paimon: branches | tables/test_paimon.py::test_files_that_are_not_read_are_refused_by_name
 Paimon: columns of type VARIANT, BLOB or VECTOR | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
 Paimon: timestamps finer than microseconds | tables/test_paimon.py::test_types_that_are_not_read_are_refused_by_name
 Paimon: type changes other than widening | tables/test_paimon.py::test_types_become_wider_or_are_refused

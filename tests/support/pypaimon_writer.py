@@ -1,7 +1,7 @@
 """Write Paimon tables by pypaimon, and what pypaimon reads of them: `golden/paimon/tables`.
 
 pypaimon needs an older pyarrow than these tests. Run this in an environment of its own, with the
-folder to write to: python tests/support/pypaimon_writer.py FOLDER
+folder to write to: python tests/support/pypaimon_writer.py FOLDER [engines]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import decimal
 import json
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,49 @@ TABLES: dict[str, dict[str, Any]] = {
     "append": {"options": {}},
     "append-orc": {"partition_keys": ["kind"], "options": {"file.format": "orc"}},
 }
+#: Tables of other engines, in an archive of their own.
+ENGINES: dict[str, dict[str, Any]] = {
+    "partial-update": {
+        "primary_keys": ["id"],
+        "options": {"bucket": "2", "merge-engine": "partial-update"},
+    },
+    "aggregation": {
+        "primary_keys": ["id"],
+        "options": {
+            "bucket": "2",
+            "merge-engine": "aggregation",
+            "fields.name.aggregate-function": "max",
+            "fields.price.aggregate-function": "sum",
+            "fields.day.aggregate-function": "max",
+            "fields.at.aggregate-function": "min",
+            "fields.real.aggregate-function": "sum",
+            "fields.tags.aggregate-function": "collect",
+            "fields.kind.aggregate-function": "listagg",
+            "fields.change.aggregate-function": "first_value",
+            "fields.count.aggregate-function": "product",
+        },
+    },
+    "aggregation-partition": {
+        "primary_keys": ["id", "kind"],
+        "partition_keys": ["kind"],
+        "options": {
+            "bucket": "1",
+            "merge-engine": "aggregation",
+            "fields.default-aggregate-function": "last_value",
+            "fields.price.aggregate-function": "first_non_null_value",
+            "fields.day.aggregate-function": "min",
+            "fields.count.aggregate-function": "sum",
+        },
+    },
+    "sequence": {
+        "primary_keys": ["id"],
+        "options": {
+            "bucket": "1",
+            "sequence.field": "count,day",
+            "sequence.field.sort-order": "descending",
+        },
+    },
+}
 COMMITS = 6
 
 
@@ -62,7 +106,7 @@ class History:
 
     Args:
         catalog: Catalog of the table.
-        name: Name of the table, a key of `TABLES`.
+        name: Name of the table, a key of `TABLES` or `ENGINES`.
         chance: Source of the changes.
     """
 
@@ -70,7 +114,8 @@ class History:
         self._catalog, self._name, self._chance = catalog, f"w.{name}", chance
         self._names = {field.name: field.name for field in FIELDS}  # now, by the first name
         self._added: list[str] = []
-        said = Schema.from_pyarrow_schema(pa.schema(FIELDS), **TABLES[name])
+        self._sequence = (TABLES | ENGINES)[name]["options"].get("sequence.field", "")
+        said = Schema.from_pyarrow_schema(pa.schema(FIELDS), **(TABLES | ENGINES)[name])
         catalog.create_table(self._name, said, False)
 
     @property
@@ -89,7 +134,7 @@ class History:
                     names[name] = new
             case "drop":
                 name = chance.choice(["day", "price", "real", "at"])
-                if name in names:
+                if name in names and name not in self._sequence:
                     self._alter(SchemaChange.drop_column(names.pop(name)))
             case "add":
                 name = chance.choice(["day", "price", "real", f"new{chance.randrange(10**6)}"])
@@ -135,12 +180,12 @@ class History:
         self._catalog.alter_table(self._name, [change])
 
 
-def write(folder: Path, seed: int) -> None:
-    """Write each of the tables, with the rows that pypaimon reads."""
+def write(folder: Path, seed: int, tables: Iterable[str]) -> None:
+    """Write some tables, with the rows that pypaimon reads."""
     catalog = CatalogFactory.create({"warehouse": str(folder)})
     catalog.create_database("w", True)
     chance = random.Random(seed)
-    for name in TABLES:
+    for name in tables:
         history = History(catalog, name, chance)
         for _ in range(COMMITS):
             history.change()
@@ -149,4 +194,4 @@ def write(folder: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), 7)
+    write(Path(sys.argv[1]), 7, ENGINES if sys.argv[2:] == ["engines"] else TABLES)

@@ -332,12 +332,9 @@ def test_a_folder_of_two_values_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "what"),
     [
-        ("merge-engine", "partial-update", "the merge engine 'partial-update'"),
-        ("merge-engine", "aggregation", "the merge engine 'aggregation'"),
-        ("ignore-delete", "true", "the option 'ignore-delete'"),
-        ("deduplicate.ignore-delete", "true", "the option 'deduplicate.ignore-delete'"),
+        ("merge-engine", "mine", "the merge engine 'mine'"),
         ("record-level.expire-time", "1 d", "the option 'record-level.expire-time'"),
-        ("sequence.field.sort-order", "descending", "the option 'sequence.field.sort-order'"),
+        ("sequence.field.sort-order", "upward", "the option 'sequence.field.sort-order'"),
         ("sequence.snapshot-ordering", "true", "the option 'sequence.snapshot-ordering'"),
         ("row-tracking.enabled", "true", "the option 'row-tracking.enabled'"),
         ("data-evolution.enabled", "true", "the option 'data-evolution.enabled'"),
@@ -414,10 +411,6 @@ def test_files_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
     table.commit(table.add(table_of([1, 2])), table.add(table_of([1])))
     with pytest.raises(FormatError, match="one key and one sequence number"):
         rows_of(tmp_path / "t")
-    # A branch has metadata of its own, and files of the table.
-    shutil.copytree(tmp_path / "t", tmp_path / "t" / "branch" / "branch-b")
-    with pytest.raises(FormatError, match="uses a branch"):
-        open_source(tmp_path / "t" / "branch" / "branch-b")
     table = PaimonTable(tmp_path / "u", ROWS, partition_keys=["at"])
     table.fields = {**ROWS, "at": "TIMESTAMP(3)"}
     table.write_schema()

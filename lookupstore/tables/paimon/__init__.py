@@ -9,5 +9,8 @@ Paimon's own library, `pypaimon`, needs a pyarrow before 20. Therefore its metad
 - `binary_row`: values of partitions and keys in manifests
 - `columns`: columns of files that were written with an older schema
 - `merge`: rows of a bucket that rows of other files replace
+- `engine`, `functions`: how the rows of a key become one, by the options of the table
+- `merged_rows`: rows that are made of those of several files
+- `row_order`: which row of a key is the newer
 - `deletion_vectors`, `roaring`: rows that are deleted by position
 """

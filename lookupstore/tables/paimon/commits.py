@@ -92,7 +92,7 @@ class PaimonCommits:
             if not place:
                 raise too_early_error(self._description, moment, f"snapshot {numbers[0]}")
             version = numbers[place - 1]
-        if version not in numbers:
+        if version not in numbers and version not in self._metadata.tagged_numbers():
             known = f"the snapshots {numbers[0]} to {numbers[-1]}"
             raise no_version_error(self._description, version, known)
         found = PaimonCommits(self._location, version)

@@ -1,8 +1,9 @@
 """Rows of a bucket that newer rows of the same key replace.
 
-Files of a bucket whose ranges of keys overlap are a section. Of each key in a section, the row with
-the greatest sequence number counts, unless it deletes the key. The other rows become positions that
-are deleted, so that files are read one after the other, as those of other formats are.
+Files of a bucket whose ranges of keys overlap are a section. Of each key in a section, the newest
+row counts, unless it deletes the key. The other rows become positions that are deleted, so that
+files are read one after the other, as those of other formats are. Engines that make a row of
+several are in `merged_rows`.
 
 In memory are the keys, sequence numbers and kinds of one section at a time, and 8 bytes per
 replaced row of a few buckets. Files that overlap with no other are not merged: only their kinds are
@@ -13,7 +14,7 @@ Source: `IntervalPartition`, `SortMergeReader` and `DeduplicateMergeFunction` of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,24 +22,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.keys.schema import KeySchema
 from lookupstore.tables.paimon.metadata import Place
+from lookupstore.tables.paimon.row_order import (
+    KIND,
+    SYSTEM,
+    RowOrder,
+    Section,
+    check_system,
+    counts,
+    joined,
+    key_numbers,
+    sorted_rows,
+)
 from lookupstore.tables.rows import placed_rows
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
-#: Columns of the files of tables with a primary key.
-SEQUENCE, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
-SYSTEM = pa.schema([(SEQUENCE, pa.int64()), (KIND, pa.int8())])
-
-# Kinds of rows: new rows, old ones, changed ones, deletions.
-_INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = range(4)
 # Number of buckets whose replaced rows stay in memory.
 _LOADED = 8
-
-Section = tuple[TableFile, ...]
 
 
 def sections(ranges: Sequence[tuple[bytes, bytes] | None]) -> list[list[int]]:
@@ -68,19 +69,17 @@ def sections(ranges: Sequence[tuple[bytes, bytes] | None]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class KeyMerge:
-    """How rows of one key are merged.
+    """How the newest row of a key is found.
 
     Attributes:
-        description: Description of the table.
+        order: Order of the rows of a key.
         columns: Columns of the table that decide, and the columns of `SYSTEM`.
-        keys: Names of the columns of the key.
-        sequence: Names of columns whose greatest values count, before the sequence number.
+        ignores_deletes: Whether rows that delete a key have no effect on older ones.
     """
 
-    description: str
+    order: RowOrder
     columns: pa.Schema
-    keys: tuple[str, ...]
-    sequence: tuple[str, ...]
+    ignores_deletes: bool
 
     def replaced(self, section: Section) -> dict[str, npt.NDArray[np.int64]]:
         """Return the positions of rows that do not count in each file, by the path of the file.
@@ -93,56 +92,56 @@ class KeyMerge:
             FormatError: If several rows of a key have one sequence number.
         """
         if len(section) == 1:
-            return {section[0].address.path: self._deletions(section[0])}
+            file = section[0].file
+            return {file.address.path: self._deletions(file)}
         rows = [*self._rows(section)]
         if not rows:
             return {}
-        keys, versions = (_joined(one.column(name) for one in rows) for name in ("key", "version"))
-        keys = keys.dictionary_encode().indices
-        order = pc.sort_indices(
-            pa.table({"key": keys, "version": versions}),
-            sort_keys=[("key", "ascending"), ("version", "ascending")],
-        )
-        is_newest = np.append(_differs(keys.take(order)), True)
-        tied = ~is_newest[:-1] & ~_differs(versions.take(order))
-        if tied.any():
-            shown = ", ".join(sorted(file.address.shown for file in section))
-            raise FormatError(
-                f"source: the {self.description} has several rows with one key and one sequence "
-                f"number, of which none is the newer ({shown}); compact the table, or pass the "
-                "rows that Spark reads"
-            )
+        keys = joined(one.column("key") for one in rows).dictionary_encode().indices
+        count = len(self.order.sequence) + 1
+        encoded = [joined(one.column(f"v{at}") for one in rows) for at in range(count)]
+        versions = self.order.versions(encoded)
+        order = sorted_rows(keys, versions)
+        group = key_numbers(keys.take(pa.array(order)))
         kinds, files, positions = (
-            np.concatenate([one.column(name).to_numpy() for one in rows])[order.to_numpy()]
+            np.concatenate([one.column(name).to_numpy() for one in rows])[order]
             for name in ("kind", "file", "position")
         )
-        counts = is_newest & _counts(kinds)
+        levels = np.array([one.level for one in section], np.int32)[files]
+        is_row = counts(kinds)
+        merged = self.order.kept(levels, group)
+        if self.ignores_deletes:
+            merged &= is_row
+        places = np.flatnonzero(merged)
+        group = group[places]
+        self.order.check_ties(versions, order[places], group, section)
+        newest = np.zeros(len(order), np.bool_)
+        newest[places[np.append(np.diff(group) != 0, True)] if len(places) else places] = True
+        newest &= is_row
         return {
-            file.address.path: np.sort(positions[~counts & (files == at)])
-            for at, file in enumerate(section)
+            one.file.address.path: np.sort(positions[~newest & (files == at)])
+            for at, one in enumerate(section)
         }
 
     def _deletions(self, file: TableFile) -> npt.NDArray[np.int64]:
         """Return the positions of rows of a file that delete a key, of which it has each once."""
         found = [np.zeros(0, np.int64)]
-        table = Snapshot(self.description, self.columns, self.columns, self.columns, ())
+        table = Snapshot(self.order.description, self.columns, self.columns, self.columns, ())
         for batch, positions in placed_rows(table, file, SYSTEM.names):
-            _check_system(batch, file)
-            found.append(positions[~_counts(batch.column(KIND).to_numpy())])
+            check_system(batch, file)
+            found.append(positions[~counts(batch.column(KIND).to_numpy())])
         return np.concatenate(found)
 
     def _rows(self, section: Section) -> Iterator[pa.RecordBatch]:
-        """Yield the encoded key and version, the kind and the place of each row of some files."""
-        table = Snapshot(self.description, self.columns, self.columns, self.columns, ())
-        for at, file in enumerate(section):
-            for batch, positions in placed_rows(table, file, self.columns.names):
-                _check_system(batch, file)
-                number = batch.column(SEQUENCE)
+        """Yield the encoded key and versions, the kind and the place of each row of some files."""
+        table = Snapshot(self.order.description, self.columns, self.columns, self.columns, ())
+        for at, one in enumerate(section):
+            for batch, positions in placed_rows(table, one.file, self.columns.names):
+                check_system(batch, one.file)
+                versions = enumerate(self.order.encoded_versions(batch))
                 parts = {
-                    "key": _encoded(batch.select(list(self.keys))),
-                    "version": _encoded(batch.select([*self.sequence, SEQUENCE]))
-                    if self.sequence
-                    else number,
+                    "key": self.order.encoded_keys(batch),
+                    **{f"v{number}": version for number, version in versions},
                     "kind": batch.column(KIND),
                     "file": pa.array(np.full(len(positions), at, np.int32)),
                     "position": pa.array(positions),
@@ -206,39 +205,7 @@ class ReplacedRows:
 def _merged(rule: KeyMerge, bucket: Sequence[Section]) -> dict[str, npt.NDArray[np.int64]]:
     """Return the replaced rows of each file of a bucket, section by section."""
     none = np.zeros(0, np.int64)
-    found = {file.address.path: none for section in bucket for file in section}
+    found = {one.file.address.path: none for section in bucket for one in section}
     for section in bucket:
         found.update(rule.replaced(section))
-    return found
-
-
-def _counts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Return whether rows of some kinds are rows of the table, if they are the newest."""
-    found: npt.NDArray[np.bool_] = (kinds == _INSERT) | (kinds == _UPDATE_AFTER)
-    return found
-
-
-def _check_system(batch: pa.RecordBatch, file: TableFile) -> None:
-    """Check the sequence numbers and kinds of rows."""
-    for name in SYSTEM.names:
-        if batch.column(name).null_count:
-            raise CorruptionError(file.address.shown, 0, f"a value of {name} in each row", "null")
-    kinds = pc.min_max(batch.column(KIND)).as_py()
-    if kinds["min"] < _INSERT or kinds["max"] > _DELETE:
-        raise CorruptionError(file.address.shown, 0, f"0 to 3 as {KIND}", kinds)
-
-
-def _encoded(rows: pa.RecordBatch) -> pa.Array:
-    """Return bytes that sort as the rows do, nulls first."""
-    columns = pa.schema([field.with_nullable(True) for field in rows.schema])
-    return KeySchema(columns, columns.names).encode(rows.columns).cast(pa.large_binary())
-
-
-def _joined(arrays: Iterable[pa.Array]) -> pa.Array:
-    return pa.concat_arrays(list(arrays))
-
-
-def _differs(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return whether each value but the last differs from the next one."""
-    found: npt.NDArray[np.bool_] = pc.not_equal(values[:-1], values[1:]).to_numpy(False)
     return found

@@ -20,6 +20,9 @@ from lookupstore.tables.rows import GONE
 
 _SNAPSHOT = re.compile(r"snapshot/snapshot-(\d+)")
 _SCHEMA = re.compile(r"schema/schema-(\d+)")
+_TAG = re.compile(r"tag/tag-.+")
+# Folder of a branch, which has snapshots, schemas and tags, but no other files.
+_BRANCH = re.compile(r"/(branch/branch-([^/]+))/*")
 # Newest version of each kind of file that is known.
 _VERSIONS = {"snapshot": 3, "schema": 3, "manifest": 2}
 # Largest size of a file of JSON, and of a manifest.
@@ -118,12 +121,14 @@ class Metadata:
     """The metadata of a table at one snapshot.
 
     Args:
-        location: Folder of the table.
+        location: Folder of the table, or of a branch in it.
         number: Number of the snapshot, whose schema counts. Default: the newest one, with the
             newest schema.
 
     Attributes:
         location: Folder of the table.
+        uri: Path or URI of the table or branch, for people.
+        branch: Name of the branch.
         number: Number of the snapshot.
 
     Raises:
@@ -132,7 +137,10 @@ class Metadata:
 
     def __init__(self, location: Location, number: int | None = None) -> None:
         require("paimon", "reading a Paimon table")
-        self.location = location
+        self._given = location
+        self.uri: str = location.uri
+        self.location: Location
+        self.location, self._home, self.branch = _branch_of(location)
         self._is_newest = number is None
         self.number: int = self.numbers()[-1] if number is None else number
         self._schemas: dict[int, PaimonSchema] = {}
@@ -143,13 +151,17 @@ class Metadata:
         Args:
             number: Number of the snapshot, which may be gone.
         """
-        found = Metadata(self.location, number)
+        found = Metadata(self._given, number)
         found.schema, found._schemas = self.schema, self._schemas
         return found
 
     def numbers(self) -> list[int]:
         """Return the numbers of the snapshots that the table has now, ascending."""
         return self._numbers("snapshot", _SNAPSHOT)
+
+    def tagged_numbers(self) -> list[int]:
+        """Return the numbers of the snapshots that tags keep."""
+        return list(self._tagged)
 
     @property
     def milliseconds(self) -> int:
@@ -170,8 +182,9 @@ class Metadata:
         Another table in the folder has another time.
         """
         number = self._numbers("schema", _SCHEMA)[0]
-        path = f"schema/schema-{number}"
-        return f"{number}-{self._json(path, 'schema').optional('timeMillis', int) or 0}"
+        path = f"{self._home}schema/schema-{number}"
+        time = self._json(path, "schema").optional("timeMillis", int) or 0
+        return f"{number}-{time}" + (f"-{self.branch}" if self._home else "")
 
     def schema_of(self, number: int) -> PaimonSchema:
         """Return a schema by its number."""
@@ -220,7 +233,20 @@ class Metadata:
 
     @cached_property
     def _snapshot(self) -> MetadataObject:
-        return self._json(f"snapshot/snapshot-{self.number}", "snapshot")
+        try:
+            return self._json(f"{self._home}snapshot/snapshot-{self.number}", "snapshot")
+        except StaleStoreError:
+            if self.number not in self._tagged:
+                raise
+        return self._tagged[self.number]
+
+    @cached_property
+    def _tagged(self) -> dict[int, MetadataObject]:
+        """Return the snapshots that tags keep by their numbers."""
+        names = (file.name for file in self.location.files(f"{self._home}tag"))
+        tags = [name for name in names if _TAG.fullmatch(name.removeprefix(self._home))]
+        found = [self._json(name, "snapshot") for name in tags]
+        return {one.value("id", int): one for one in found}
 
     def _entries(self) -> Iterator[tuple[MetadataObject, MetadataObject]]:
         """Yield the entries of all manifests, the older first, each with the data file in it."""
@@ -234,14 +260,15 @@ class Metadata:
 
     def _numbers(self, folder: str, pattern: re.Pattern[str]) -> list[int]:
         """Return the numbers of the files in a folder, one or more, ascending."""
-        names = (file.name for file in self.location.files(folder))
+        folder = f"{self._home}{folder}"
+        names = (file.name.removeprefix(self._home) for file in self.location.files(folder))
         numbers = [int(match[1]) for match in map(pattern.fullmatch, names) if match]
         if not numbers:
             raise StaleStoreError(f"{self.location.show(folder)}: {GONE}")
         return sorted(numbers)
 
     def _read_schema(self, number: int) -> PaimonSchema:
-        record = self._json(f"schema/schema-{number}", "schema")
+        record = self._json(f"{self._home}schema/schema-{number}", "schema")
         fields = record.value("fields", list)
         for field in fields:
             _check_field(field, record.path)
@@ -337,6 +364,21 @@ class MetadataObject:
     def records(self, name: str) -> list[MetadataObject]:
         """Return the objects in a list; none if it is null."""
         return [MetadataObject(one, self.path) for one in self.optional(name, list) or ()]
+
+
+def _branch_of(location: Location) -> tuple[Location, str, str]:
+    """Return the folder of a table, and the folder in it and the name of a branch.
+
+    Args:
+        location: Folder of the table, or of a branch in it.
+    """
+    text, filesystem = location.given
+    path, mark, options = text.partition("?") if "://" in text else (text, "", "")
+    end = next((match for match in _BRANCH.finditer(path) if match.end() == len(path)), None)
+    if end is None:
+        return location, "", "main"
+    above = Location(path[: end.start()] + mark + options, filesystem=filesystem)
+    return above, f"{end[1]}/", end[2]
 
 
 def _data_file(entry: MetadataObject, file: MetadataObject) -> tuple[int, PaimonFile]:

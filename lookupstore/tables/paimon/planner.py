@@ -26,26 +26,26 @@ from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.paimon.binary_row import values_of
 from lookupstore.tables.paimon.columns import ColumnsOfFiles, check_orc, ids_in, table_columns
 from lookupstore.tables.paimon.deletion_vectors import VectorInFile
-from lookupstore.tables.paimon.merge import (
-    SYSTEM,
-    Buckets,
-    KeyMerge,
-    ReplacedRows,
-    Section,
-    sections,
+from lookupstore.tables.paimon.engine import (
+    AGGREGATION,
+    PARTIAL_UPDATE,
+    ignores_deletes,
+    merge_engine,
+    refused_error,
 )
+from lookupstore.tables.paimon.merge import Buckets, KeyMerge, ReplacedRows, sections
+from lookupstore.tables.paimon.merged_rows import MergedSection
 from lookupstore.tables.paimon.metadata import Metadata, PaimonFile, Place, Vector
+from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, RowOrder, Section
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
 # Options that change which rows a read returns, with the values that change nothing.
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "batch-scan-mode": ("none",),
-    "branch": ("main",),
     "chain-table.enabled": ("false",),
     "data-evolution.enabled": ("false",),
     "data-file.path-directory": (),
-    "ignore-delete": ("false",),
     "incremental-between": (),
     "incremental-between-timestamp": (),
     "index-file-in-data-file-dir": ("false",),
@@ -63,14 +63,15 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "scan.timestamp-millis": (),
     "scan.version": (),
     "scan.watermark": (),
-    "sequence.field.sort-order": ("ascending",),
+    "sequence.field.sort-order": ("ascending", "descending"),
     "sequence.snapshot-ordering": ("false",),
     "type": ("table",),
 }
-_IGNORE_DELETE = re.compile(r".+\.ignore-delete")
 _DEFAULT_VALUE = re.compile(r"fields\..+\.default-value")
-_BRANCH = re.compile(r"/branch/branch-[^/]+/?$")
 _DEDUPLICATE, _FIRST_ROW = "deduplicate", "first-row"
+# Engines that make a row of several.
+_MERGING = (PARTIAL_UPDATE, AGGREGATION)
+_ENGINES = (_DEDUPLICATE, _FIRST_ROW, *_MERGING)
 _FORMATS = ("parquet", "orc")
 # Characters that Paimon escapes in the names of folders.
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
@@ -161,15 +162,17 @@ class _Planner:
         self._location = metadata.location
         self._keys_wanted = keys
         self._schema = schema = metadata.schema
-        self._description = f"Paimon table {self._location.uri} at snapshot {metadata.number}"
+        self._description = f"Paimon table {metadata.uri} at snapshot {metadata.number}"
         self._check_options()
         self._columns = table_columns(schema.fields, self._error)
         named = {*schema.partition_keys, *schema.primary_keys, *self._sequence}
         if not named <= set(self._columns.names):
             missing = sorted(named - set(self._columns.names))
-            path = self._location.show(f"schema/schema-{schema.number}")
+            path = f"{metadata.uri}/schema/schema-{schema.number}"
             raise CorruptionError(path, 0, f"the columns {missing}", "none")
         self._check_columns()
+        if schema.primary_keys and self._engine in _MERGING:
+            merge_engine(schema, self._columns, self._sequence, self._description)
         self._of_schemas: dict[int, ColumnsOfFiles] = {}
         self._checked_orc: set[int] = set()
         self._vectors: Mapping[tuple[bytes, int, str], Vector] = {}
@@ -208,22 +211,46 @@ class _Planner:
     ) -> dict[Place, list[TableFile]]:
         """Return the files of each bucket, without the rows that do not count."""
         to_merge = {place: [*self._sections(those)] for place, those in made.items()}
-        sequence, keys = self._sequence, self._schema.bucket_keys
-        rule = KeyMerge(self._description, self._merge_columns, keys, sequence)
+        makes_rows = self._engine in _MERGING
+        found: dict[Place, dict[str, TableFile]] = {
+            place: {file.address.path: file for _, file in those} for place, those in made.items()
+        }
+        if makes_rows and self._schema.primary_keys:
+            for place, parts in to_merge.items():
+                for section in parts:
+                    if len(section) > 1:
+                        merged = self._merged_section(section)
+                        for one in section:
+                            del found[place][one.file.address.path]
+                        found[place][merged.address.path] = merged
+                to_merge[place] = [section for section in parts if len(section) == 1]
+        rule = KeyMerge(self._order, self._merge_columns, ignores_deletes(self._schema))
         buckets = Buckets(rule, {place: those for place, those in to_merge.items() if those})
-        found = {}
-        for place, those in made.items():
-            replaced = {}
-            for section in to_merge[place]:
-                identity = _identity(section, sequence)
-                for file in section:
-                    rows = ReplacedRows(buckets, place, file, identity)
-                    replaced[file.address.path] = rows
-            found[place] = [
-                replace(file, deleted=replaced.get(file.address.path, file.deleted))
-                for _, file in those
-            ]
-        return found
+        for place, parts in to_merge.items():
+            for section in parts:
+                identity = _identity(section, f"{self._order.identity}{rule.ignores_deletes}")
+                for one in section:
+                    path = one.file.address.path
+                    rows = ReplacedRows(buckets, place, one.file, identity)
+                    found[place][path] = replace(found[place][path], deleted=rows)
+        return {place: [*those.values()] for place, those in found.items()}
+
+    def _merged_section(self, section: Section) -> TableFile:
+        """Return the rows of several files, one for each key."""
+        schema, files = self._schema, [one.file for one in section]
+        engine = merge_engine(schema, self._columns, self._sequence, self._description)
+        identity = _identity(section, f"{self._order.identity}{engine.identity}")
+        columns = pa.schema([*self._columns, *SYSTEM])
+        first = min(files, key=lambda file: file.address.path)
+        return TableFile(
+            first.address,
+            sum(file.nbytes for file in files),
+            first.file_format,
+            num_rows=sum(file.num_rows or 0 for file in files),
+            written=identity,
+            partition=first.partition,
+            merged=MergedSection(self._order, engine, columns, section),
+        )
 
     @property
     def _has_vectors(self) -> bool:
@@ -234,6 +261,23 @@ class _Planner:
         """Return the names of the columns that decide which row is newer."""
         text = self._schema.options.get("sequence.field", "")
         return tuple(name.strip() for name in text.split(",") if name.strip())
+
+    @property
+    def _order(self) -> RowOrder:
+        """Return the order of the rows of a key."""
+        schema = self._schema
+        looks_up = (
+            schema.option("changelog-producer") == "lookup"
+            or self._has_vectors
+            or schema.option("force-lookup") == "true"
+        )
+        return RowOrder(
+            self._description,
+            schema.bucket_keys,
+            self._sequence,
+            schema.option("sequence.field.sort-order") == "descending",
+            looks_up,
+        )
 
     @property
     def _engine(self) -> str:
@@ -251,6 +295,8 @@ class _Planner:
     @property
     def _merge_columns(self) -> pa.Schema:
         names = dict.fromkeys((*self._schema.bucket_keys, *self._sequence))
+        if self._engine in _MERGING:
+            return pa.schema([*self._columns, *SYSTEM])
         return pa.schema([*(self._columns.field(name) for name in names), *SYSTEM])
 
     def _check_options(self) -> None:
@@ -259,14 +305,12 @@ class _Planner:
             value = schema.options.get(name)
             if value is not None and str(value).lower() not in harmless:
                 raise self._error(f"the option {name!r} ({value!r})")
-        for name, value in schema.options.items():
-            if _IGNORE_DELETE.fullmatch(name) and str(value).lower() != "false":
-                raise self._error(f"the option {name!r} ({value!r})")
+        for name in schema.options:
             if _DEFAULT_VALUE.fullmatch(name):
                 raise self._error(f"the option {name!r}")
-        if _BRANCH.search(self._location.uri):
-            raise self._error("a branch")
-        if schema.primary_keys and self._engine not in (_DEDUPLICATE, _FIRST_ROW):
+        if str(schema.options.get("branch", "main")) not in ("main", self._metadata.branch):
+            raise self._error(f"the option 'branch' ({schema.options['branch']!r})")
+        if schema.primary_keys and self._engine not in _ENGINES:
             raise self._error(f"the merge engine {self._engine!r}")
         if schema.option("bucket") == "-2":
             raise self._error("postponed buckets (bucket = -2)")
@@ -446,7 +490,9 @@ class _Planner:
             first = files[part[0]][0]
             # pypaimon counts no deletions in new files; compacted files are those of Java.
             if len(part) > 1 or first.level == 0 or first.num_deletes != 0:
-                yield tuple(self._to_merge(files[at][1]) for at in part)
+                yield tuple(
+                    LeveledFile(self._to_merge(files[at][1]), files[at][0].level) for at in part
+                )
 
     def _to_merge(self, file: TableFile) -> TableFile:
         """Return a data file with the columns that decide which of its rows count."""
@@ -456,16 +502,13 @@ class _Planner:
         return replace(file, stored=pa.schema([*fields, *SYSTEM]))
 
     def _error(self, what: str) -> FormatError:
-        return FormatError(
-            f"source: the {self._description} uses {what}, which is not supported; pass the rows "
-            "that pypaimon or Spark reads, as Arrow batches"
-        )
+        return refused_error(self._description, what)
 
 
-def _identity(section: Section, sequence: Sequence[str]) -> str:
-    """Return a text that differs between sections with other rows, or another order of these."""
-    files = sorted(":".join(file.stored_identity) for file in section)
-    return xxhash.xxh3_128_hexdigest("\n".join([*sequence, *files]).encode())
+def _identity(section: Section, rule: str) -> str:
+    """Return a text that differs between sections with other rows, or that are merged otherwise."""
+    files = sorted(f"{one.level}:{':'.join(one.file.stored_identity)}" for one in section)
+    return xxhash.xxh3_128_hexdigest("\n".join([rule, *files]).encode())
 
 
 def _is_file(filesystem: fs.FileSystem, path: str) -> bool:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from support.histories.delta import DeltaHistory
 from support.histories.iceberg import IcebergHistory
 from support.histories.model import Model, model_of
 from support.histories.paimon import PaimonHistory
+from support.histories.paimon_engines import EngineHistory
 
 #: Changes of a history.
 CHANGES = 12
@@ -101,14 +102,23 @@ def iceberg(folder: Path, seed: int) -> int:
 
 def paimon(folder: Path, seed: int) -> int:
     """Check a history of a Paimon table, and return the number of its snapshots."""
-    history = PaimonHistory(folder / "t", seed)
+    return snapshots_of(PaimonHistory(folder / "t", seed), folder, seed)
+
+
+def paimon_engines(folder: Path, seed: int) -> int:
+    """Check a history of a Paimon table of any engine, and return the number of its snapshots."""
+    return snapshots_of(EngineHistory(folder / "t", seed), folder, seed)
+
+
+def snapshots_of(history: PaimonHistory | EngineHistory, folder: Path, seed: int) -> int:
+    """Compare rows and lookups with a model after each change, and return the number of these."""
     chance, residency = random.Random(seed), Residency(folder / "cache", quota=64 << 20)
-    keys = history.table.primary_keys
+    keys = list(history.table.primary_keys)
     for _ in range(CHANGES):
         history.change()
         expected = history.expected()
         found = read(folder / "t").to_pylist()
-        assert sorted(map(str, found)) == sorted(map(str, expected))
+        assert sorted(map(comparable, found)) == sorted(map(comparable, expected))
         rows = [row for row in expected if None not in [row[name] for name in keys]]
         given = pa.table({
             name: pa.array([row[name] for row in rows], pa.int32() if name == "id" else pa.string())
@@ -116,9 +126,19 @@ def paimon(folder: Path, seed: int) -> int:
         })  # fmt: skip
         build = chance.choice(["auto", "never", "always"])
         with ColumnarFiles(folder / "t", key=keys, build=build, residency=residency) as files:
-            answers = files.lookup(given).select(["name", "at"]).to_pylist()
-            assert answers == [{name: row[name] for name in ("name", "at")} for row in rows]
+            answers = map(comparable, files.lookup(given).to_pylist())
+            others = [{name: row[name] for name in row if name not in keys} for row in rows]
+            assert list(answers) == list(map(comparable, others))
     return CHANGES
+
+
+def comparable(row: Mapping[str, Any]) -> str:
+    """Return a row as a text, with maps as lists of pairs, as Arrow has them."""
+    pairs = {
+        name: list(value.items()) if isinstance(value, dict) else value
+        for name, value in row.items()
+    }
+    return str(sorted(pairs.items()))
 
 
 class Follower:
@@ -160,6 +180,7 @@ FORMATS: dict[str, Callable[[Path, int], int]] = {
     "delta": delta,
     "iceberg": iceberg,
     "paimon": paimon,
+    "paimon-engines": paimon_engines,
 }
 
 

@@ -30,6 +30,8 @@ from lookupstore.storage.uris import open_uri, shown_uri
 #: Characters that make a path a pattern in Spark.
 PATTERN = frozenset("*?[]{}\\")
 
+# Formats of tables whose files tasks read.
+_TABLES = (TableFormat.HUDI, TableFormat.PAIMON)
 # Characters of patterns that only Spark interprets.
 _ONLY_SPARK = frozenset("{}\\")
 
@@ -43,13 +45,13 @@ class Reading:
             them.
         base: URI of the folder below which names of folders are columns. None: no folder names a
             column.
-        table: Whether the paths are the folder of one Hudi table.
+        table: Format of the one table whose folder the path is. None: it is not that of a table.
         on_this_host: Whether all paths are local.
     """
 
     files: tuple[FoundFiles, ...] | None = None
     base: str | None = None
-    table: bool = False
+    table: TableFormat | None = None
     on_this_host: bool = False
 
     @property
@@ -113,15 +115,16 @@ def plan_reading(paths: Sequence[str]) -> Reading:
             only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
-            if those.format is not TableFormat.HUDI:
+            if those.format not in _TABLES:
                 line = those.format.spark_line.format(path)
                 raise FormatError(
                     f"df_or_path: {shown_uri(path)} is a {those.format.value}; give what Spark "
                     f"reads: {line}; or call lookupstore.build, which needs no Spark"
                 )
             if len(paths) > 1:
-                raise FormatError(f"df_or_path: {shown_uri(path)} is a Hudi table; give it alone")
-            return Reading(table=True)
+                what = f"{shown_uri(path)} is a {those.format.value}"
+                raise FormatError(f"df_or_path: {what}; give it alone")
+            return Reading(table=those.format)
         found += those
         bases |= {uri_of(_fixed(path)) for one in those if one.columns.types}
     if only_spark:

@@ -174,5 +174,6 @@ def test_folders_of_tables_that_are_not_read(
                 call(str(tmp_path / path))
         with pytest.raises(FormatError, match="is inside the Paimon table"):
             call(str(tmp_path / "paimon" / "t" / "bucket-0"))
-    with pytest.raises(FormatError, match=r"a Paimon table; .*spark\.read\.format\('paimon'\)"):
-        calls[0](str(tmp_path / "paimon" / "t"))
+    paths = [str(tmp_path / "paimon" / "t"), str(tmp_path / "sink" / "left.parquet")]
+    with pytest.raises(FormatError, match="is a Paimon table; give it alone"):
+        build_store(paths, tmp_path / "store", key="id", spark=spark)

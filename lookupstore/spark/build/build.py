@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -26,15 +27,18 @@ from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import FORMATS
+from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_objects import library_format
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.clocks import check_clocks
 from lookupstore.spark.build.plan_size import COLUMNAR_RATIO, plan_bytes
 from lookupstore.spark.build.splits import Splits, check_no_others, plan_splits
+from lookupstore.spark.build.table_parts import TableParts, table_parts
 from lookupstore.spark.build.task import (
     ENTRY,
     BuildTask,
     encode_batches,
+    encode_parts,
     encode_splits,
     write_batches,
 )
@@ -98,8 +102,8 @@ def build_store(
     Args:
         df_or_path: Rows to store: a DataFrame, or files or a table that Spark can read. Files are
             Parquet or ORC: a file, folder, glob or URI, or a list of these. A table is the folder
-            or URI of a Hudi table, and its current rows are stored. A path of plain Parquet takes
-            half the time of a DataFrame of it.
+            or URI of a Hudi or Paimon table, and its current rows are stored. A path of plain
+            Parquet takes half the time of a DataFrame of it.
         path: Folder of the store, on a file system that the driver and all executors share; or a
             URI or location, to which executors upload files that they write in temporary folders.
         key: Key columns, in the order that sorts the store.
@@ -153,6 +157,7 @@ def build_store(
     """
     location = located(path, storage_options)
     nbytes: int | None = None
+    df: DataFrame | TableParts
     if isinstance(df_or_path, DataFrame):
         df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
         check_not_streaming(df, "df_or_path")
@@ -162,9 +167,12 @@ def build_store(
         spark = spark or session()
         first = shown_uri(paths[0])
         told = plan_reading(paths)
-        if told.table:
+        if told.table is TableFormat.HUDI:
             df, nbytes = _read_rows(spark, paths[0])
             source, paths = f"{first} (Hudi table)", []
+        elif told.table is not None:
+            df = table_parts(told.table, paths[0])
+            source, paths, nbytes = df.description, [], df.nbytes
         else:
             check_unseen(paths, spark)
             with naming_files():
@@ -172,7 +180,7 @@ def build_store(
             check_files(paths, df)
             source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     check_buckets(buckets)
-    schema = arrow_schema(df.schema)
+    schema = df.schema if isinstance(df, TableParts) else arrow_schema(df.schema)
     plan = plan_build(
         schema,
         key=key,
@@ -180,15 +188,19 @@ def build_store(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    if paths and _kind_of(paths, told) == "orc":
-        check_clocks(df, plan.columns)
+    if isinstance(df, TableParts):
+        plan = _without_order(plan, on_duplicate, df)
     options = file_options(location, compression, level, block_size, bloom_fpp)
     found = told.local
     every_column = columns is None
-    splits = plan_splits(df, found, plan.columns, every_column) if paths else ()
-    if paths and every_column and not splits:
-        _check_columns(df, paths, told)
-    in_order = plan.keep != "error" and not splits
+    splits: Splits = ()
+    if paths and isinstance(df, DataFrame):
+        if _kind_of(paths, told) == "orc":
+            check_clocks(df, plan.columns)
+        splits = plan_splits(df, found, plan.columns, every_column)
+        if every_column and not splits:
+            _check_columns(df, paths, told)
+    in_order = plan.keep != "error" and plan.in_order and not splits
     files_in_order = _files_in_order(spark, paths, told) if in_order else ()
     try:
         with (
@@ -208,20 +220,23 @@ def build_store(
                 if (current := new.current()) is not None:
                     buckets = current.buckets
                 else:
-                    if nbytes is None:
+                    if nbytes is None and isinstance(df, DataFrame):
                         nbytes = plan_bytes(df.select(*map(column_named, plan.columns)))
                     buckets = bucket_count(nbytes)
             _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
-            task = task_of(
-                new, plan, schema, buckets, options, files_in_order, written, bool(splits)
-            )
+            reads = bool(splits) or isinstance(df, TableParts)
+            task = task_of(new, plan, schema, buckets, options, files_in_order, written, reads)
             run = functools.partial(write_batches, task)
-            entries = _packed_rows(df, task, splits).mapInArrow(run, ENTRY)
+            if isinstance(df, TableParts):
+                packs = moved_packs(df.packs(spark, task), task)
+            else:
+                packs = _packed_rows(df, task, splits)
+            entries = packs.mapInArrow(run, ENTRY)
             files = [DataFile(**row.asDict()) for row in entries.collect()]
             check_seen(location, [file.name for file in files])
             publish_files(new, task, files, source)
     except PySparkException as error:
-        raised = raised_in(error, (encode_batches, encode_splits, write_batches))
+        raised = raised_in(error, (encode_batches, encode_splits, encode_parts, write_batches))
         if raised is None:
             raise
         raise raised from None
@@ -235,6 +250,20 @@ def check_not_streaming(df: DataFrame, argument: str) -> None:
             f"{argument} is a stream; call update_store(df, PATH, batch=batch_id) for its batches, "
             "in foreachBatch"
         )
+
+
+def _without_order(plan: BuildPlan, on_duplicate: OnDuplicate, table: TableParts) -> BuildPlan:
+    """Return the plan of a build of rows without an order.
+
+    Raises:
+        ValueError: If the order decides between rows of one key.
+    """
+    if plan.keep in ("first", "last"):
+        raise ValueError(
+            f"on_duplicate is {on_duplicate!r}, but the rows of {table.description} have no "
+            "order; give ('max', column)"
+        )
+    return replace(plan, in_order=False)
 
 
 def task_of(

@@ -22,10 +22,9 @@ from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.spark.build.build import check_seen, moved_packs, publish_files, task_of
-from lookupstore.spark.build.plan_size import COLUMNAR_RATIO
-from lookupstore.spark.build.splits import TASK_BYTES
+from lookupstore.spark.build.table_parts import TableParts
 from lookupstore.spark.build.task import ENTRY, encode_parts, write_batches
-from lookupstore.spark.jobs import parallelism, watched_jobs
+from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.sessions import session
 from lookupstore.storage.location import Location
@@ -34,7 +33,6 @@ from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import DataFile, FollowedSnapshot
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.version_files import VersionName, located
-from lookupstore.tables.history import RowDifference
 
 
 def follow(
@@ -126,8 +124,7 @@ class SparkFollower(Follower):
         follows: FollowedSnapshot,
     ) -> VersionName:
         spark, newest = self.spark, target.newest
-        parts = newest.lacking(None)
-        groups = _groups(parts, parallelism(spark))
+        parts = TableParts(newest.description, newest.schema, newest.lacking(None))
         title = f"lookupstore: build {self.location.uri}"
         try:
             with new, watched_jobs(spark, title, "Building") as written:
@@ -135,12 +132,10 @@ class SparkFollower(Follower):
                 if buckets is None and current is not None:
                     buckets = current.buckets
                 if buckets is None:
-                    buckets = bucket_count(COLUMNAR_RATIO * sum(part.nbytes for part in parts))
+                    buckets = bucket_count(parts.nbytes)
                 plan, options = target.plan, self.options
                 task = task_of(new, plan, newest.schema, buckets, options, rows=written, reads=True)
-                numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
-                encode = functools.partial(encode_parts, task, groups)
-                packs = moved_packs(numbers.mapInArrow(encode, task.packs), task)
+                packs = moved_packs(parts.packs(spark, task), task)
                 entries = packs.mapInArrow(functools.partial(write_batches, task), ENTRY)
                 files = [DataFile(**row.asDict()) for row in entries.collect()]
                 check_seen(self.location, [file.name for file in files])
@@ -155,23 +150,3 @@ class SparkFollower(Follower):
             if raised is None:
                 raise
             raise raised from None
-
-
-def _groups(parts: Sequence[RowDifference], tasks: int) -> list[list[RowDifference]]:
-    """Return the parts of a table in groups, one for each task that reads.
-
-    Args:
-        parts: Parts of the table. Those of one bucket are adjacent.
-        tasks: Number of tasks that can run at the same time.
-    """
-    least, most = TASK_BYTES
-    size = max(least, min(most, sum(part.nbytes for part in parts) // max(1, tasks)))
-    groups: list[list[RowDifference]] = []
-    room = 0
-    for part in parts:
-        if not groups or part.nbytes > room:
-            groups.append([])
-            room = size
-        groups[-1].append(part)
-        room -= part.nbytes
-    return groups

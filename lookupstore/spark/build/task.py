@@ -81,7 +81,7 @@ class BuildTask:
     @property
     def order(self) -> tuple[str, ...]:
         """Return the columns of the position of a row; [] if the rule does not need it."""
-        if self.plan.keep == "error":
+        if self.plan.keep == "error" or not self.plan.in_order:
             return ()
         if self.reads:
             return _SPLIT_ORDER
@@ -90,7 +90,7 @@ class BuildTask:
     @property
     def packed(self) -> list[str]:
         """Return the columns of encoded rows."""
-        return ["key", "value", "rank"] if self.order else ["key", "value"]
+        return ["key", "value"] if self.plan.keep == "error" else ["key", "value", "rank"]
 
     @property
     def packs(self) -> str:
@@ -109,7 +109,9 @@ class BuildTask:
         """
         count = len(self.schema)
         planned = self._planned(columns[:count])
-        encoded = replace(self.plan, rank_schema=None).encode(planned, None)
+        # Without an order of the rows, the values of equal ranks decide.
+        plan = replace(self.plan, rank_schema=None) if self.order else self.plan
+        encoded = plan.encode(planned, None)
         parts = {name: encoded.column(name) for name in encoded.schema.names}
         if self.order:
             parts["rank"] = self._ranks(planned, columns[count:])
@@ -198,7 +200,7 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
             with (
                 task.location.work_folder(DATA_FOLDER) as folder,
                 RunSorter(
-                    "max" if task.order else "error",
+                    "error" if task.plan.keep == "error" else "max",
                     memory=TASK_MEMORY,
                     folder=spill_folder(task.location),
                 ) as sorter,

@@ -55,8 +55,9 @@ def observe(
 
     Args:
         lookups: Store, files or table, or a function that returns the one that answers now. Counts
-            go on when the function returns another one, such as a newer version. One that answers
-            only between two collections is not counted.
+            go on when the function returns another one. Versions that `newest`, `refresh` or
+            `sync` returned are all counted; another object that answers only between two
+            collections is not.
         name: Value of the attribute. Default: the path or URI. A later call with the same name
             replaces the lookups, and counts go on.
         meter: Meter that makes the instruments. Default: the meter `lookupstore` of the global
@@ -111,7 +112,7 @@ class _Observed:
         """Return one of the counts, over all lookups that have answered."""
         with self._lock:
             lookups = self.current()
-            if self._last is not None and self._last is not lookups:
+            if self._last is not None and not self._last.counts_with(lookups):
                 self._past = self._with(self._last)
             self._last = lookups
             return self._with(lookups)[which]

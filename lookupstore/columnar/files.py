@@ -277,6 +277,11 @@ class ColumnarFiles(FollowedFiles):
             "rents": {},
         }
 
+    @property
+    def table_format(self) -> str | None:
+        """Return the format of the table of the files, such as `Delta table`. None: no table."""
+        return self._table
+
     def __len__(self) -> int:
         """Return the number of rows that lookups can find, apart from those with null keys.
 

@@ -82,7 +82,11 @@ class FollowedFiles(PlannedFiles):
         if isinstance(self._origin, NamedTable):
             commits = self._origin.commits
             position = self._commit if commits.fixed else commits.newest()
-            return self if position == self._commit else self._at(position, columns)
+            if position == self._commit:
+                return self
+            newer = self._at(position, columns)
+            self._goes_on_in(newer)
+            return newer
         found = named_files(
             self._origin,
             self.key,
@@ -91,7 +95,10 @@ class FollowedFiles(PlannedFiles):
             latest_partition=self._latest_partition,
         )
         newest = self._reopened(found, columns)
-        return self if newest == self else newest
+        if newest == self:
+            return self
+        self._goes_on_in(newest)
+        return newest
 
     def refresh(self) -> Self:
         """Return newer lookups whose lookup files are on this host, otherwise this object.
@@ -132,6 +139,13 @@ class FollowedFiles(PlannedFiles):
     def has_commits(self) -> bool:
         """Return whether the files are those of a table that has a time for each commit."""
         return isinstance(self._origin, NamedTable)
+
+    @property
+    def version(self) -> int | None:
+        """Return the number of the version or snapshot of a table. None: the files have none."""
+        if not isinstance(self._origin, NamedTable):
+            return None
+        return self._origin.commits.number_of(self._commit)
 
     @property
     def settle_seconds(self) -> float:

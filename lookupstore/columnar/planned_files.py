@@ -94,7 +94,9 @@ class PlannedFiles(ManyLookups):
         rents.clear()
         rents |= {lookup.plan.name: lookup.rent for lookup in self._lookups}
         self._rents = rents
-        self._files = AskedFiles(self._every, residency)
+        lookups = self._lookups
+        # Without this object, which would otherwise live on until garbage is collected.
+        self._files = AskedFiles(lambda: lookups, residency)
 
     @property
     def key_schema(self) -> KeySchema:

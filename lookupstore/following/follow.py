@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lookupstore.builder.bucket_count import check_buckets
@@ -11,20 +12,24 @@ from lookupstore.builder.data_files import file_options
 from lookupstore.builder.in_process import existing_folder
 from lookupstore.filters import Filter
 from lookupstore.following.follower import Follower
+from lookupstore.following.recorded import filter_of
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
+from lookupstore.store.data_files import options_of
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.store import LookupStore
-from lookupstore.store.version_files import VersionName, located
+from lookupstore.store.version_files import VersionName, located, read_newest
+
+_MEMORY = 1 << 30
 
 
 class FollowingStore(LookupStore):
-    """An open store that follows a table.
+    """An open store with the arguments of `follow`.
 
-    A pickle of it is opened as a `LookupStore`, which follows no table.
+    A pickle of it is opened as a `LookupStore`, whose `sync` has those that the store records.
 
     Args:
         follower: The table and the store.
@@ -35,11 +40,16 @@ class FollowingStore(LookupStore):
         self._follower = follower
         super().__init__(follower.location, version=version)
 
-    def sync(self) -> FollowingStore:
+    def sync(
+        self,
+        *,
+        retain: Duration | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> FollowingStore:
         """Bring the store to the newest snapshot of the table, and open the result.
 
         This store stays open and its answers do not change. If there is nothing newer, it is
-        returned. Errors are those of `lookupstore.follow`.
+        returned. The arguments default to those of `lookupstore.follow`, which also has its errors.
 
         >>> import tempfile, deltalake, lookupstore, pyarrow as pa
         >>> table = tempfile.mkdtemp()
@@ -52,10 +62,20 @@ class FollowingStore(LookupStore):
         (3, 2)
         """
         self._check_open()
-        published = self._follower.sync()
-        newest = self.newest() if published is None else self._opened_again(published)
-        assert isinstance(newest, FollowingStore)
-        return newest
+        follower = self._follower
+        if retain is not None:
+            follower = replace(follower, retain=retain)
+        if storage_options is not None:
+            (table,) = paths_with_options(storage_options, table=follower.table)
+            follower = replace(follower, table=table)
+        published = follower.sync()
+        if published is None:
+            newest = self.newest()
+            assert isinstance(newest, FollowingStore)
+            return newest
+        newer = self._opened_again(published)
+        self._goes_on_in(newer)
+        return newer
 
     def _opened_again(self, version: VersionName | None = None) -> FollowingStore:
         return FollowingStore(self._follower, version)
@@ -70,7 +90,7 @@ def follow(
     where: Filter | None = None,
     buckets: int | None = None,
     nullable_keys: str | Sequence[str] = (),
-    memory: Size = 1 << 30,
+    memory: Size = _MEMORY,
     threads: int | None = None,
     compression: str | None = None,
     overwrite: bool = False,
@@ -96,9 +116,9 @@ def follow(
 
     Args:
         table: Folder or URI of a Delta, Hudi or Paimon table, of an Iceberg table without a
-            catalog, or of another store; a `deltalake.DeltaTable`, whose newest version is followed
-            whichever it has open; or a table or scan of pyiceberg, whose catalog says which
-            snapshot is the newest.
+            catalog, or of another store; an open store or `deltalake.DeltaTable`, whose newest
+            version is followed whichever it has open; or a table or scan of pyiceberg, whose
+            catalog says which snapshot is the newest.
         path: Folder, URI or location of the store. It is made if missing; otherwise it must be
             empty or a store that follows a table.
         key: Names of the key columns, which must be unique in each snapshot.
@@ -155,7 +175,7 @@ def follow(
     >>> store.get(1), store.get(2), store.version
     ({'name': 'one'}, None, 2)
     """
-    path, table = paths_with_options(storage_options, path=path, table=table)
+    path, table = paths_with_options(storage_options, path=path, table=followed(table))
     location = located(path)
     check_buckets(buckets)
     follower = Follower(
@@ -175,3 +195,53 @@ def follow(
         temp_dir=existing_folder(temp_dir),
     )
     return FollowingStore(follower, follower.sync(overwrite=overwrite))
+
+
+def followed(table: Any) -> Any:
+    """Return a table for a `Follower`; an open store stands for all of its versions."""
+    return table.location if isinstance(table, LookupStore) else table
+
+
+def recorded_follower(
+    store: LookupStore, *, retain: Duration | None, storage_options: Mapping[str, Any] | None
+) -> Follower:
+    """Return the table that a store records, and how the store follows it.
+
+    Args:
+        store: The store.
+        retain: Time for which replaced versions are kept. None: one hour.
+        storage_options: Options of the URI of the table.
+
+    Raises:
+        ValueError: If the store follows no table, or does not record the place of it.
+    """
+    manifest = read_newest(store.location)
+    follows = manifest.follows
+    if follows is None:
+        raise ValueError(
+            f"{store.path}: the store follows no table; make one that does: "
+            "lookupstore.follow(TABLE, PATH, key=...)"
+        )
+    if follows.place is None:
+        raise ValueError(
+            f"{store.path}: the store does not record where its table is, or with which filter it "
+            f"was built; pass both again: lookupstore.follow(TABLE, {store.path!r}, "
+            f"key={list(manifest.key_schema.names)!r}, where=...)"
+        )
+    (table,) = paths_with_options(storage_options, table=follows.place)
+    return Follower(
+        table,
+        store.location,
+        key=manifest.key_schema.names,
+        columns=None if follows.every_column else manifest.row_schema.schema.names,
+        where=filter_of(follows.where),
+        nullable_keys=[*manifest.key_schema.nullable],
+        buckets=None,
+        allow_new_key=False,
+        retain=HOUR if retain is None else retain,
+        progress=None,
+        options=options_of(manifest),
+        memory=_MEMORY,
+        threads=threads_of(None),
+        temp_dir=None,
+    )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lookupstore.builder.plan import BuildPlan, plan_build
 from lookupstore.errors import FormatError
 from lookupstore.filters import Filter
 from lookupstore.filters.row_filter import RowFilter, row_filter
+from lookupstore.following.recorded import recorded_filter, recorded_place
 from lookupstore.following.versions import VersionHistory
 from lookupstore.source.search import FoundTable, find_source, path_of, shown_path
 from lookupstore.source.source import type_name
@@ -80,6 +82,12 @@ def newest_target(
         newest.files_hash,
         newest.columns_hash(plan.columns),
     )
+    place = recorded_place(table)
+    # Without the condition, other rows would count.
+    with suppress(TypeError):
+        recorded = recorded_filter(where)
+        if place is not None:
+            follows = replace(follows, place=place, where=recorded, every_column=columns is None)
     return Target(history, newest, condition, plan, follows)
 
 
@@ -115,8 +123,8 @@ def table_history(table: Any) -> TableHistory:
         if not isinstance(table, (str, os.PathLike, Location)):
             raise TypeError(
                 f"table is {type_name(table)}; give the folder or URI of a Delta, Hudi, Iceberg or "
-                "Paimon table, or of a store; a deltalake.DeltaTable; or a table or scan of "
-                "pyiceberg"
+                "Paimon table, or of a store; an open store; a deltalake.DeltaTable; or a table or "
+                "scan of pyiceberg"
             )
         path, location = path_of(table), _place(table)
         if list_names(location):

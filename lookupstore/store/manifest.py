@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,8 @@ DATA_FOLDER = "data"
 #: Format version of the manifest of a version that follows a table: older releases would change its
 #: rows without a trace.
 FOLLOWING_FORMAT_VERSION = 5
+#: Format version of such a manifest that also records the place of the table.
+PLACED_FORMAT_VERSION = 6
 #: Format version of other manifests. Version 3 lacked the runs that an upsert merged at once,
 #: without which a changelog would miss rows.
 FORMAT_VERSION = 4
@@ -44,6 +46,9 @@ WRITER = f"lookupstore {__version__}"
 # Maximum size of a manifest in bytes: enough for all buckets, with keys of a kilobyte.
 MOST_MANIFEST_BYTES = 256 << 20
 _MOST_NUMBER = (1 << 63) - 1
+_FORMAT_VERSIONS = (PLAIN_FORMAT_VERSION, FORMAT_VERSION, FOLLOWING_FORMAT_VERSION)
+# Fields of `follows` since `PLACED_FORMAT_VERSION`.
+_PLACED = ("place", "where", "every_column")
 
 _DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -104,6 +109,12 @@ class FollowedSnapshot:
         columns: Hash of the columns of the store as these files have them, likewise.
         rebuilt: Reason for which the version was built of all rows. None: It is the first version,
             or was made from the differences between two snapshots.
+        place: Absolute path or URI of the table, without options. None: unknown, because the table
+            was an object, its condition cannot be recorded, or an older release built the store.
+        where: Condition that rows meet, as JSON; see `lookupstore.following.recorded`. None: all
+            rows count, or `place` is None.
+        every_column: Whether the value columns are all columns that are not in the key, also those
+            that the table gets later.
     """
 
     table: str
@@ -111,6 +122,9 @@ class FollowedSnapshot:
     files: str
     columns: str
     rebuilt: str | None = None
+    place: str | None = None
+    where: str | None = None
+    every_column: bool = True
 
 
 @dataclass(frozen=True)
@@ -228,6 +242,8 @@ class Manifest:
         format_version = PLAIN_FORMAT_VERSION if is_plain else FORMAT_VERSION
         if self.follows is not None:
             is_plain, format_version = False, FOLLOWING_FORMAT_VERSION
+            if self.follows.place is not None:
+                format_version = PLACED_FORMAT_VERSION
         fields = {
             "format_version": format_version,
             "version": self.version,
@@ -251,7 +267,10 @@ class Manifest:
             fields["applied"] = [asdict(run) for run in self.applied]
             fields["batches"] = [[stream, last] for stream, last in self.batches.items()]
         if self.follows is not None:
-            fields["follows"] = asdict(self.follows)
+            follows = asdict(self.follows)
+            if self.follows.place is None:
+                follows = {name: one for name, one in follows.items() if name not in _PLACED}
+            fields["follows"] = follows
         return {**fields, "xxh64": fields_hash(fields)}
 
 
@@ -332,6 +351,12 @@ class _Fields:
             raise self.wrong_error(name, expected, value)
         return value
 
+    def truth(self, name: str) -> bool:
+        value = self.fields.pop(name, None)
+        if not isinstance(value, bool):
+            raise self.wrong_error(name, "true or false", value)
+        return value
+
     def end(self) -> None:
         if self.fields:
             name = min(self.fields)
@@ -340,8 +365,8 @@ class _Fields:
 
 def _parse(fields: _Fields) -> Manifest:
     version = fields.take("format_version", int, "an integer")
-    if version not in (PLAIN_FORMAT_VERSION, FORMAT_VERSION, FOLLOWING_FORMAT_VERSION):
-        known = f"{PLAIN_FORMAT_VERSION}, {FORMAT_VERSION} and {FOLLOWING_FORMAT_VERSION}"
+    if version not in (*_FORMAT_VERSIONS, PLACED_FORMAT_VERSION):
+        known = f"{', '.join(map(str, _FORMAT_VERSIONS))} and {PLACED_FORMAT_VERSION}"
         raise FormatError(
             f"{fields.path}: field format_version is {version}; this lookupstore reads {known}: "
             "upgrade it, or build the store again"
@@ -368,8 +393,8 @@ def _parse(fields: _Fields) -> Manifest:
         parent = _parse_fingerprint(fields, "parent")
         applied = _parse_runs(fields, "applied", buckets)
         batches = _parse_batches(fields)
-    if version == FOLLOWING_FORMAT_VERSION:
-        follows = _parse_follows(fields)
+    if version in (FOLLOWING_FORMAT_VERSION, PLACED_FORMAT_VERSION):
+        follows = _parse_follows(fields, has_place=version == PLACED_FORMAT_VERSION)
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -459,7 +484,7 @@ def _parse_batches(fields: _Fields) -> dict[str, int]:
     return batches
 
 
-def _parse_follows(fields: _Fields) -> FollowedSnapshot:
+def _parse_follows(fields: _Fields, *, has_place: bool) -> FollowedSnapshot:
     own = _Fields(fields.path, "follows.", fields.take("follows", dict, "an object"))
     parsed = FollowedSnapshot(
         table=own.text("table"),
@@ -468,6 +493,13 @@ def _parse_follows(fields: _Fields) -> FollowedSnapshot:
         columns=own.pattern("columns", _FINGERPRINT, "32 hexadecimal digits"),
         rebuilt=_parse_text(own, "rebuilt"),
     )
+    if has_place:
+        parsed = replace(
+            parsed,
+            place=own.text("place"),
+            where=_parse_text(own, "where"),
+            every_column=own.truth("every_column"),
+        )
     own.end()
     return parsed
 

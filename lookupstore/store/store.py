@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -198,6 +199,7 @@ class LookupStore(PointLookups, LocalLookups):
         if opened.id == own.id or (opened.version < own.number and not is_another):
             opened.close()
             return self
+        self._goes_on_in(opened)
         return opened
 
     def refresh(self) -> LookupStore:
@@ -336,6 +338,48 @@ class LookupStore(PointLookups, LocalLookups):
             self._location, threads=threads, retain=retain, temp_dir=temp_dir, progress=progress
         )
         return self._opened_again(compacted)
+
+    def sync(
+        self,
+        *,
+        retain: Duration | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> LookupStore:
+        """Bring a store to the newest snapshot of the table that it follows, and open the result.
+
+        The store must have been made by `lookupstore.follow` of a path or URI. This store stays
+        open and its answers do not change. If there is nothing newer, it is returned.
+
+        Args:
+            retain: Time for which replaced versions are kept. Default: one hour.
+            storage_options: Options of the URI of the table, such as credentials; see
+                `lookupstore.Location`.
+
+        Raises:
+            ValueError: If the store follows no table, or does not record where it is: follow the
+                table again.
+
+        Other errors are those of `lookupstore.follow`.
+
+        >>> import tempfile, lookupstore
+        >>> table, path = tempfile.mkdtemp(), tempfile.mkdtemp()  # a store is a table, too
+        >>> lookupstore.build(pa.table({"id": [1], "mail": ["a"]}), table, key="id").close()
+        >>> lookupstore.follow(table, path, key="mail").close()
+        >>> lookupstore.upsert(table, pa.table({"id": [3], "mail": ["c"]})).close()
+        >>> with lookupstore.open(path) as store:
+        ...     store.sync().get("c")
+        {'id': 3}
+        """
+        self._check_open()
+        # Following a table builds stores, and so is above them.
+        following = importlib.import_module("lookupstore.following.follow")
+        follower = following.recorded_follower(self, retain=retain, storage_options=storage_options)
+        published = follower.sync()
+        if published is None:
+            return self.newest()
+        newer = self._opened_again(published)
+        self._goes_on_in(newer)
+        return newer
 
     def changes(
         self,

@@ -38,9 +38,10 @@ class StoreInfo:
         rewritten_buckets: Number of data files that are new in this version; the other files are
             those of the previous version.
         options: Build options of the store, by name.
-        follows: Snapshot of a table that the version follows: `table`, `snapshot` (missing if rows
-            were changed in another way since) and `rebuilt`, the reason for which the version was
-            built of all rows. None: It follows no table.
+        follows: Snapshot of a table that the version follows: `table`, its identity; `path`, its
+            path or URI, if the store records it; `snapshot`, missing if rows were changed in
+            another way since; and `rebuilt`, the reason for which the version was built of all
+            rows. None: It follows no table.
     """
 
     path: str
@@ -102,5 +103,10 @@ def info_of(version: OpenVersion) -> StoreInfo:
 def _followed(snapshot: FollowedSnapshot | None) -> dict[str, str] | None:
     if snapshot is None:
         return None
-    said = {"table": snapshot.table, "snapshot": snapshot.snapshot, "rebuilt": snapshot.rebuilt}
+    said = {
+        "table": snapshot.table,
+        "path": snapshot.place,
+        "snapshot": snapshot.snapshot,
+        "rebuilt": snapshot.rebuilt,
+    }
     return {name: value for name, value in said.items() if value is not None}

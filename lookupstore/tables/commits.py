@@ -58,6 +58,9 @@ class TableCommits(Protocol):
     def time_of(self, position: str) -> float | None:
         """Return the time of a commit in seconds since 1970. None: it is not recorded any more."""
 
+    def number_of(self, position: str) -> int | None:
+        """Return the number of the version or snapshot at a position. None: there is none."""
+
     def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
         """Return the files of a commit.
 

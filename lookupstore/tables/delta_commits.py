@@ -134,6 +134,10 @@ class DeltaCommits:
         with self._answering():
             return self._written(_version(position))
 
+    def number_of(self, position: str) -> int:
+        """Return the number of the version at a position."""
+        return _version(position)
+
     def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
         """Return the files of a version.
 

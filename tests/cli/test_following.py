@@ -28,7 +28,8 @@ def test_the_same_command_builds_and_follows(tmp_path: Path) -> None:
     first = run(*words)
     assert (first.exit_code, first.stderr) == (0, "")
     said = json.loads(first.stdout)
-    followed = {"table": str(deltalake.DeltaTable(table).metadata().id), "snapshot": "0"}
+    identity = str(deltalake.DeltaTable(table).metadata().id)
+    followed = {"table": identity, "path": str(table), "snapshot": "0"}
     assert (said["version"], said["num_rows"], said["follows"]) == (1, 2, followed)
     deltalake.DeltaTable(table).delete("id = 1")
     second = run(*words)

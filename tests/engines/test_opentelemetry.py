@@ -67,6 +67,48 @@ def test_counts_of_a_store_and_of_its_next_versions(tmp_path: Path) -> None:
     assert metrics.collected()["users"] == again  # asking again adds nothing
 
 
+def test_versions_between_two_collections_are_counted(tmp_path: Path) -> None:
+    metrics = Metrics()
+    store = lookupstore.build(TABLE, tmp_path / "s", key="id")
+    observe(lambda: store, name="users", meter=metrics.meter)
+    store.lookup([1, 9])
+    before = metrics.collected()["users"]
+    assert (before["keys"], before["misses"], before["version"]) == (2, 1, 1)
+    kept = []
+    for number in range(2, 6):
+        lookupstore.upsert(tmp_path / "s", pa.table({"id": [number], "name": ["more"]})).close()
+        older, store = store, store.refresh() if number % 2 else store.newest()
+        assert store.version == number
+        store.lookup([number, 77, 78])
+        if number == 3:
+            kept.append(older)  # some go on answering, others are closed or just forgotten
+        if number == 4:
+            older.close()
+    del older
+    found = metrics.collected()["users"]
+    assert (found["keys"], found["misses"], found["version"]) == (14, 9, 5)
+    kept[0].get(1)
+    kept.clear()
+    assert metrics.collected()["users"]["keys"] == store.stats()["keys"] == 15
+    assert lookupstore.open(tmp_path / "s").stats()["keys"] == 0
+    with store.upsert(pa.table({"id": [9], "name": ["nine"]})) as written:
+        assert written.stats()["keys"] == 0  # a writer has its own
+
+
+def test_files_that_were_replaced_are_counted(tmp_path: Path) -> None:
+    residency = Residency(tmp_path / "cache")
+    pq.write_table(TABLE, tmp_path / "1.parquet")
+    files = ColumnarFiles(tmp_path / "*.parquet", key="id", residency=residency)
+    files.contains([1, 9])
+    for number in (2, 3):
+        pq.write_table(
+            pa.table({"id": [number * 10], "name": ["x"]}), tmp_path / f"{number}.parquet"
+        )
+        files = files.newest()
+        files.contains([number * 10])
+    assert (files.stats()["keys"], files.stats()["misses"]) == (4, 1)
+
+
 def test_a_second_call_with_a_name_replaces_the_first(tmp_path: Path) -> None:
     metrics = Metrics()
     first = lookupstore.build(TABLE, tmp_path / "1", key="id")

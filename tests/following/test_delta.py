@@ -110,6 +110,7 @@ def test_a_second_call_of_follow_applies_what_changed(tmp_path: Path) -> None:
         newest = store.newest()
         assert newest is store
     with lookupstore.open(tmp_path / "s") as plain:
+        # It was followed as an object.
         assert plain.info().follows == {"table": str(old.metadata().id), "snapshot": "1"}
     with lookupstore.open(tmp_path / "s", version=1) as first:
         assert first.info().source == "Delta table at version 0"

@@ -70,6 +70,7 @@ def test_only_changes_of_the_rows_clear_the_snapshot(
             second.table, "1", second.files, second.columns,
             "version 4 has changes that are not of the table; change the table "
             "instead of the store",
+            str(table),
         )  # fmt: skip
     build(pa.table({"id": [1], "v": [1]}), path, key="id", overwrite=True).close()
     assert followed(path) is None
@@ -86,6 +87,13 @@ def test_only_changes_of_the_rows_clear_the_snapshot(
         (lambda f: f["follows"].update(columns=None), r"field follows\.columns"),
         (lambda f: f["follows"].update(rebuilt=1), r"field follows\.rebuilt"),
         (lambda f: f["follows"].update(more=1), r"field follows\.more: no such field"),
+        (lambda f: f["follows"].update(place=None), r"field follows\.place: text"),
+        (lambda f: f["follows"].update(where=1), r"field follows\.where: text"),
+        (lambda f: f["follows"].pop("every_column"), r"field follows\.every_column: true or false"),
+        (
+            lambda f: f.update(format_version=5),
+            r"field follows\.every_column: no such field in its",
+        ),
         (lambda f: f.update(format_version=4), "field follows: no such field in its format"),
     ],
 )
@@ -95,7 +103,7 @@ def test_a_manifest_that_contradicts_itself(
     with follow(table, tmp_path / "s", key="id") as store:
         path = tmp_path / "s" / name_of(read_newest(store.location)).file
     fields = json.loads(path.read_text())
-    assert fields["format_version"] == 5
+    assert fields["format_version"] == 6
     del fields["xxh64"]
     change(fields)
     path.write_text(json.dumps({**fields, "xxh64": fields_hash(fields)}))

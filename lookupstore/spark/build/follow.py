@@ -15,7 +15,7 @@ from lookupstore.builder.bucket_count import bucket_count, check_buckets
 from lookupstore.builder.data_files import file_options
 from lookupstore.errors import DuplicateKeyError
 from lookupstore.filters import Filter
-from lookupstore.following.follow import FollowingStore
+from lookupstore.following.follow import FollowingStore, followed
 from lookupstore.following.follower import ONE_ROW, Follower
 from lookupstore.following.targets import Target
 from lookupstore.quantities import Duration, Size, bytes_of
@@ -83,7 +83,7 @@ def follow(
 
     Raises: The errors of `lookupstore.follow`. Errors of executors are raised with their own types.
     """
-    path, table = paths_with_options(storage_options, path=path, table=table)
+    path, table = paths_with_options(storage_options, path=path, table=followed(table))
     location = located(path)
     check_buckets(buckets)
     follower = SparkFollower(

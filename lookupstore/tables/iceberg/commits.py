@@ -104,6 +104,10 @@ class IcebergCommits:
         """Return the time of a commit in seconds since 1970. None: it is not recorded."""
         return None if position == NO_SNAPSHOT else _time(position)
 
+    def number_of(self, position: str) -> int | None:
+        """Return the number of the snapshot at a position. None: the table has none."""
+        return None if position == NO_SNAPSHOT else _number(position)
+
     def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
         """Return the files of a commit, in the columns that it had.
 

@@ -64,6 +64,10 @@ class PaimonCommits:
         except StaleStoreError:
             return None
 
+    def number_of(self, position: str) -> int:
+        """Return the number of the snapshot at a position."""
+        return int(position)
+
     def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
         """Return the files of a snapshot, in the columns that it had.
 

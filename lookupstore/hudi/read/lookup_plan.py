@@ -49,8 +49,9 @@ class LookupPlan:
         values: Schema of the columns of an answer.
         build: When to make lookup files: `auto`, `always` or `never`; see `ColumnarFiles`.
         filter: Condition that rows must meet to be found. None: all rows do.
-        position: Position of the newest commit to read; empty: the table has no commit. None: the
-            caller chose the moment of the files with `as_of`.
+        position: Position of the newest commit to read; empty: there is none.
+        is_fixed: Whether the caller chose the moment of the files with `as_of`.
+        every_column: Whether the value columns are all data columns that are not in the key.
         query_type: `snapshot` or `read_optimized`.
     """
 
@@ -64,7 +65,9 @@ class LookupPlan:
     values: pa.Schema
     build: Build
     filter: FileFilter | None = None
-    position: str | None = None
+    position: str = ""
+    is_fixed: bool = False
+    every_column: bool = False
     query_type: str = SNAPSHOT
 
     @property
@@ -157,9 +160,10 @@ def plan_lookup(
         values = [name for name in view.names(columns) if name not in names]
     chosen = None if where is None else _table_filter(where, columns_there)
     files = view.slices(as_of) if until is None else view.slices_until(until)
-    position = None if as_of is not None else until
-    if as_of is None and until is None:
-        position = newest_position(view)
+    position = until
+    if position is None:
+        instants = (one for one in view.timeline.writes() if as_of is None or one.time <= as_of)
+        position = max((one.position for one in instants), default="")
     key_schema = KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names]))
     return LookupPlan(
         location=view.location,
@@ -173,6 +177,8 @@ def plan_lookup(
         build=build,
         filter=chosen,
         position=position,
+        is_fixed=as_of is not None,
+        every_column=columns is None,
         query_type=view.query_type,
     )
 

@@ -239,6 +239,23 @@ class SliceLookups:
             if file is not None:
                 yield self._lookup_of(number, file)
 
+    def added_since(self, older: SliceLookups) -> Iterator[FileLookup]:
+        """Yield the lookups in base files that an older plan lacks.
+
+        They are those of partitions in which lookups of the older plan used lookup files.
+        """
+        files = older._plan.files
+        used = [number for number, lookup in [*older._lookups.items()] if lookup.is_on_host()]
+        partitions = {files[number].group.partition for number in used}
+        known = {base.path for base in map(_base_of, files) if base is not None}
+        for number, one in enumerate(self._plan.files):
+            base = _base_of(one)
+            if base is None or base.path in known or one.group.partition not in partitions:
+                continue
+            file = self._footer(base)
+            if file is not None and file.source.num_rows:
+                yield self._lookup_of(number, file)
+
     def forget_changes(self) -> None:
         """Free the memory of changes; the next lookup reads log files again."""
         self._changes.clear()

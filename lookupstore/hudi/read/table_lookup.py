@@ -6,9 +6,12 @@ wrote. `slice_lookups` answers record keys; this module makes them of the column
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -37,7 +40,7 @@ from lookupstore.hudi.read.lookup_plan import (
 )
 from lookupstore.hudi.read.slice_lookups import SliceLookups
 from lookupstore.hudi.timeline.given_times import When, given_time
-from lookupstore.hudi.timeline.instant_times import print_time
+from lookupstore.hudi.timeline.instant_times import BEGINNING, BOOTSTRAPS, moment_of, print_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -45,6 +48,9 @@ from lookupstore.keywords import column_names
 from lookupstore.quantities import counted
 from lookupstore.sorting.runs import RepeatedKeyError
 from lookupstore.storage.location import Location, as_location
+from lookupstore.store.refreshing import Refresh, Refreshes
+
+_log = logging.getLogger(__name__)
 
 Rows = npt.NDArray[np.int64]
 
@@ -131,6 +137,7 @@ class TableLookup(ManyLookups):
         self._residency = residency = Residency() if residency is None else residency
         self._slices = SliceLookups(plan, residency)
         self._files = AskedFiles(self._slices.asked, residency)
+        self._refreshes: Refreshes[TableLookup] = Refreshes()
         self.path: str = plan.location.uri
         self.id: str = xxhash.xxh3_128_hexdigest("\n".join(plan.identity).encode())
 
@@ -165,6 +172,97 @@ class TableLookup(ManyLookups):
         """Return the size of all base files and log files."""
         return sum(file.bytes for file in self._plan.files)
 
+    def newest(self) -> TableLookup:
+        """Return these lookups if there is no newer commit, otherwise lookups in the newest one.
+
+        This object stays open, and its answers do not change. If it was made with `as_of`, it is
+        returned. Lookups in all columns get the columns that the table has by then.
+
+        Raises: The errors of `TableLookup`.
+
+        >>> import tempfile
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> lookup = TableLookup(table.location)
+        >>> _ = table.insert(rows)
+        >>> 1 in lookup, 1 in lookup.newest()
+        (False, True)
+        """
+        known = self._plan
+        if known.is_fixed:
+            return self
+        view = self._view()
+        # In version 6, a commit may complete after one with a later position.
+        if view.options.version != 6 and newest_position(view) == known.position:
+            return self
+        columns = None if known.every_column else known.values.names
+        plan = plan_lookup(
+            view, known.key.schema.names, columns, None, known.build, self._where(), None
+        )
+        newest = _restored(plan, self._residency)
+        if newest == self:
+            return self
+        self._goes_on_in(newest)
+        return newest
+
+    def refresh(self) -> TableLookup:
+        """Return newer lookups whose lookup files are on this host, otherwise this object.
+
+        If lookups of this object use lookup files, a call that finds a newer commit starts a
+        thread, which makes those of base files that the commit added, in the same partitions. This
+        object answers meanwhile, and a later call returns the newer one. Failures are logged, and a
+        later call tries again.
+
+        Raises: The errors of `newest`, except `OSError` and `FormatError`.
+        """
+        return self._refreshes.next(self, self._begin_refresh)
+
+    def _begin_refresh(self) -> TableLookup | Refresh[TableLookup]:
+        try:
+            newest = self.newest()
+        except (FormatError, OSError) as error:
+            _log.warning("%s: the lookups go on: %s", self.path, error)
+            return self
+        if newest is self or not any(lookup.is_on_host() for lookup in self._slices.asked()):
+            return newest
+
+        def fetch(stop: threading.Event) -> None:
+            for lookup in newest._slices.added_since(self._slices):
+                if stop.is_set():
+                    return
+                lookup.reader()
+
+        return Refresh(newest, self.path, fetch)
+
+    def committed_at(self) -> float | None:
+        """Return the time of the newest commit that is read, in seconds since 1970.
+
+        It is the time of its completion, which tables of version 6 do not record: of those, it is
+        the time of its request. None: There is no commit, or it has no time, as of a bootstrap.
+
+        Raises:
+            FormatError: If the time zone of the table's commits is unknown.
+            CorruptionError: If the timeline is damaged.
+
+        >>> import tempfile, time
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> abs(TableLookup(table.location).committed_at() - time.time()) < 60
+        True
+        """
+        position = self._plan.position
+        if not position or position in BOOTSTRAPS or position.startswith(BEGINNING):
+            return None
+        return (moment_of(position) - self._zone(self._view())).timestamp()
+
+    @property
+    def position(self) -> str:
+        """Return the position of the newest commit that is read. Empty: there is none."""
+        return self._plan.position
+
     def position_at(self, moment: datetime) -> str:
         """Return the position of the newest commit that was completed up to a moment.
 
@@ -197,6 +295,14 @@ class TableLookup(ManyLookups):
                 "completed, so that two tasks could see other rows; call lookup_join again for "
                 "newer rows, or upgrade the table with Apache Hudi"
             )
+        return max(planned, newest_position(view, print_time(moment + self._zone(view))))
+
+    def _zone(self, view: TableView) -> timedelta:
+        """Return the difference between the times of commits and UTC.
+
+        Raises:
+            FormatError: If it is unknown.
+        """
         zone = view.folder.zone(view.timeline)
         if zone.least != zone.most:
             raise FormatError(
@@ -204,7 +310,7 @@ class TableLookup(ManyLookups):
                 "known which were completed when; set hoodie.table.timeline.timezone=UTC, if its "
                 "writers use UTC"
             )
-        return max(planned, newest_position(view, print_time(moment + zone.least)))
+        return zone.least
 
     def at(self, position: str | None = None) -> TableLookup:
         """Return lookups of the same columns in the table as of another commit.
@@ -230,13 +336,15 @@ class TableLookup(ManyLookups):
         view = self._view()
         if position is None:
             position = newest_position(view)
-        if position == planned:
+        # In version 6, a commit may complete after one with a later position.
+        if position == planned and view.options.version != 6:
             return self
         known = self._plan
         key, values = known.key.schema, known.values
         try:
-            where = None if known.filter is None else known.filter.condition.expression
-            plan = plan_lookup(view, key.names, values.names, None, known.build, where, position)
+            plan = plan_lookup(
+                view, key.names, values.names, None, known.build, self._where(), position
+            )
         except (KeyError, TypeError, ValueError) as error:  # they were right for older columns
             raise StaleStoreError(f"{self.path}: {error.args[0]}; look up again") from None
         is_same = plan.filter_identity == known.filter_identity
@@ -244,10 +352,15 @@ class TableLookup(ManyLookups):
             raise StaleStoreError(
                 f"{self.path}: the columns have other types since {planned}; open the table again"
             )
-        return _restored(plan, self._residency)
+        found = _restored(replace(plan, every_column=known.every_column), self._residency)
+        return self if found == self else found
+
+    def _where(self) -> Filter | None:
+        chosen = self._plan.filter
+        return None if chosen is None else chosen.condition.expression
 
     def _planned_position(self) -> str:
-        if self._plan.position is None:
+        if self._plan.is_fixed:
             raise ValueError(
                 f"{self.path}: the lookups were opened with as_of, and so never change; leave "
                 "as_of out"
@@ -392,7 +505,11 @@ class TableLookup(ManyLookups):
         return super().verify(progress=progress)
 
     def close(self) -> None:
-        """Close all files, and forget changes of log files; a lookup reads them again."""
+        """Close all files, end a refresh, and forget changes of log files.
+
+        A lookup reads them again.
+        """
+        self._refreshes.cancel()
         self._slices.forget_changes()
         super().close()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 _LENGTHS = (14, 17)
-#: Times that are not dates: Hudi's beginning of a table, and the instants of a bootstrap.
+#: Times that are not dates: Hudi's beginning of a table, and the instants of a bootstrap. Those of
+#: metadata tables begin with `BEGINNING`.
 BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
-_BEGINNING = "00000000000000"
+BEGINNING = "00000000000000"
 _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -21,7 +22,7 @@ def is_time(text: str) -> bool:
     if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
         return False
     # A metadata table adds three digits to a time, for each of its partitions.
-    if text in BOOTSTRAPS or (len(text) > len(_BEGINNING) and text.startswith(_BEGINNING)):
+    if text in BOOTSTRAPS or (len(text) > len(BEGINNING) and text.startswith(BEGINNING)):
         return True
     try:
         _parse(text)

@@ -22,12 +22,13 @@ from lookupstore.store.change_kinds import (
     is_unordered,
     order_of,
 )
+from lookupstore.store.debezium_values import SCHEMA
 
 #: Columns of an event: what happened, and the rows before and after.
 OP, IMAGES = "op", ("before", "after")
 #: Name of the column in which Kafka Connect stores an event of Debezium, next to its schema.
 PAYLOAD = "payload"
-_ENVELOPE = ("schema", PAYLOAD)
+_ENVELOPE = (SCHEMA, PAYLOAD)
 #: Prefix of the columns that Apache Hudi adds to rows, and name of the one that marks deletes.
 META = "_hoodie_"
 IS_DELETED = "_hoodie_is_deleted"

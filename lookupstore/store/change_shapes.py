@@ -21,8 +21,9 @@ from lookupstore.arrow import changelog
 from lookupstore.arrow.fitting import shown_value
 from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.arrow.types import is_text, plain_type, unwrap
-from lookupstore.errors import listed
-from lookupstore.source.opening import in_types
+from lookupstore.errors import listed, meant
+from lookupstore.keys.schema import KeySchema
+from lookupstore.source.opening import in_types, open_source
 from lookupstore.store.change_columns import (
     IMAGES,
     IS_DELETED,
@@ -55,6 +56,13 @@ from lookupstore.store.change_kinds import (
     feed_columns,
     kind_by_default,
     order_of,
+)
+from lookupstore.store.debezium_values import (
+    SCHEMA,
+    EventSchemas,
+    decoded,
+    is_encoded,
+    schemas_of,
 )
 
 #: Shape of changes. `rows`: all rows are upserted. `changelog`: the shape of `LookupStore.changes`.
@@ -104,6 +112,8 @@ class ChangeReader:
         in_payload: Whether the events are structs in a column `payload`.
         ordered_by: Name of the column with the version of each event. In one version, rows follow
             deletes. None: events are in the order of the rows.
+        order: Column by whose values events are ordered; equal ones are in the order of the rows.
+            None: there is none.
     """
 
     shape: ChangesBy
@@ -116,6 +126,7 @@ class ChangeReader:
     chosen: tuple[str, ...] | None = None
     in_payload: bool = False
     ordered_by: str | None = None
+    order: pa.Field | None = None
 
     @property
     def is_changelog(self) -> bool:
@@ -147,11 +158,17 @@ class ChangeReader:
             return []
         fields = [
             self.known.field(one.name).with_nullable(True)
-            if is_text(one.type) and one.name in self.known.names
+            if is_text(one.type) and one.name in self.known.names and not self._is_encoded(one)
             else one
             for one in image.type
         ]
         return [image.with_type(pa.struct(fields))]
+
+    def _is_encoded(self, given: pa.Field) -> bool:
+        """Return whether values of a field are decoded here, and not where they are read."""
+        if self.shape != "debezium" or given.name not in self.known.names:
+            return False
+        return is_encoded(given.type, self.known.field(given.name).type)
 
     def events(self, batch: pa.RecordBatch, first_row: int | None = None) -> Events:
         """Return the events of a batch of the columns to read.
@@ -168,12 +185,13 @@ class ChangeReader:
             ValueError: If a row does not say what becomes of it, or lacks the row before or after
                 that it should have.
         """
-        if self.in_payload:
-            payload = unwrap(batch.column(PAYLOAD))
-            batch = pa.RecordBatch.from_arrays(payload.flatten(), schema=pa.schema([*payload.type]))
+        schemas = None
+        if self.shape == "debezium" and SCHEMA in batch.schema.names:
+            schemas = schemas_of(batch.column(SCHEMA))
+        batch = self._unpacked(batch)
         kinds = self._kinds(batch, first_row)
         if self.has_images:
-            return self._of_images(batch, kinds, first_row)
+            return self._of_images(batch, kinds, first_row, schemas)
         is_row = kinds == ROW
         rows, keys = batch.select(list(self.names)), batch.select(list(self.keys))
         return Events(
@@ -204,6 +222,23 @@ class ChangeReader:
             )
         return np.asarray(versions).astype(np.uint64)
 
+    def orders(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return the values by which the events of a batch are ordered. None: there are none.
+
+        Args:
+            batch: Batch of n rows with the columns `source_names`.
+        """
+        if self.order is None:
+            return None
+        return unwrap(self._unpacked(batch).column(self.order.name))
+
+    def _unpacked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of events, also of those in an envelope."""
+        if not self.in_payload:
+            return batch
+        payload = unwrap(batch.column(PAYLOAD))
+        return pa.RecordBatch.from_arrays(payload.flatten(), schema=pa.schema([*payload.type]))
+
     def _kinds(self, batch: pa.RecordBatch, first_row: int | None) -> Kinds:
         """Return the kind of each row; rows without effect are `DELETE` without a row."""
         assert self.kinds is not None
@@ -231,7 +266,13 @@ class ChangeReader:
             return "; if it is not what became of the rows, pass changes_by='rows' and columns="
         return "; leave such rows out"
 
-    def _of_images(self, batch: pa.RecordBatch, kinds: Kinds, first_row: int | None) -> Events:
+    def _of_images(
+        self,
+        batch: pa.RecordBatch,
+        kinds: Kinds,
+        first_row: int | None,
+        schemas: EventSchemas | None,
+    ) -> Events:
         images = {name: batch.column(name) for name in images_in(batch.schema.names)}
         missing = pa.nulls(batch.num_rows)
         before, after = (images.get(name, missing) for name in IMAGES)
@@ -250,9 +291,11 @@ class ChangeReader:
                 )
         row_places = np.flatnonzero(is_row & ~nothing)
         rows = self._image(after, row_places, self.names, first_row)
+        rows = self._decoded(rows, row_places, "after", schemas)
         # The row before an update is needed only if it had another key.
         key_places = np.flatnonzero(has_before & ~nothing)
         keys = self._image(before, key_places, self.keys, first_row)
+        keys = self._decoded(keys, key_places, "before", schemas)
         replaced = is_row[key_places]
         if replaced.any():
             own = rows.select(list(self.keys)).take(
@@ -276,6 +319,21 @@ class ChangeReader:
             np.where(replaced, BEFORE, DELETE).astype(np.uint8),
         )
 
+    def _decoded(
+        self, rows: pa.RecordBatch, places: _Places, image: str, schemas: EventSchemas | None
+    ) -> pa.RecordBatch:
+        """Return rows of events of Debezium with the meaning of their values."""
+        if self.shape != "debezium":
+            return rows
+        columns = []
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            field = self.known.field(name)
+            if schemas is None:
+                columns.append(decoded(column, None, field))
+            else:
+                columns.append(schemas.decoded(column, places, image, field))
+        return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
     def _image(
         self, column: pa.Array, places: _Places, names: Sequence[str], first_row: int | None
     ) -> pa.RecordBatch:
@@ -298,7 +356,14 @@ class ChangeReader:
 
     def _of_texts(self, texts: pa.Array, names: Sequence[str], *, whole: bool) -> pa.RecordBatch:
         lines = "\n".join(texts.to_pylist())
-        source = in_types(io.BytesIO(lines.encode()), self.known)
+        text = lines.encode()
+        known = self.known
+        if self.shape == "debezium":
+            given = open_source(io.BytesIO(text)).schema
+            known = pa.schema([one for one in given if self._is_encoded(one)])
+            others = [one for one in self.known if one.name not in known.names]
+            known = pa.schema([*known, *others])
+        source = in_types(io.BytesIO(text), known)
         if whole:
             given = [name for name in source.schema.names if not name.startswith(META)]
             check_known(given, self.known.names, self.chosen)
@@ -325,6 +390,7 @@ def plan_changes(
     kinds: str | None = None,
     columns: str | Sequence[str] | None = None,
     read: Collection[str] = (),
+    order_by: str | None = None,
 ) -> ChangeReader:
     """Plan how changes with the given columns are read.
 
@@ -339,11 +405,12 @@ def plan_changes(
             `change`, or that of a feed of Delta or Iceberg.
         columns: Names of the value columns to take. Default: all.
         read: Names of columns that something else reads, which the store may lack.
+        order_by: Name of the column that orders events. Default: the order of the rows counts.
 
     Raises:
         KeyError: The store lacks a column, or the changes lack a key column or one of `columns`.
         ValueError: There is no such shape, or the changes lack its columns.
-        TypeError: A column of the shape is of another type.
+        TypeError: A column of the shape is of another type, or that of `order_by` has no order.
 
     >>> known = pa.schema({"id": pa.int64(), "name": pa.string()})
     >>> plan_changes(pa.schema({"id": pa.int64(), "nmae": pa.string()}), known, ["id"])
@@ -357,6 +424,7 @@ def plan_changes(
     if kinds is not None and changes_by not in (None, "changelog"):
         raise ValueError(f"kinds is {kinds!r}, and changes_by is {changes_by!r}; give one of them")
     in_payload = _is_in_payload(changes_by, given.names)
+    has_schema = SCHEMA in given.names
     if in_payload:
         given = _payload_of(given)
     told = kind_by_default(given, known.names, read)
@@ -378,6 +446,10 @@ def plan_changes(
         column = hudi_kinds(given)
     elif changes_by is None and chosen is not None:
         check_no_kinds(given.names, {*known.names, *read})
+    order = None
+    if order_by is not None:
+        order = _order_field(given, order_by, column)
+        own.add(order_by)
     if has_images:
         check_images(given, shape)
         names = image_names(given, known.names)
@@ -398,9 +470,12 @@ def plan_changes(
     rows = tuple(name for name in known.names if name in names and name in wanted)
     if has_images:
         source_names = [PAYLOAD] if in_payload else [OP, *images_in(given.names)]
+        source_names += [SCHEMA] if in_payload and has_schema else []
+        source_names += [] if in_payload or order_by is None else [order_by]
     else:
         source_names = [*rows]
         more = [] if column is None else [column.name, order_of(column.name, given.names)]
+        more.append(order_by)
         source_names += [name for name in more if name is not None and name not in rows]
     return ChangeReader(
         "rows" if column is None else shape,
@@ -413,7 +488,40 @@ def plan_changes(
         chosen,
         in_payload,
         None if column is None or has_images else order_of(column.name, given.names),
+        order,
     )
+
+
+def _order_field(given: pa.Schema, name: str, kinds: KindColumn | None) -> pa.Field:
+    """Return the column that orders events.
+
+    Raises:
+        ValueError: If the changes are rows, or a feed with an order of its own.
+        KeyError: If there is no such column.
+        TypeError: If the type of the column has no order.
+    """
+    if kinds is None:
+        raise ValueError(
+            f"order_by is {name!r}, but the changes are rows to upsert; pass sequence= with a "
+            "value column, or kinds= or changes_by= if they are events"
+        )
+    order = order_of(kinds.name, given.names)
+    if order is not None:
+        raise ValueError(
+            f"order_by is {name!r}, but the column {order!r} orders the rows of the feed; leave "
+            "order_by out"
+        )
+    if name not in given.names:
+        others = meant(name, given.names, f"they have [{listed(given.names)}]")
+        raise KeyError(f"order_by: the changes have no column {name!r}{others}")
+    kind = plain_type(given.field(name).type)
+    try:
+        KeySchema(pa.schema([(name, kind)]))
+    except TypeError:
+        raise TypeError(
+            f"order_by: the column {name!r} is {kind}, which has no order; name another column"
+        ) from None
+    return pa.field(name, kind)
 
 
 def _is_in_payload(changes_by: ChangesBy | None, names: Collection[str]) -> bool:

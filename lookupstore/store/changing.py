@@ -41,6 +41,7 @@ from lookupstore.store.changed_bucket import (
     changed_manifest,
 )
 from lookupstore.store.column_differences import column_difference
+from lookupstore.store.debezium_values import with_schema_texts
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
 from lookupstore.store.manifest import MAX_RUNS, FollowedSnapshot, Manifest
@@ -102,6 +103,8 @@ def upsert_version(
     values = current.row_schema.schema
     reader = None
     given = pa.table({}) if changes is None else changes
+    if changes_by == "debezium":
+        given = with_schema_texts(given)
     every = columns is None
     source = (with_every_column if every else open_source)(given, max_text=max_text)
     if changes is not None:

@@ -32,6 +32,10 @@ from lookupstore.store.change_shapes import ChangeReader, Events
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.rules import MergeRules
 
+# Number of the low bits of the arrival of an event that are of its place in a partition of Spark:
+# `monotonically_increasing_id` has 33, and arrivals of events one more.
+_PARTITION_BITS = 34
+
 
 @dataclass(frozen=True)
 class ChangedKeys:
@@ -65,6 +69,9 @@ class ChangeEncoding:
             that is deleted must not have rows.
         numbered: Whether arrivals are the numbers of rows, from 0, for errors; in a changelog they
             are twice these numbers, or one more.
+        order: Column that orders the events of a changelog. None: only arrivals do.
+        in_partitions: Whether arrivals of events are numbers of rows of Spark, which order rows of
+            different partitions by chance.
     """
 
     def __init__(
@@ -74,6 +81,8 @@ class ChangeEncoding:
         *,
         in_order: bool = False,
         numbered: bool = False,
+        order: pa.Field | None = None,
+        in_partitions: bool = False,
     ) -> None:
         self.keys: KeySchema = manifest.key_schema
         self._schema = manifest.row_schema.schema
@@ -81,6 +90,10 @@ class ChangeEncoding:
         #: Whether deletes count in the order of the rows.
         self.in_order: bool = in_order
         self._numbered = numbered
+        #: Name of the column that orders events. None: they are ordered by arrival.
+        self.order: str | None = None if order is None else order.name
+        #: Whether only arrivals in the same partition of Spark are an order.
+        self.in_partitions: bool = in_partitions
         #: Schema that packs the rows of changes: with rules by column, any value may be null.
         self.row_schema: RowSchema = manifest.row_schema
         if rules.whole is None:
@@ -101,16 +114,21 @@ class ChangeEncoding:
         if self.sequence is not None:
             kind = self._schema.field(self.sequence).type
             fields.insert(2, pa.field("sequence", kind))
+        elif order is not None:
+            fields.insert(1, order.with_name("sequence"))
         self._order = KeySchema(
             pa.schema(fields), nullable=[] if self.sequence is None else ["sequence"]
         )
 
-    def rows(self, batch: pa.RecordBatch, arrivals: Numbers) -> pa.RecordBatch:
+    def rows(
+        self, batch: pa.RecordBatch, arrivals: Numbers, orders: pa.Array | None = None
+    ) -> pa.RecordBatch:
         """Return rows to upsert as `key`, which orders them, and `value`, large_binary.
 
         Args:
             batch: Batch of n rows with key and value columns of the store.
             arrivals: Array of uint64 with n numbers; the greater number is that of the newer row.
+            orders: Values that order events. None: arrivals do.
 
         Raises:
             TypeError: If the type of a column means something else in the store.
@@ -122,7 +140,7 @@ class ChangeEncoding:
         values = batch.select([])
         if columns:
             values = pa.RecordBatch.from_arrays(columns, schema=self.row_schema.schema)
-        sequence = None if self.sequence is None else values.column(self.sequence)
+        sequence = orders if self.sequence is None else values.column(self.sequence)
         kinds = np.zeros(len(keys), np.uint8)
         return self._ordered(keys, kinds, sequence, arrivals, _large(self.row_schema.pack(values)))
 
@@ -134,21 +152,38 @@ class ChangeEncoding:
         kinds = np.full(len(keys), DELETE, np.uint8)
         return self._ordered(keys, kinds, sequence, arrivals, _no_rows(len(keys)))
 
-    def events(self, events: Events, arrivals: Numbers) -> Iterator[pa.RecordBatch]:
+    def events(
+        self, events: Events, arrivals: Numbers, orders: pa.Array | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield events of a changelog in the form of `rows`.
 
         Args:
             events: Events of n rows.
             arrivals: Array of uint64 with n numbers; the greater number is that of the newer row.
+            orders: Values of the column that orders events. None: there is none.
 
-        Raises: what `rows` raises.
+        Raises: what `rows` raises, and ValueError if an event has no value that orders it.
         """
+
+        def orders_at(places: npt.NDArray[np.int64]) -> pa.Array | None:
+            if orders is None:
+                return None
+            found = orders.take(pa.array(places >> 1))
+            if found.null_count:
+                raise ValueError(
+                    f"order_by: the column {self.order!r} is null in an event; name a column that "
+                    "has a value in each"
+                )
+            return found.cast(self._order.schema.field("sequence").type)
+
         if len(events.row_places):
-            yield self.rows(events.rows, _of_events(arrivals, events.row_places))
+            of_rows = _of_events(arrivals, events.row_places)
+            yield self.rows(events.rows, of_rows, orders_at(events.row_places))
         if len(events.key_places):
             of_keys = _of_events(arrivals, events.key_places)
             keys = self._keys(events.keys, of_keys)
-            yield self._ordered(keys, events.key_kinds, None, of_keys, _no_rows(len(keys)))
+            order = orders_at(events.key_places)
+            yield self._ordered(keys, events.key_kinds, order, of_keys, _no_rows(len(keys)))
 
     def _ordered(
         self,
@@ -163,7 +198,7 @@ class ChangeEncoding:
         if self.in_order:
             columns[1], columns[2] = columns[2], columns[1]
         if sequence is not None:
-            columns.insert(2, sequence)
+            columns.insert(1 if self.in_order else 2, sequence)
         order = self._order.encode(columns)
         return pa.RecordBatch.from_pydict({"key": order, "value": rows})
 
@@ -289,7 +324,8 @@ class IncomingChanges:
             arrivals = np.arange(first, first + count, dtype=np.uint64)
             if count and reader.is_changelog:
                 arrivals = reader.arrivals(batch, arrivals)
-                for changes in self._encoding.events(reader.events(batch, first), arrivals):
+                events, orders = reader.events(batch, first), reader.orders(batch)
+                for changes in self._encoding.events(events, arrivals, orders):
                     self.put(changes)
             elif count:
                 self.put(self._encoding.rows(batch, arrivals))
@@ -378,6 +414,8 @@ class IncomingChanges:
         kinds = np.asarray(changes.column("kind"))
         keys = changes.column("key").take(pa.array(starts))
         self._check_order(changes, keys, starts)
+        if self._encoding.in_partitions and len(starts) < len(kinds):
+            self._check_partitions(changes, keys, starts)
         places = np.arange(len(kinds))
         ends = np.append(starts[1:], len(kinds)) - 1
         groups = np.repeat(np.arange(len(starts)), ends - starts + 1)
@@ -413,6 +451,46 @@ class IncomingChanges:
             if differ.any():
                 at = np.searchsorted(starts, later[int(np.argmax(differ))].as_py(), "right") - 1
                 raise self._order_error(self._shown(keys, int(at)))
+
+    def _check_partitions(
+        self, changes: pa.RecordBatch, keys: pa.Array, starts: npt.NDArray[np.int64]
+    ) -> None:
+        """Check that the order of events does not depend on that of partitions of Spark.
+
+        Raises:
+            ValueError: If events of a key with the same place in the order are in several
+                partitions, and differ.
+        """
+        together = np.ones(changes.num_rows, bool)
+        together[starts] = False
+        order = self._encoding.order
+        if order is not None:
+            numbers = changes.column("sequence").dictionary_encode().indices
+            together[1:] &= np.diff(np.asarray(numbers)) == 0
+        groups = np.cumsum(~together)
+        partitions = np.asarray(changes.column("arrival")) >> np.uint64(_PARTITION_BITS)
+        moves = together.copy()
+        moves[1:] &= partitions[1:] != partitions[:-1]
+        differ = np.zeros(changes.num_rows, bool)
+        for name in ("kind", "row"):
+            column = changes.column(name)
+            differ[1:] |= np.asarray(
+                pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
+            )
+        bad = np.intersect1d(groups[moves], groups[differ & together])
+        if len(bad):
+            first = int(np.argmax(groups == bad[0]))
+            shown = self._shown(keys, int(np.searchsorted(starts, first, "right")) - 1)
+            if order is None:
+                raise ValueError(
+                    f"changes: the key {shown} has events in several partitions of the DataFrame, "
+                    "in an unknown order; pass order_by= with the column that orders events, such "
+                    "as a position in the log"
+                )
+            raise ValueError(
+                f"changes: the key {shown} has several events with the same {order!r} in several "
+                "partitions of the DataFrame; pass another column as order_by="
+            )
 
     def _order_error(self, shown: str) -> ValueError:
         """Return the error of a key with several changes in a source without order."""

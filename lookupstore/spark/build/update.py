@@ -49,6 +49,7 @@ from lookupstore.store.change_shapes import (
 )
 from lookupstore.store.changed_bucket import ChangedBucket, CompactionRule, changed_manifest
 from lookupstore.store.changing import check_same_store, retried
+from lookupstore.store.debezium_values import SCHEMA
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.new_version import NewVersion
@@ -68,6 +69,7 @@ def update_store(
     columns: str | Sequence[str] | None = None,
     changes_by: ChangesBy | None = None,
     kinds: str | None = None,
+    order_by: str | None = None,
     rule: Rule = "replace",
     sequence: str | None = None,
     batch: int | tuple[str, int] | None = None,
@@ -97,20 +99,21 @@ def update_store(
         columns: Value columns to take from `df`, which may then have other columns that the store
             lacks. Default: all.
         changes_by: Kind of the rows: `"rows"` to upsert, or events of a `"changelog"`, of
-            `"debezium"` or of `"hudi"`; see `lookupstore.upsert`. Events are applied in the order
-            of the rows. All events of a key must be in one partition of `df`, in their order, as
-            those of a topic are. Default: `"changelog"` if there is a text column `change` that the
-            store lacks and `deletes` does not read, if `kinds` is given, or if the rows are a
-            change feed of Delta or Iceberg; otherwise `"rows"`.
+            `"debezium"` or of `"hudi"`; see `lookupstore.upsert`. Default: `"changelog"` if there
+            is a text column `change` that the store lacks and `deletes` does not read, if `kinds`
+            is given, or if the rows are a change feed of Delta or Iceberg; otherwise `"rows"`.
         kinds: Column of a changelog that says what became of each row, such as `"Op"`; see
             `lookupstore.upsert`. The rows of a change feed of Delta or Iceberg count in the order
             of the table's versions, and may be in any partition. Default: `change`, or
             `_change_type` of such a feed.
+        order_by: Column that orders the events of a key, the greatest value last, such as a
+            position in the log; the store may lack it. Default: the order of the rows. All events
+            of a key must then be in one partition of `df`, in their order, as those of a topic are.
         rule: Rule that combines the value of a row with the stored one, and with those of earlier
             rows of the same key; see `lookupstore.upsert`. Rows are ordered by Spark's partitions,
             then by their position there, which is the written order only if they were not shuffled.
-        sequence: Value column that decides which of two rows with the same key is newer. Default:
-            the later row is newer.
+        sequence: Value column that decides which of two rows with the same key is newer, which
+            events do not have. Default: the later row is newer.
         batch: Identifier that makes these changes once: the number of a micro-batch in
             `foreachBatch`, or a name and a number. A number alone belongs to the streaming query,
             which Spark identifies as long as its checkpoint exists. Give a name too where the query
@@ -130,7 +133,8 @@ def update_store(
     Raises:
         KeyError: If `df` or the store lacks a column.
         ValueError: If a key is null, a column cannot hold a value or a sum, a key is to be upserted
-            and deleted, a row is not an event of its changelog, or an argument is out of range.
+            and deleted, a row is not an event of its changelog, events of a key are in several
+            partitions without `order_by`, or an argument is out of range.
         TypeError: If `df` is not a DataFrame, the type of a column means something else in the
             store, or a rule does not apply to the type of its column.
         FileNotFoundError: If there is no such store, or an executor wrote to a folder that the
@@ -162,7 +166,9 @@ def update_store(
     if streamed is not None and _is_done(location, streamed, current):
         return LookupStore(location)
     keys, values = current.key_schema.schema, current.row_schema.schema
-    shapes = {*SHAPE_COLUMNS, kinds, PAYLOAD if changes_by == "debezium" else None}
+    shapes = {*SHAPE_COLUMNS, kinds, order_by}
+    if changes_by == "debezium":
+        shapes |= {PAYLOAD, SCHEMA}
     of_shapes = arrow_schema(StructType([one for one in df.schema.fields if one.name in shapes]))
     given = pa.schema(
         of_shapes.field(name) if name in of_shapes.names else pa.field(name, pa.null())
@@ -176,7 +182,13 @@ def update_store(
         kinds=kinds,
         columns=columns,
         read=_read_by(deletes, given.names),
+        order_by=order_by,
     )
+    if reader.is_changelog and sequence is not None:
+        raise ValueError(
+            f"sequence is {sequence!r}, but df is a changelog; pass order_by={sequence!r} if the "
+            "column orders its events"
+        )
     if reader.is_changelog and deletes is not None:
         raise ValueError(
             "df is a changelog, which has deletes of its own; pass deletes= in another call"

@@ -77,7 +77,15 @@ class UpdateTask:
     @property
     def encoding(self) -> ChangeEncoding:
         """Return the encoding of the changes."""
-        return ChangeEncoding(self.manifest, self.rules, in_order=self.reader.is_changelog)
+        reader = self.reader
+        return ChangeEncoding(
+            self.manifest,
+            self.rules,
+            in_order=reader.is_changelog,
+            order=reader.order,
+            # Versions of a feed are numbers of their own.
+            in_partitions=reader.is_changelog and reader.ordered_by is None,
+        )
 
     def encoded(self, encoding: ChangeEncoding, batch: pa.RecordBatch) -> Batches:
         """Encode columns of Spark as changes of `ChangeEncoding`, in large_binary.
@@ -95,7 +103,7 @@ class UpdateTask:
         if self.reader.is_changelog:
             events = self.reader.events(given)
             numbers = self.reader.arrivals(given, _numbers(arrivals))
-            yield from map(_large, encoding.events(events, numbers))
+            yield from map(_large, encoding.events(events, numbers, self.reader.orders(given)))
             return
         if not self.has_deletes:
             yield _large(encoding.rows(given, _numbers(arrivals)))

@@ -5,11 +5,14 @@ The oracle is that upsert, in one process and of the same rows: its files are th
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
 import signal
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -394,6 +397,132 @@ def test_events_count_in_their_order(spark: SparkSession, tmp_path: Path) -> Non
     shuffled = feed.orderBy(F.desc("_commit_version")).repartition(5, F.rand(1))
     with update_store(shuffled, tmp_path / "delta") as store:
         assert content(store) == expected
+
+
+def random_events(rng: random.Random, keys: int, count: int) -> list[Row]:
+    """Return rows of a log, each with its position, as AWS DMS writes them."""
+    there: set[int] = set()
+    events: list[Row] = []
+    for position in range(count):
+        key = rng.randrange(keys)
+        kind = rng.choice("UUD") if key in there else "I"
+        (there.discard if kind == "D" else there.add)(key)
+        (row,) = random_rows(rng, 1, 1)
+        events.append((kind, position, key, *row[1:]))
+    return events
+
+
+@pytest.mark.parametrize("kind", ["long", "timestamp", "string"])
+def test_events_in_any_partitions_are_ordered_by_a_column(
+    spark: SparkSession, tmp_path: Path, seed: int, kind: str
+) -> None:
+    """The oracle is the upsert of the events in their order, in one process."""
+    rng = random.Random(seed)
+    events = random_events(rng, 30, 400)
+    build(tmp_path / "one", []).close()
+    build(tmp_path / "many", []).close()
+    names = ["Op", "at_position", *SCHEMA.names]
+    rows = [dict(zip(names, event, strict=True)) for event in events]
+    given = pa.Table.from_pylist(
+        rows, pa.schema([("Op", pa.string()), ("at_position", pa.int64()), *SCHEMA])
+    )
+    expected = content(upsert(tmp_path / "one", given.drop(["at_position"]), kinds="Op"))
+    rng.shuffle(events)
+    df = spark.createDataFrame(events, f"Op string, at_position long, {COLUMNS}").repartition(7)
+    text = {
+        "long": "at_position * 1000", "timestamp": "timestamp_millis(at_position * 1000)",
+        "string": "lpad(at_position, 9, '0')",
+    }[kind]  # fmt: skip
+    df = df.withColumn("at_position", F.expr(text))
+    with update_store(df, tmp_path / "many", kinds="Op", order_by="at_position") as store:
+        assert content(store) == expected
+        assert expected
+
+
+def test_events_of_a_key_in_several_partitions_need_an_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    build(tmp_path / "s", [(1, 0, "", 0)]).close()
+
+    def update(*parts: list[Row], **more: Any) -> dict[int, Any]:
+        """Update the store with events in one partition for each list."""
+        rows = spark.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
+        df = spark.createDataFrame(rows, f"Op string, lsn long, {COLUMNS}")
+        assert df.rdd.getNumPartitions() == len(parts)
+        if "order_by" not in more:
+            df = df.drop("lsn")
+        with update_store(df, tmp_path / "s", kinds="Op", **more) as store:
+            return {row["id"]: row["n"] for row in content(store)}
+
+    first, second = ("U", 7, 1, 10, "", 0), ("U", 8, 1, 20, "", 0)
+    other, gone = ("I", 9, 2, 30, "", 0), ("D", 10, 1, None, None, None)
+    unknown = "the key id=1 has events in several partitions .*; pass order_by= with the column"
+    for parts in ([[first], [second]], [[second], [first]], [[first], [gone]],
+                  [[first, second], [second, first]]):  # fmt: skip
+        with pytest.raises(ValueError, match=unknown):
+            update(*parts)
+    assert update([first], [other], [first]) == {1: 10, 2: 30}  # copies may be anywhere
+    assert update([first, second], [other]) == {1: 20, 2: 30}
+    for parts in ([[second], [first]], [[first], [second]], [[second, first]]):
+        assert update(*parts, order_by="lsn") == {1: 20, 2: 30}
+    assert update([gone], [second], order_by="lsn") == {2: 30}
+    again = ("U", 7, 1, 11, "", 0)
+    same = "the key id=1 has several events with the same 'lsn' in several partitions .*; pass"
+    with pytest.raises(ValueError, match=same):
+        update([first], [again], order_by="lsn")
+    assert update([first, again], [], order_by="lsn") == {1: 11, 2: 30}
+    assert update([first], [first], [second], order_by="lsn") == {1: 20, 2: 30}
+
+
+def test_what_order_by_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
+    build(tmp_path / "s", [(1, 0, "", 0)]).close()
+    df = spark.createDataFrame([("U", None, 1, 10, "", 0)], f"Op string, lsn long, {COLUMNS}")
+    feed = df.selectExpr("'insert' AS _change_type", "1L AS _commit_version", "lsn", *SCHEMA.names)
+    wrong: list[tuple[type[Exception], str, DataFrame, dict[str, Any]]] = [
+        (ValueError, "order_by: the column 'lsn' is null in an event", df,
+         {"kinds": "Op", "order_by": "lsn"}),
+        (KeyError, "order_by: the changes have no column 'lsm'; did you mean 'lsn'", df,
+         {"kinds": "Op", "order_by": "lsm"}),
+        (ValueError, "the changes are rows to upsert; pass sequence=", df.drop("Op"),
+         {"order_by": "lsn", "columns": ["n"]}),
+        (ValueError, "'_commit_version' orders the rows of the feed; leave order_by out", feed,
+         {"order_by": "lsn"}),
+        (ValueError, "df is a changelog; pass order_by='n' if the column orders its events",
+         df.drop("lsn"), {"kinds": "Op", "sequence": "n"}),
+        (TypeError, "the column 'lsn' is struct<a: int32.*>, which has no order",
+         df.withColumn("lsn", F.expr("named_struct('a', 1)")), {"kinds": "Op", "order_by": "lsn"}),
+    ]  # fmt: skip
+    for kind, said, changes, arguments in wrong:
+        with pytest.raises(kind, match=said):
+            update_store(changes, tmp_path / "s", **arguments)
+
+
+def test_events_of_debezium_are_ordered_and_decoded(spark: SparkSession, tmp_path: Path) -> None:
+    """Their schema may be a text, as `from_json` leaves it; the order is in the event."""
+    columns = pa.schema({"id": pa.int64(), "day": pa.date32(), "price": pa.decimal128(9, 2)})
+    lookupstore.build(columns.empty_table(), tmp_path / "s", key="id").close()
+    fields = [
+        {"type": "int32", "name": "io.debezium.time.Date", "field": "day"},
+        {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "field": "price",
+         "parameters": {"scale": "2"}},
+    ]  # fmt: skip
+    schema = json.dumps(
+        {"fields": [{"field": one, "fields": fields} for one in ("before", "after")]}
+    )
+    row = "struct<id:bigint,day:int,price:string>"
+    events = spark.createDataFrame(
+        [
+            (schema, ("u", 5, None, (1, 17702, "F3A="))),
+            (schema, ("c", 4, None, (1, 1, "AQ=="))),
+            (schema, ("d", 6, (2, None, None), None)),
+            (schema, ("c", 3, None, (2, 1, "AQ=="))),
+        ],
+        f"schema string, payload struct<op:string,ts_ms:bigint,before:{row},after:{row}>",
+    ).repartition(4)
+    with update_store(events, tmp_path / "s", changes_by="debezium", order_by="ts_ms") as store:
+        assert content(store) == [
+            {"id": 1, "day": date(2018, 6, 20), "price": Decimal("60.00")}
+        ]  # fmt: skip
 
 
 def test_a_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -61,6 +62,31 @@ _UNUSABLE = (CorruptionError, FileNotFoundError)
 _REPAIRS = 2
 
 A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class LookupFileNames:
+    """The names that a lookup file may have on a host. Its pickle finds the file on another host.
+
+    Attributes:
+        made: Names of the file if a host has made it.
+        published: Size and XXH64 of the published file. None: there is none.
+    """
+
+    made: tuple[str, ...]
+    published: tuple[int, str] | None
+
+    def nbytes_in(self, residency: Residency) -> int:
+        """Return the number of bytes of the file that a cache has. 0: it does not have it.
+
+        Args:
+            residency: Cache of lookup files of this host.
+        """
+        sizes = [residency.lookup_files.size(name) or 0 for name in self.made]
+        if any(sizes) or self.published is None:
+            return max(sizes)
+        nbytes, xxh64 = self.published
+        return residency.coverage(nbytes=nbytes, xxh64=xxh64)[1]
 
 
 class FileLookup(descriptors.Holder):
@@ -228,15 +254,14 @@ class FileLookup(descriptors.Holder):
 
     def is_on_host(self) -> bool:
         """Return whether the lookup file, or a part of the published one, is on this host."""
-        others = self._made.without_others()
-        names = [self._name] if others is None else [self._name, others.name]
-        if any(map(self._residency.lookup_files.has, names)):
-            return True
-        file = self._published
-        if file is None:
-            return False
-        _, nbytes = self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)
-        return nbytes > 0
+        return self.names.nbytes_in(self._residency) > 0
+
+    @property
+    def names(self) -> LookupFileNames:
+        """Return the names that the lookup file may have on a host."""
+        others, file = self._made.without_others(), self._published
+        made = (self._name,) if others is None else (self._name, others.name)
+        return LookupFileNames(made, None if file is None else (file.bytes, file.xxh64))
 
     def made(self, advance: Advance | None = None) -> Reader:
         """Return a reader of the lookup file of this host, and make the file if it is missing.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.file_lookup import FileLookup, LookupFileNames
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
 from lookupstore.progress import progress_bars
@@ -132,6 +132,10 @@ class ManyLookups(LocalLookups):
     @abstractmethod
     def _every(self) -> Iterable[FileLookup]:
         """Return the lookups of each file."""
+
+    def lookup_files(self) -> list[tuple[str, LookupFileNames]]:
+        """Return the path or URI of each file, with the names of its lookup file."""
+        return [(one.plan.source.uri, one.names) for one in self._every()]
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:

@@ -104,7 +104,18 @@ class LookupFiles:
         Args:
             name: Name under which the file was made.
         """
-        return os.path.exists(self._path(name))
+        return self.size(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a lookup file. None: this host does not have it.
+
+        Args:
+            name: Name under which the file was made.
+        """
+        try:
+            return os.stat(self._path(name)).st_size
+        except OSError:
+            return None
 
     def pin(self, name: str) -> PinnedLookupFile | None:
         """Pin a lookup file of this host. None: there is none.

@@ -89,8 +89,12 @@ class Reading:
         ]
 
 
-def plan_reading(paths: Sequence[str]) -> Reading:
+def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
     """Plan how Spark reads paths, by the rules of `find_source`.
+
+    Args:
+        paths: The paths.
+        pinned: Name of the argument that chooses a version of a table. None: the newest is read.
 
     Raises:
         FileNotFoundError: If a path names nothing, or has neither Parquet nor ORC below it.
@@ -115,18 +119,28 @@ def plan_reading(paths: Sequence[str]) -> Reading:
             only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
+            what = f"df_or_path: {shown_uri(path)} is a {those.format.value}"
             if those.format not in _TABLES:
+                if pinned is not None:
+                    raise FormatError(
+                        f"{what}; give the DataFrame that Spark reads of that version, or call "
+                        f"lookupstore.build with {pinned}, which needs no Spark"
+                    )
                 line = those.format.spark_line.format(path)
                 raise FormatError(
-                    f"df_or_path: {shown_uri(path)} is a {those.format.value}; give what Spark "
-                    f"reads: {line}; or call lookupstore.build, which needs no Spark"
+                    f"{what}; give what Spark reads: {line}; or call lookupstore.build, which "
+                    "needs no Spark"
                 )
             if len(paths) > 1:
-                what = f"{shown_uri(path)} is a {those.format.value}"
-                raise FormatError(f"df_or_path: {what}; give it alone")
+                raise FormatError(f"{what}; give it alone")
             return Reading(table=those.format)
         found += those
         bases |= {uri_of(_fixed(path)) for one in those if one.columns.types}
+    if pinned is not None:
+        raise ValueError(
+            f"{pinned} is given, but {shown_uri(paths[0])} names files, which have no versions; "
+            "leave it out"
+        )
     if only_spark:
         return Reading()
     _check_readable(found)

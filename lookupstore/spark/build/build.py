@@ -13,6 +13,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -94,6 +95,8 @@ def build_store(
     allow_empty: bool = False,
     allow_new_key: bool = False,
     retain: Duration = HOUR,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
     spark: SparkSession | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
@@ -133,6 +136,10 @@ def build_store(
             see `lookupstore.build`.
         retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
             `"1h"`; see `lookupstore.expire`.
+        version: Number of the snapshot of a Paimon table to store. For another table, give `as_of`
+            or a DataFrame. Default: the newest one.
+        as_of: Time of the commit of a Hudi or Paimon table to store instead of the newest one, as
+            `HudiTable.scan` takes it. Default: not given.
         spark: Session that reads paths. Default: the active one, or a new one from `session()`.
         storage_options: Options of `path`, if it is a URI, such as credentials; see
             `lookupstore.Location`. Executors use them too. Spark reads its sources with its own
@@ -158,7 +165,15 @@ def build_store(
     location = located(path, storage_options)
     nbytes: int | None = None
     df: DataFrame | TableParts
+    pinned = (
+        None if version is None and as_of is None else "as_of" if version is None else "version"
+    )
     if isinstance(df_or_path, DataFrame):
+        if pinned is not None:
+            raise ValueError(
+                f"{pinned} is given, but df_or_path is a DataFrame; read that version with Spark, "
+                "and leave it out"
+            )
         df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
         check_not_streaming(df, "df_or_path")
         spark = df.sparkSession
@@ -166,12 +181,17 @@ def build_store(
         paths = _paths(df_or_path)
         spark = spark or session()
         first = shown_uri(paths[0])
-        told = plan_reading(paths)
+        told = plan_reading(paths, pinned)
         if told.table is TableFormat.HUDI:
-            df, nbytes = _read_rows(spark, paths[0])
+            if version is not None:
+                raise ValueError(
+                    f"version is given, but {first} is a Hudi table, whose commits have times; "
+                    "give the time of an instant as as_of"
+                )
+            df, nbytes = _read_rows(spark, paths[0], as_of)
             source, paths = f"{first} (Hudi table)", []
         elif told.table is not None:
-            df = table_parts(told.table, paths[0])
+            df = table_parts(told.table, paths[0], version=version, as_of=as_of)
             source, paths, nbytes = df.description, [], df.nbytes
         else:
             check_unseen(paths, spark)
@@ -470,8 +490,10 @@ def _check_columns(df: DataFrame, paths: Sequence[str], told: Reading) -> None:
             check_no_others(file.removeprefix("file://"), names, known)
 
 
-def _read_rows(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
-    """Return the current rows of a Hudi table, in its data columns, and their approximate size."""
+def _read_rows(
+    spark: SparkSession, path: str, as_of: datetime | str | None
+) -> tuple[DataFrame, int]:
+    """Return the rows of a Hudi table, in its data columns, and their approximate size."""
     # These are imported here, because they need an extra.
     from lookupstore.hudi import HudiTable
     from lookupstore.spark.hudi.read import read_table
@@ -479,7 +501,8 @@ def _read_rows(spark: SparkSession, path: str) -> tuple[DataFrame, int]:
     table = HudiTable.open(path)
     view = table.view()
     nbytes = COLUMNAR_RATIO * sum(file.bytes for file in view.slices(None))
-    return read_table(spark, table, columns=view.table_schema.columns.names), nbytes
+    names = view.table_schema.columns.names
+    return read_table(spark, table, columns=names, as_of=as_of), nbytes
 
 
 def _not_for_spark_error(paths: Sequence[str]) -> TypeError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.source.table_folders import TableFormat
-from lookupstore.source.table_readers import table_reader
+from lookupstore.source.table_readers import table_commits
 from lookupstore.spark.build.plan_size import COLUMNAR_RATIO
 from lookupstore.spark.build.splits import TASK_BYTES
 from lookupstore.spark.build.task import BuildTask, encode_parts
@@ -50,16 +51,21 @@ class TableParts:
         return numbers.mapInArrow(functools.partial(encode_parts, task, groups), task.packs)
 
 
-def table_parts(table_format: TableFormat, path: str) -> TableParts:
-    """Return the rows of the newest snapshot of a table.
+def table_parts(
+    table_format: TableFormat, path: str, *, version: int | None = None, as_of: Any = None
+) -> TableParts:
+    """Return the rows of a snapshot of a table.
 
     Args:
         table_format: Format of the table, which is not Hudi.
         path: Folder or URI of the table.
+        version: Number of the snapshot. None: the newest one, or that of `as_of`.
+        as_of: Time of the snapshot. None: not given.
 
     Raises the errors of opening the table.
     """
-    snapshot = table_reader(table_format).table_snapshot(path)
+    commits = table_commits(table_format, path, version=version, as_of=as_of)
+    snapshot = commits.snapshot(commits.opened)
     return TableParts(snapshot.description, snapshot.schema, differing_files(snapshot, ()))
 
 

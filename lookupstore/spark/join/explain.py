@@ -9,7 +9,8 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -18,6 +19,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.file_lookup import LookupFileNames
+from lookupstore.errors import FormatError
 from lookupstore.filters import Filter
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
@@ -29,7 +32,7 @@ from lookupstore.spark.join import join, trip
 from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.plan import JoinPlan, check_facts
 from lookupstore.spark.join.request import JoinedWith, LookupJoin
-from lookupstore.spark.join.task import Dimension
+from lookupstore.spark.join.task import AsPlanned, Dimension
 from lookupstore.spark.join.trip import Trip
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
@@ -63,9 +66,13 @@ _HOST_TYPES = pa.schema(
 )
 
 
+# Formats of dimensions that are not tables.
+_STORE, _FILES = "store", "columnar files"
+
+
 @dataclass(frozen=True)
 class HostResidency:
-    """The local copies of a store on one host.
+    """The local copies of a store, or the lookup files of files or a table, on one host.
 
     Attributes:
         host: Name of the host.
@@ -73,14 +80,16 @@ class HostResidency:
         quota: Limit of the bytes of all local copies in that folder.
         used: Bytes that all local copies in that folder take.
         files: Number of data files of the store that are complete on this host; for a local store,
-            those that the host sees with their full size.
+            those that the host sees with their full size; for files and tables, the number of
+            lookup files.
         bytes: Size of these files in bytes.
         plain_files: Number of data files of the store that lookups use in place on this host:
-            complete files that are uncompressed or have an uncompressed copy.
+            complete files that are uncompressed or have an uncompressed copy, or lookup files.
         coming_files: Number of data files of the store that are on this host in part.
         coming_bytes: Bytes of these files that are on this host.
         fetched: Bytes that joins of the last week have fetched on this host for this version.
-        sees_store: Whether the host sees the folder of a local store. None: the store is remote.
+        sees_store: Whether the host sees the folder of a local store, or the first of local files.
+            None: they are remote.
     """
 
     host: str
@@ -104,8 +113,10 @@ class JoinExplanation:
 
     Attributes:
         store: Folder of the store, or its URI without credentials.
-        version: Number of the version that the join was planned on. None: columnar files or a Hudi
-            table, which have no numbered versions.
+        format: Format of the dimension: `store`, `columnar files`, or that of a table, such as
+            `Delta table`.
+        version: Number of the version or snapshot that the join was planned on; of a Hudi table,
+            the position of the commit. None: there is none.
         id: Identifier of the content of that version, or of the files.
         created: Time of the version of a store, or of the commit of a table, UTC, ISO 8601. None:
             there is none.
@@ -113,6 +124,8 @@ class JoinExplanation:
         rows: Number of keys of the store, or of rows of files or a table.
         bytes: Size of the data files in bytes.
         files: Number of data files.
+        lookup_files: Number of files that a host may have for lookups: the data files of a store,
+            or one lookup file for each columnar file.
         buckets: Number of buckets of the store; 1 for files or a table.
         how: Kind of join, after `on_miss` was applied: `drop` makes it `inner`.
         keys: Key column of each fact column, in the order of the key.
@@ -121,24 +134,25 @@ class JoinExplanation:
         reason: Reason for this strategy, as a text.
         refresh: Description of the version that answers, as a text.
         versions: Numbers of the present versions that may answer. Versions that are published later
-            may answer too, unless `refresh` is `never`. Empty for files or a table.
+            may answer too, unless `refresh` is `never`. Empty for files and Hudi tables.
         max_staleness: Greatest age of the version in seconds when a query starts. None: any age.
         where: Condition that rows must meet to be found. None: all rows are.
         transport: Description of the data that goes through Python, as a text.
         lookups: Description of where lookups find the blocks of the store, or of the reason and the
             remedy if lookups are slow, as a text.
-        hosts: Local copies on each host that answered. None: `residents` was false, or there is no
-            version; hosts then make lookup files when lookups need them.
+        hosts: Local copies on each host that answered. None: `residents` was false.
     """
 
     store: str
-    version: int | None
+    format: str
+    version: int | str | None
     id: str
     created: str | None
     age: float | None
     rows: int
     bytes: int
     files: int
+    lookup_files: int
     buckets: int
     how: str
     keys: Mapping[str, str]
@@ -156,7 +170,9 @@ class JoinExplanation:
     @property
     def warm(self) -> bool:
         """Return whether all hosts that answered have all that lookups use from now on."""
-        return bool(self.hosts) and all(one.plain_files == self.files for one in self.hosts or ())
+        return bool(self.hosts) and all(
+            one.plain_files == self.lookup_files for one in self.hosts or ()
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as plain JSON values."""
@@ -166,30 +182,35 @@ class JoinExplanation:
     def __repr__(self) -> str:
         lines = [self._title, *(f"  {line}" for line in _aligned(self._facts()))]
         if self.hosts is not None:
-            lines += ["", *_aligned([_HEADS, *self._host_rows()])]
+            lines += ["", *_aligned([self._heads, *self._host_rows()])]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         tables = html_table(self._title, [], self._facts())
         if self.hosts is not None:
-            tables += html_table("", _HEADS, self._host_rows())
+            tables += html_table("", self._heads, self._host_rows())
         return tables
 
     @property
     def _title(self) -> str:
-        version = "" if self.version is None else f", version {self.version}"
+        kind = "commit" if isinstance(self.version, str) else "version"
+        version = "" if self.version is None else f", {kind} {self.version}"
         return f"lookup join with {self.store}{version}"
 
     def _facts(self) -> list[tuple[str, str]]:
         columns = [f"{name} {kind}" for name, kind in self.columns.items()]
         allowed = timedelta(seconds=self.max_staleness or 0)
-        created = "columnar files, as they are now"
-        if self.age is not None:
+        created = "unknown"
+        if self.format == _FILES:
+            created = "columnar files, as they are now"
+        elif self.age is not None:
             created = f"{self.created}, {timedelta(seconds=round(self.age))} ago"
+        parts = f"buckets: {self.buckets:,}" if self._is_store else f"files: {self.files:,}"
         return [
+            ("format", self.format),
             ("id", self.id),
             ("created", created),
-            ("size", f"{self.rows:,} rows, {self.bytes:,} bytes, buckets: {self.buckets:,}"),
+            ("size", f"{self.rows:,} rows, {self.bytes:,} bytes, {parts}"),
             ("how", self.how),
             ("key", ", ".join(f"{fact} = {key}" for fact, key in self.keys.items())),
             ("appends", ", ".join(columns) or "nothing"),
@@ -202,7 +223,29 @@ class JoinExplanation:
             ("lookups", self.lookups),
         ]
 
+    @property
+    def _is_store(self) -> bool:
+        return self.format == _STORE
+
+    @property
+    def _heads(self) -> tuple[str, ...]:
+        return _HEADS if self._is_store else _LOOKUP_FILE_HEADS
+
     def _host_rows(self) -> list[tuple[str, ...]]:
+        seen = {None: "remote", True: "seen", False: "NOT SEEN"}
+        if not self._is_store:
+            return [
+                (
+                    host.host,
+                    host.cache,
+                    f"{host.used:,} of {host.quota:,}",
+                    f"{host.files:,} of {self.lookup_files:,}",
+                    f"{host.bytes:,}",
+                    f"{host.fetched:,}",
+                    seen[host.sees_store],
+                )
+                for host in self.hosts or ()
+            ]
         return [
             (
                 host.host,
@@ -213,7 +256,7 @@ class JoinExplanation:
                 f"{host.plain_files:,} of {self.files:,}",
                 f"{host.coming_bytes:,} in {host.coming_files:,} files",
                 f"{host.fetched:,}",
-                {None: "remote", True: "seen", False: "NOT SEEN"}[host.sees_store],
+                seen[host.sees_store],
             )
             for host in self.hosts or ()
         ]
@@ -230,6 +273,9 @@ _HEADS = (
     "fetched",
     "store",
 )
+_LOOKUP_FILE_HEADS = (
+    "host", "cache folder", "bytes used", "lookup files", "their bytes", "fetched", "files"
+)  # fmt: skip
 
 
 def explain_join(
@@ -248,13 +294,15 @@ def explain_join(
     warm: bool = False,
     residents: bool = True,
     where: Filter | None = None,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> JoinExplanation:
     """Explain what `lookup_join` would do, without reading facts.
 
     Args:
         df: Facts: a DataFrame of Spark.
-        store: Store, columnar files or Hudi table, or the path or location of one.
+        store: Store, columnar files or table, or the path or location of one.
         on: Fact columns that hold the key: names, or a dict from fact column to key column.
         how: Kind of join: `left`, `inner`, `semi` or `anti`.
         columns: Value columns of the store to append. Default: all.
@@ -268,8 +316,8 @@ def explain_join(
         on_miss: Handling of facts with a missing key: `("retry", attempts, delay)`, `null`, `drop`
             or `raise`.
         warm: Whether hosts prepare the lookups of a replicated store before the first one.
-        residents: Whether to ask the hosts for their local copies of the store, with a Spark job of
-            small tasks. A host without such a task is missing in the answer.
+        residents: Whether to ask the hosts for their local copies or lookup files, with a Spark job
+            of small tasks. A host without such a task is missing in the answer.
         storage_options: Options of the URI of `store`; see `lookupstore.Location`.
 
     Raises:
@@ -294,6 +342,8 @@ def explain_join(
         on_miss=on_miss,
         warm=warm,
         where=where,
+        version=version,
+        as_of=as_of,
         storage_options=storage_options,
     )
     check_facts(df)
@@ -348,6 +398,40 @@ def residents_of(
     yield pa.RecordBatch.from_pylist([asdict(host)], schema=_HOST_TYPES)
 
 
+def lookup_files_of(
+    path: str,
+    files: Sequence[tuple[str, LookupFileNames]],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the lookup files that this host has; only the host of the task matters.
+
+    Args:
+        path: Path of the files, or of the table.
+        files: Path or URI of each file, with the names of its lookup file.
+        batches: Rows of the task, which do not count.
+    """
+    for _ in batches:
+        pass
+    time.sleep(_STAY)
+    residency = Residency()
+    sizes = [nbytes for _, names in files if (nbytes := names.nbytes_in(residency))]
+    first = files[0][0] if files else path
+    host = HostResidency(
+        host=socket.gethostname(),
+        cache=residency.folder,
+        quota=residency.quota,
+        used=residency.used,
+        files=len(sizes),
+        bytes=sum(sizes),
+        plain_files=len(sizes),
+        coming_files=0,
+        coming_bytes=0,
+        fetched=_fetched(residency.folder, path, 0),
+        sees_store=None if "://" in first else os.path.exists(first),
+    )
+    yield pa.RecordBatch.from_pylist([asdict(host)], schema=_HOST_TYPES)
+
+
 def _sees(location: Location) -> bool:
     try:
         return location.is_there()
@@ -390,25 +474,24 @@ def _explanation(
         info = store.info()
         hosts = hosts_of(spark, store) if residents else None
         planned = {
+            "format": _STORE,
             "version": info.version,
             "created": info.created,
             "age": (datetime.now(timezone.utc) - store.created).total_seconds(),
             "bytes": info.bytes,
             "files": info.files,
+            "lookup_files": info.files,
             "versions": _choices(store, freshness),
             "lookups": _lookups(store, plan.strategy, hosts or ()),
             "hosts": hosts,
         }
     else:
-        planned = dict.fromkeys(("version", "created", "age", "hosts"))
-        planned |= {"bytes": store.nbytes, "files": store.num_files, "versions": ()}
-        committed = None
-        if isinstance(store, ColumnarFiles) and store.has_commits:
-            committed = store.committed_at()
-        if committed is not None:
-            created = datetime.fromtimestamp(committed, timezone.utc)
-            planned["created"] = created.isoformat(timespec="milliseconds")
-            planned["age"] = (datetime.now(timezone.utc) - created).total_seconds()
+        planned = {**_table_facts(store), "bytes": store.nbytes, "files": store.num_files}
+        files = store.lookup_files()
+        planned |= {"lookup_files": len(files), "hosts": None}
+        if residents:
+            ask = functools.partial(lookup_files_of, store.path, files)
+            planned["hosts"] = _answers_of_hosts(spark, store.path, ask)
         planned["lookups"] = (
             "in lookup files, which a host makes of a file when a key may be in it for the first "
             "time, as long as its quota has room (LOOKUPSTORE_CACHE_BYTES)"
@@ -429,6 +512,28 @@ def _explanation(
         transport=transport,
         **planned,
     )
+
+
+def _table_facts(store: AsPlanned) -> dict[str, Any]:
+    """Return the format of files or a table, and the version and its time that are read."""
+    version: int | str | None
+    committed = None
+    if isinstance(store, ColumnarFiles):
+        kind, version = store.table_format or _FILES, store.version
+        if store.has_commits:
+            committed = store.committed_at()
+    else:
+        kind, version = "Hudi table", store.position or None
+        # The zone of its clock may be unknown.
+        with suppress(FormatError):
+            committed = store.committed_at()
+    facts: dict[str, Any] = {"format": kind, "version": version, "created": None, "age": None}
+    facts["versions"] = (version,) if isinstance(version, int) else ()
+    if committed is not None:
+        created = datetime.fromtimestamp(committed, timezone.utc)
+        facts["created"] = created.isoformat(timespec="milliseconds")
+        facts["age"] = (datetime.now(timezone.utc) - created).total_seconds()
+    return facts
 
 
 def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) -> str:
@@ -492,9 +597,24 @@ def hosts_of(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ..
     """Ask hosts with a Spark job which local copies of a store they have."""
     location = store.location
     files = _files(store)
-    tasks = _TASKS_EACH * parallelism(spark)
     ask = functools.partial(residents_of, location, store.version, files, _codec(store))
-    with named_jobs(spark, f"lookupstore: what hosts have of {location.uri}"):
+    return _answers_of_hosts(spark, location.uri, ask)
+
+
+def _answers_of_hosts(
+    spark: SparkSession,
+    path: str,
+    ask: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> tuple[HostResidency, ...]:
+    """Run a function on all hosts, and return the answer of each.
+
+    Args:
+        spark: Session whose executors run it.
+        path: Path of the dimension, for the names of jobs.
+        ask: Function that yields the answer of its host.
+    """
+    tasks = _TASKS_EACH * parallelism(spark)
+    with named_jobs(spark, f"lookupstore: what hosts have of {path}"):
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
     found = {(row.host, row.cache): HostResidency(**row.asDict()) for row in rows}
     return tuple(found[place] for place in sorted(found))

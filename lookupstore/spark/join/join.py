@@ -29,6 +29,7 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import list_names, located, version_at
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
@@ -53,6 +54,8 @@ def lookup_join(
     warm: bool = False,
     metrics: LookupMetrics | None = None,
     where: Filter | None = None,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Join facts with a store by its key, lazily.
@@ -91,7 +94,7 @@ def lookup_join(
             Hudi table of version 8 or 9). Other columnar files have no versions. Default:
             `per_batch` for a streaming DataFrame, if the dimension has versions; otherwise `never`.
         max_staleness: Greatest age of the version when a query or micro-batch starts: a number of
-            seconds, a timedelta or a text such as `"1h"`. Hudi tables have none. Default: any age.
+            seconds, a timedelta or a text such as `"1h"`. Default: any age.
         on_miss: Handling of facts with a missing key that has no nulls. `null` keeps them in a left
             join, `drop` never keeps them, and `raise` fails the query with `MissingKeyError`.
             `("retry", attempts, delay)` looks them up again in the newest version, up to `attempts`
@@ -139,6 +142,8 @@ def lookup_join(
         warm=warm,
         metrics=metrics,
         where=where,
+        version=version,
+        as_of=as_of,
         storage_options=storage_options,
     )
     return lookup_joins(df, [join])
@@ -184,7 +189,15 @@ def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan
     """Plan a join with the result of a trip, and keep its dimension open during the block."""
     _ = asked.freshness  # raises errors in it before anything is opened
     (store,) = paths_with_options(asked.storage_options, store=asked.store)
-    opened = dimension_of(store, asked.on, asked.how, asked.columns, asked.where)
+    opened = dimension_of(
+        store,
+        asked.on,
+        asked.how,
+        asked.columns,
+        asked.where,
+        version=asked.version,
+        as_of=asked.as_of,
+    )
     # What was opened here, unless it is a store, applies the filter: without it, rows may repeat a
     # key.
     has_filter = not isinstance(opened, LookupStore) and opened is not asked.store
@@ -199,6 +212,8 @@ def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan
 
 def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> LookupJoin:
     """Return a join with the `refresh` of its facts, and say if a stream sees no newer rows."""
+    if asked.pinned_by is not None:
+        return replace(asked, refresh="never")
     refresh = asked.refresh
     if refresh is None:
         refresh = "per_batch" if facts.isStreaming and _has_versions(dimension) else "never"
@@ -239,13 +254,26 @@ def dimension_of(
     how: str = "left",
     columns: Sequence[str] | None = None,
     where: Filter | None = None,
+    *,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
 ) -> Dimension:
     """Return the dimension of a join: `store` itself, or the opened store, files or table.
 
     Without a key in `on`, the key of a Hudi table is its record key, in all partitions. Files and
     tables that are opened here have only the rows that meet `where`.
+
+    Raises:
+        ValueError: If `version` or `as_of` is given for an open object, or for something without
+            such versions.
     """
+    if isinstance(as_of, int):
+        raise TypeError(f"as_of is {as_of!r}; give a time, or a number as version")
+    pinned = "as_of" if version is None else "version"
+    is_pinned = version is not None or as_of is not None
     if isinstance(store, (LookupStore, ColumnarFiles)):
+        if is_pinned:
+            raise _open_error(store, pinned)
         return store
     key = [name for _, name in name_pairs(on)]
     presence = how_of(how) in ("semi", "anti")
@@ -254,17 +282,44 @@ def dimension_of(
     chosen = None if presence else columns
     if not isinstance(store, (str, os.PathLike, Location)):
         if library_format(store) is not None:
-            return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
-        return _dimension_of_hudi(store, key, values, where)
+            return ColumnarFiles(
+                store, key=key, columns=chosen, mode=mode, where=where, version=version, as_of=as_of
+            )
+        return _dimension_of_hudi(store, key, values, where, version, as_of)
     kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
         from lookupstore.hudi import HudiTable
 
         table = HudiTable.open(store)
-        return _dimension_of_hudi(table, key, values, where)
+        return _dimension_of_hudi(table, key, values, where, version, as_of)
     if kind is PathKind.COLUMNAR_FILES:
-        return ColumnarFiles(store, key=key, columns=chosen, mode=mode, where=where)
-    return LookupStore(store)  # raises an error if it is not a store
+        return ColumnarFiles(
+            store, key=key, columns=chosen, mode=mode, where=where, version=version, as_of=as_of
+        )
+    if as_of is not None:
+        return _store_at(located(store), as_of)
+    return LookupStore(store, version=version)  # raises an error if it is not a store
+
+
+def _store_at(location: Location, as_of: datetime | str) -> LookupStore:
+    """Open the version of a store that was current at a time."""
+    if not list_names(location):
+        return LookupStore(location)  # raises the error
+    found = version_at(location, as_of, "as_of")
+    if found is None:
+        raise ValueError(
+            f"{location.uri}: as_of is {str(as_of)!r}, when the store had no version yet; give a "
+            "later time"
+        )
+    return LookupStore(location, version=found.number)
+
+
+def _open_error(store: Dimension, pinned: str) -> ValueError:
+    """Return the error for an argument that chooses a version of an open object."""
+    kind = type(store).__name__
+    return ValueError(
+        f"{pinned} is given, but store is an open {kind}; open it with {pinned}, or pass its path"
+    )
 
 
 def _dimension_of_hudi(
@@ -272,16 +327,25 @@ def _dimension_of_hudi(
     key: Sequence[str],
     columns: Sequence[str] | None,
     where: Filter | None,
+    version: int | None,
+    as_of: datetime | str | None,
 ) -> TableLookup:
     """Return the dimension for a table that the caller has opened."""
     if "lookupstore.hudi" in sys.modules:  # callers with a table have imported it
         from lookupstore.hudi import HudiTable, TableLookup
 
         if isinstance(store, TableLookup):
+            if version is not None or as_of is not None:
+                raise _open_error(store, "as_of")
             return store
         if isinstance(store, HudiTable):
+            if version is not None:
+                raise ValueError(
+                    f"version is given, but {store.location.uri} is a Hudi table, whose commits "
+                    "have times; give the time of an instant as as_of"
+                )
             key = key or store.options.record_key
-            return TableLookup(store, key=key, columns=columns, where=where)
+            return TableLookup(store, key=key, columns=columns, as_of=as_of, where=where)
     remedy = (
         "give a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake or "
         "pyiceberg, or a path or location"

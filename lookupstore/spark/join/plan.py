@@ -110,6 +110,11 @@ def plan_join(
     check_texts(prefix, found)
     check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)
     miss = _miss(on_miss, kind)
+    if isinstance(miss, Retry) and asked.pinned_by is not None:
+        raise ValueError(
+            f"on_miss is 'retry', which looks in newer versions, but {asked.pinned_by} chooses "
+            "one; leave one of the two out"
+        )
     if asked.metrics is not None and not isinstance(asked.metrics, LookupMetrics):
         raise TypeError(f"metrics is {asked.metrics!r}; give LookupMetrics(spark)")
     if on_miss == "drop":
@@ -222,9 +227,9 @@ def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> 
             return
         if freshness.needs_moment:
             raise ValueError(
-                "refresh and max_staleness are for stores, which have versions; columnar files are "
-                "read as they are when lookup_join is called: call it in foreachBatch, or build a "
-                "store of them"
+                "refresh and max_staleness are for stores and tables, which have versions; "
+                "columnar files are read as they are when lookup_join is called: call it in "
+                "foreachBatch, or build a store of them"
             )
         if isinstance(miss, Retry):
             raise ValueError(
@@ -233,10 +238,7 @@ def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> 
             )
         return
     if freshness.max_staleness is not None:
-        raise ValueError(
-            "max_staleness is for stores, and for tables of Delta, Iceberg and Paimon; leave it "
-            "out, or build a store of the Hudi table"
-        )
+        store.committed_at()
     if freshness.every is not None:
         store.position_at(datetime.now(timezone.utc))
     elif isinstance(miss, Retry):

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lookupstore.columnar import ColumnarFiles
@@ -51,6 +51,9 @@ class LookupJoin:
         metrics: Object that adds up the counts of the tasks, which several joins may share.
             Default: none.
         where: Condition that rows of `store` must meet to be found. Default: all rows.
+        version: Version of a store or of a Delta table, or snapshot of an Iceberg or Paimon table,
+            that answers. Default: the newest one, or that of the open object.
+        as_of: Time of the version, snapshot or commit that answers instead. Default: not given.
         storage_options: Options of the URI of `store`; see `lookupstore.Location`.
     """
 
@@ -68,14 +71,33 @@ class LookupJoin:
     warm: bool = False
     metrics: LookupMetrics | None = None
     where: Filter | None = None
+    version: int | None = None
+    as_of: datetime | str | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def pinned_by(self) -> str | None:
+        """Return the name of the argument that chooses one version. None: there is none.
+
+        Raises:
+            ValueError: If both arguments are given.
+
+        >>> LookupJoin("users", "id", version=3).pinned_by
+        'version'
+        """
+        if self.version is not None and self.as_of is not None:
+            raise ValueError("version and as_of both choose a version; give one of them")
+        if self.version is not None:
+            return "version"
+        return None if self.as_of is None else "as_of"
 
     @property
     def freshness(self) -> Freshness:
         """Return the required freshness of the version, from `refresh` and `max_staleness`.
 
         Raises:
-            ValueError: If one of them has an unknown value.
+            ValueError: If one of them has an unknown value, or newer versions are to be used
+                although one version is chosen.
 
         >>> LookupJoin("users", "id", refresh="per_batch", max_staleness="1h").freshness
         Freshness(every=0.0, max_staleness=3600.0)
@@ -93,6 +115,11 @@ class LookupJoin:
                     f"refresh is {self.refresh!r}; give {known}, or a time of more than 0: "
                     "seconds, a timedelta, or a text such as '1m'"
                 )
+        if self.pinned_by is not None and every is not None:
+            raise ValueError(
+                f"refresh is {self.refresh!r}, which uses newer versions, but {self.pinned_by} "
+                "chooses one; leave one of the two out"
+            )
         allowed = None if self.max_staleness is None else time_in_seconds(self.max_staleness)
         if self.max_staleness is not None and allowed is None:
             raise ValueError(

@@ -182,7 +182,6 @@ class Task:
         else:
             table = self._table_at(planned, freshness.looked_at(moment))
         if freshness.max_staleness is not None:
-            assert isinstance(table, ColumnarFiles)
             what = f"{table.path}: its newest commit was made"
             freshness.check_age(what, table.committed_at(), moment, "commit to the table")
         return table

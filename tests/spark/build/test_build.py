@@ -575,7 +575,7 @@ def test_arguments_are_those_of_build_without_what_spark_settles():
     given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
     alone = set(inspect.signature(lookupstore.build).parameters)
     settled = {
-        "memory", "temp_dir", "progress", "threads", "max_text", "where", "version", "as_of",
+        "memory", "temp_dir", "progress", "threads", "max_text", "where",
     }  # fmt: skip
     assert alone - given == {"source", *settled}
     assert given <= alone

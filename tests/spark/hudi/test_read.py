@@ -513,8 +513,6 @@ def test_errors_of_joins(spark: SparkSession, tmp_path: Path) -> None:
         missing="null",
     )
     facts = spark.createDataFrame([(1, "a")], "id int, day string")
-    with pytest.raises(ValueError, match="max_staleness is for stores, and for tables of Delta"):
-        lookup_join(facts, table, ["id", "day"], max_staleness=5)
     with pytest.raises(ValueError, match="bucketed', but Hudi tables have none; build a store"):
         lookup_join(facts, table, ["id", "day"], strategy="bucketed")
     with pytest.raises(KeyError, match="give these columns, or these and the partition columns"):

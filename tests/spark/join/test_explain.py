@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import lookupstore
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
-from lookupstore.spark import JoinExplanation, explain_join, lookup_join
+from lookupstore.hudi import TableLookup
+from lookupstore.spark import JoinExplanation, LookupMetrics, explain_join, lookup_join
 from lookupstore.spark.join import explain as spark_explain
 from lookupstore.spark.join import trip as spark_trip
 from lookupstore.spark.join.explain import residents_of
@@ -196,7 +198,8 @@ def test_columnar_files(spark: SparkSession, tmp_path: Path) -> None:
     said = explain_join(spark.range(3), f"{tmp_path}/*.parquet", "id", columns=["name"])
     size = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
     assert (said.rows, said.files, said.bytes) == (200, 2, size)
-    assert (said.version, said.created, said.age, said.hosts) == (None, None, None, None)
+    assert (said.version, said.created, said.age) == (None, None, None)
+    assert said.format == "columnar files"
     assert (said.strategy, said.versions, dict(said.columns)) == (
         "replicated",
         (),
@@ -208,13 +211,72 @@ def test_columnar_files(spark: SparkSession, tmp_path: Path) -> None:
     assert not said.warm
 
 
+def dimensions(folder: Path) -> dict[str, tuple[Any, int]]:
+    """Return files and tables with the rows of `PEOPLE`, and the number of their data files."""
+    found: dict[str, tuple[Any, int]] = {}
+    for i in range(2):
+        pq.write_table(PEOPLE[i * 100 : i * 100 + 100], folder / f"{i}.parquet")
+    found["columnar files"] = f"{folder}/*.parquet", 2
+    deltalake = pytest.importorskip("deltalake")
+    for i in range(3):
+        part = PEOPLE[i * 70 : i * 70 + 70]
+        deltalake.write_deltalake(folder / "delta", part, mode="append")
+    found["Delta table"] = str(folder / "delta"), 3
+    hudi = pytest.importorskip("lookupstore.hudi")
+    table = hudi.HudiTable.create(folder / "hudi", PEOPLE, record_key="id")
+    table.insert(PEOPLE)
+    found["Hudi table"] = table, 1
+    return found
+
+
+@pytest.mark.parametrize("kind", ["columnar files", "Delta table", "Hudi table"])
+def test_hosts_tell_their_lookup_files(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, count = dimensions(tmp_path)[kind]
+    facts = spark.range(400, numPartitions=2)
+    before = explain_join(facts, given, "id")
+    (host,) = before.hosts or ()
+    assert (before.format, before.files, before.lookup_files) == (kind, count, count)
+    assert (host.files, host.bytes, host.sees_store) == (0, 0, True)
+    assert not before.warm
+    metrics = LookupMetrics(spark)
+    if kind == "Hudi table":
+        opened = TableLookup(given, key="id", build="always")
+    else:
+        opened = ColumnarFiles(given, key="id", build="always")
+    files = set(Path(Residency().folder).glob("*.sst"))
+    found = lookup_join(facts, opened, "id", how="inner", metrics=metrics)
+    assert {(row.id, row.name) for row in found.collect()} == {(i, f"n{i}") for i in range(200)}
+    assert (metrics.counts.rows, metrics.counts.hits) == (400, 200)
+    assert metrics.counts.blocks_read > 0
+    made = set(Path(Residency().folder).glob("*.sst")) - files
+    after = explain_join(facts, opened, "id")
+    (host,) = after.hosts or ()
+    assert len(made) == count
+    assert (host.files, host.bytes) == (count, sum(path.stat().st_size for path in made))
+    assert (host.host, host.plain_files) == (socket.gethostname(), count)
+    assert after.warm
+    heads, line = str(after).splitlines()[-2:]
+    assert line[heads.index("lookup files") :].startswith(f"{count} of {count} ")
+    assert f"format     {kind}\n" in str(after)
+    assert f"files: {count}\n" in str(after)
+    if kind == "Delta table":
+        assert (after.version, after.versions) == (2, (2,))
+    next(iter(made)).unlink()
+    (host,) = explain_join(facts, opened, "id").hosts or ()
+    assert host.files == count - 1
+    assert explain_join(facts, opened, "id", residents=False).hosts is None
+
+
 def test_texts(spark: SparkSession, store: lookupstore.LookupStore) -> None:
     facts = spark.createDataFrame([], StructType.fromDDL("`<b>` int"))
     said = explain_join(facts, store, {"<b>": "id"})
     lines = str(said).splitlines()
     assert repr(said) == str(said)
     assert lines[0] == f"lookup join with {store.path}, version 1"
-    named = dict(line.split(None, 1) for line in lines[1:13])
+    named = dict(line.split(None, 1) for line in lines[1:14])
+    assert named["format"] == "store"
     assert named["lookups"] == "in place, in the files of the store"
     assert said.warm
     assert named["key"] == "<b> = id"

@@ -440,6 +440,24 @@ def test_a_hudi_table_answers_with_the_newest_commit(
     assert versions_of(planned_later) == {2, None}, "never an older one than was planned on"
 
 
+def test_a_commit_of_a_hudi_table_that_is_too_old_raises(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hudi_table(tmp_path / "t")
+    rows = pa.table({"id": range(100), "v": [1] * 100})
+    old = HudiTable.create(tmp_path / "old", rows, record_key="id", version=6)
+    old.insert(rows)
+    facts = spark.range(0, 100, numPartitions=2)
+    for path, refreshes in ((tmp_path / "t", ("never", "per_batch")), (old, ("never",))):
+        for refresh in refreshes:
+            fresh = lookup_join(facts, path, "id", refresh=refresh, max_staleness="1h")
+            assert versions_of(fresh) == {1}
+            stale = lookup_join(facts, path, "id", refresh=refresh, max_staleness=0)
+            said = r"StaleStoreError: .*newest commit was made .*max_staleness is 0:00:00; commit"
+            with pytest.raises(PythonException, match=said):
+                stale.collect()
+
+
 def test_missing_keys_are_looked_up_again_in_the_newest_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -458,8 +476,6 @@ def test_missing_keys_are_looked_up_again_in_the_newest_commit(
 def test_what_a_hudi_table_cannot_be_asked(spark: SparkSession, tmp_path: Path) -> None:
     table = hudi_table(tmp_path / "t")
     facts = spark.range(3)
-    with pytest.raises(ValueError, match="max_staleness is for stores"):
-        lookup_join(facts, table, "id", max_staleness="1h")
     fixed = TableLookup(tmp_path / "t", as_of=table.timeline()[-1])
     with pytest.raises(ValueError, match="opened with as_of, and so never change"):
         lookup_join(facts, fixed, "id", refresh="per_batch")

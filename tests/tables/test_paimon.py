@@ -24,6 +24,7 @@ import lookupstore
 from lookupstore import CorruptionError, FormatError, LookupStoreError, StaleStoreError
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.source.opening import open_source
+from lookupstore.source.table_objects import source_at
 from lookupstore.tables.paimon import merge
 from lookupstore.tables.paimon.avro_file import records_of
 from lookupstore.tables.paimon.roaring import bitmap32, bitmap64
@@ -112,6 +113,20 @@ def test_tables_of_pypaimon_have_the_rows_that_it_reads(golden: Path, tmp_path: 
         found = pa.Table.from_batches(source.batches(source.schema.names), source.schema)
         plain = json.loads(json.dumps(found.to_pylist(), default=str))
         assert counted(plain) == counted(json.loads(expected.read_text())), expected.parent.name
+
+
+def test_tables_of_java_have_the_rows_that_it_reads(golden: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(golden / "paimon" / "tables" / "java.zip") as archive:
+        archive.extractall(tmp_path)
+    snapshots = 0
+    for expected in sorted(tmp_path.rglob("rows.json")):
+        for number, rows in json.loads(expected.read_text()).items():
+            source = source_at(str(expected.parent), version=int(number), as_of=None)
+            found = pa.Table.from_batches(source.batches(source.schema.names), source.schema)
+            plain = json.loads(json.dumps(found.to_pylist(), default=str))
+            assert counted(plain) == counted(rows), (expected.parent.name, number)
+            snapshots += 1
+    assert snapshots == 105
 
 
 def test_a_replaced_row_of_pypaimon(golden: Path, tmp_path: Path) -> None:

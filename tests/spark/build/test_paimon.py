@@ -58,6 +58,21 @@ def test_executors_merge_the_rows_of_random_histories(
         store.verify()
 
 
+def test_executors_read_former_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+    table = PaimonTable(tmp_path / "t", ROWS, ["id"])
+    for number in (1, 2, 3):
+        ids = sorted({1, number})
+        rows = pa.table({"id": ids, "name": [f"n{number}"] * len(ids), "at": ids}, schema=TYPES)
+        file = table.add(rows, sequence=[2 * number + one for one in range(len(ids))])
+        table.commit(file, milliseconds=number * 60_000)
+    path, given = str(tmp_path / "t"), {"key": "id", "spark": spark, "overwrite": True}
+    for chosen in ({"version": 2}, {"as_of": "1970-01-01 00:02:30Z"}):
+        with build_store(path, tmp_path / "s", **given, **chosen) as store:
+            assert {key: row["name"] for key, row in store.items()} == {1: "n2", 2: "n2"}
+    with build_store(path, tmp_path / "s", **given) as store:
+        assert {key: row["name"] for key, row in store.items()} == {1: "n3", 2: "n2", 3: "n3"}
+
+
 def test_rules_for_repeated_keys(spark: SparkSession, tmp_path: Path) -> None:
     table = PaimonTable(tmp_path / "t", ROWS)
     rows = [

@@ -134,7 +134,7 @@ class FileLookup(descriptors.Holder):
         self._past = Counts()  # of readers that were forgotten
 
     def lookup(
-        self, encoded: pa.Array, hashed: BinaryColumn | None = None
+        self, encoded: pa.Array, hashed: BinaryColumn | None = None, is_likely: bool = False
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys the file has, and their packed rows.
 
@@ -142,6 +142,7 @@ class FileLookup(descriptors.Holder):
             encoded: Keys as bytes, as the plan encodes them. A null is never found.
             hashed: The same keys with their hashes, which a caller that asks several files passes.
                 Default: they are hashed here.
+            is_likely: Whether the file probably has one of the keys.
 
         Returns:
             Positions of the found keys, ascending, and the packed row of each.
@@ -164,7 +165,7 @@ class FileLookup(descriptors.Holder):
                 return self._kept(encoded, reader.lookup(wanted))
             except _UNUSABLE as error:
                 self._give_up(reader, error)
-        found = self._probed(encoded)
+        found = self._probed(encoded, is_likely)
         if found is not None:
             return found
         return self._kept(encoded, self._repaired(lambda reader: reader.lookup(wanted)))
@@ -473,22 +474,30 @@ class FileLookup(descriptors.Holder):
             self._reader = self._pinned = None
         self._count()
 
-    def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
+    def _probed(
+        self, encoded: pa.Array, is_likely: bool
+    ) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Return answers from row groups. None: the lookup file should be made."""
         if self.rent.build == "always" or not self._can_look:
             return None
         with self._lock:
-            if self._probe is None:
-                self._probe = ParquetProbe(self.plan)
-                self._count()
             probe = self._probe
+            if probe is None:
+                is_first = self.waits_for_answers and not self.rent.is_paid
+                probe = ParquetProbe(self.plan, is_likely and is_first)
+            if not probe.is_whole:
+                self._probe = probe
+                self._count()
             groups = probe.candidates(encoded)
             cost, whole = probe.cost(groups), probe.cost(probe.groups)
             is_large = self.rent.build == "auto" and cost > LARGE_LOOK * whole
+            # The first look at a small file of an object store waits for its bytes. To sort and
+            # write them, too, would take much longer.
+            is_large = is_large and (self.rent.is_paid or not self.waits_for_answers)
             if groups and (is_large or self.rent.is_due(whole, cost)):
                 return None
             self.rent.pay(cost)
-            return probe.lookup(encoded, groups)
+            return probe.lookup(encoded, groups, is_likely)
 
     @property
     def _can_look(self) -> bool:

@@ -50,7 +50,9 @@ if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
 
 # Number of files that are read at a time.
-_AT_ONCE = 8
+_AT_ONCE = 16
+# Number of keys for each file from which on a file probably has one.
+_LIKELY = 4
 
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
@@ -345,7 +347,9 @@ class ColumnarFiles(FollowedFiles):
         encoded = {schema: encode_keys(keys, schema) for schema in dict.fromkeys(schemas)}
 
         def one(number: int, schema: KeySchema) -> tuple[npt.NDArray[np.int64], pa.Array]:
-            return self._lookups[number].lookup(encoded[schema])
+            wanted = encoded[schema]
+            is_likely = len(wanted) >= _LIKELY * len(waiting)
+            return self._lookups[number].lookup(wanted, None, is_likely)
 
         # Bars of the threads are added to these.
         with progress_bars(late=True), ThreadPoolExecutor(_AT_ONCE, "lookupstore") as pool:

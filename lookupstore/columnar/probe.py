@@ -22,13 +22,18 @@ from lookupstore.arrow.types import is_text, plain_type
 from lookupstore.columnar.key_ranges import Range, column_number, column_paths, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
+from lookupstore.columnar.pieces_ahead import PiecesAhead
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.arrow_file import ParquetRows
-from lookupstore.parquet.claims import look_at_claims
+from lookupstore.parquet.claims import SMALL, look_at_claims
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
 
 _BATCH_ROWS = 1 << 16
+# Most bytes of a file of an object store that are in memory at once, and of a file that is read
+# whole: one request with so many bytes takes less time than two.
+_MOST_AHEAD = 16 << 20
+_MOST_WHOLE = 4 << 20
 # Memory for found rows in bytes: usually there are few, and others are spilled.
 _MEMORY = 16 << 20
 
@@ -38,22 +43,35 @@ class ParquetProbe:
 
     Args:
         plan: Plan that names the columns of key and values. The key must be stored in the file.
+        most_is_read: Whether most of the file is probably read. Then one request of an object store
+            returns all of it, unless it is large.
 
     Raises:
         StaleStoreError: If the file was written again, or is gone.
         CorruptionError: If its footer is damaged.
     """
 
-    def __init__(self, plan: LookupFilePlan) -> None:
+    def __init__(self, plan: LookupFilePlan, most_is_read: bool = False) -> None:
         self._plan = plan
         self._file = plan.source.open()
         source = plan.source
+        #: Whether the object has all of a file in memory that is not small.
+        self.is_whole: bool = (
+            most_is_read and source.address.is_remote and SMALL < source.nbytes <= _MOST_WHOLE
+        )
         with source.reading():
+            if self.is_whole:
+                with self._file as file:
+                    self._file = pa.BufferReader(file.read_at(source.nbytes, 0))
             metadata = source.metadata_in(self._file)
             there = source.schema_in(self._file, metadata)
             self._rows = source.columns_in(there)
             stored = self._rows.names_in_file(plan.columns)
             file, self._claims = look_at_claims(self._file, stored, source.uri)
+            self._ahead: PiecesAhead | None = None
+            if source.address.is_remote and file is self._file and not self.is_whole:
+                self._ahead = PiecesAhead(file, source.address)
+                file = pa.PythonFile(self._ahead, mode="r")
             self._parquet = ParquetRows(file, source.uri, metadata=metadata)
         self._metadata = self._parquet.metadata
         paths = column_paths(self._metadata)
@@ -114,13 +132,15 @@ class ParquetProbe:
         return groups
 
     def lookup(
-        self, encoded: pa.Array, groups: Sequence[int]
+        self, encoded: pa.Array, groups: Sequence[int], is_likely: bool = False
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys are in some row groups, and their packed rows.
 
         Args:
             encoded: Keys as bytes. A null is never found.
             groups: Numbers of the row groups.
+            is_likely: Whether a key is probably found. Then an object store is asked for all
+                columns at once, otherwise first for the key columns.
 
         Returns:
             Positions in `encoded` of the found keys, ascending, and the packed row of each, as in a
@@ -134,9 +154,15 @@ class ParquetProbe:
         distinct = encoded.drop_null().unique()
         with RunSorter(self._plan.build.keep, memory=_MEMORY, folder=_scratch()) as sorter:
             try:
+                key, every = self._plan.build.key_schema.names, self._plan.columns
+                self._read_ahead(groups, every if is_likely else key)
+                hits = {number: self._hits(number, distinct) for number in groups}
+                groups = [number for number in groups if any(map(len, hits[number]))]
+                self._read_ahead(groups, every)
                 for number in groups:
-                    for found in self._matches(number, distinct):
+                    for found in self._matches(number, hits[number]):
                         sorter.add(found)
+                self._read_ahead((), ())
                 batches = list(sorter.sorted_batches(0))
             except RepeatedKeyError as error:
                 self._plan.source.check_ending()
@@ -198,17 +224,50 @@ class ParquetProbe:
         bloom = self._filters[number]
         return bloom is not None and none_of(bloom, wanted, column.physical_type)
 
-    def _matches(self, number: int, distinct: pa.Array) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of the rows of a row group with one of some keys."""
-        plan = self._plan
-        key = plan.build.key_schema
-        hits: list[npt.NDArray[np.int64]] = []
+    def _read_ahead(self, groups: Sequence[int], names: Sequence[str]) -> None:
+        """Fetch columns of some row groups from an object store together, unless they are large.
+
+        Args:
+            groups: Numbers of the row groups.
+            names: Names of the columns.
+        """
+        if self._ahead is None:
+            return
+        stored = self._rows.names_in_file(names)
+        ranges = []
+        for number in groups:
+            group = self._metadata.row_group(number)
+            for one in self._columns:
+                column = group.column(one)
+                if column.path_in_schema.partition(".")[0] in stored:
+                    start = column.dictionary_page_offset or column.data_page_offset
+                    start = min(start, column.data_page_offset)
+                    ranges.append((start, column.total_compressed_size))
+        if sum(size for _, size in ranges) > _MOST_AHEAD:
+            ranges = []
+        with self._plan.source.reading(stored, groups):
+            self._ahead.fetch(ranges)
+
+    def _hits(self, number: int, distinct: pa.Array) -> list[npt.NDArray[np.int64]]:
+        """Return the rows of each batch of a row group that have one of some keys."""
+        key = self._plan.build.key_schema
+        hits = []
         for batch in self._batches(number, key.names):
             encoded, _ = key.encode_masked(batch)
             hit = pc.index_in(encoded, value_set=distinct, skip_nulls=True).is_valid()
             hits.append(np.flatnonzero(hit.to_numpy(zero_copy_only=False)))
-        if not any(len(one) for one in hits):
-            return
+        return hits
+
+    def _matches(
+        self, number: int, hits: Sequence[npt.NDArray[np.int64]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of some rows of a row group.
+
+        Args:
+            number: Number of the row group.
+            hits: The rows of each batch.
+        """
+        plan = self._plan
         row = sum(self._metadata.row_group(i).num_rows for i in range(number))
         for hit, batch in zip(hits, self._batches(number, plan.columns), strict=True):
             if len(hit):

@@ -29,6 +29,11 @@ class Rent:
         self.build = build
         self._paid = 0
 
+    @property
+    def is_paid(self) -> bool:
+        """Return whether there was a read."""
+        return self._paid > 0
+
     def is_due(self, whole: int, read: int) -> bool:
         """Return whether to make the lookup file now, instead of one more read.
 

@@ -90,6 +90,11 @@ class SourceFile:
         return self.address.shown
 
     @property
+    def _gone(self) -> str:
+        """The state of the file if it is not there any more, for messages."""
+        return _GONE
+
+    @property
     def below(self) -> str:
         """Return the path of the file below its base."""
         return self.path[len(self.base.rstrip("/")) + 1 :]
@@ -271,7 +276,7 @@ class SourceFile:
             place = None
             if self.file_format == "parquet":
                 place = partial(damaged_offset, self.address, names, groups)
-            with self.address.reading(f"{self.file_format} pages", gone=_GONE, place=place):
+            with self.address.reading(f"{self.file_format} pages", gone=self._gone, place=place):
                 yield
         except (CorruptionError, OSError):
             with suppress(CorruptionError, OSError):

@@ -27,6 +27,7 @@ from lookupstore.following.records import FollowingRecords, UnfollowableError, k
 from lookupstore.following.targets import Target, check_other, newest_target
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.quantities import Duration
+from lookupstore.sorting.ahead import mixed_ahead
 from lookupstore.sorting.runs import RepeatedKeyError
 from lookupstore.storage.location import Location
 from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
@@ -56,6 +57,9 @@ _KEEP_SNAPSHOTS = (
     "to read only what changed, follow the table more often, or keep its snapshots longer"
 )
 _KEEP_COLUMNS = "to read only what changed, keep the columns, or name those to store in columns="
+
+# Number of files of an object store that are read at a time.
+_REMOTE = 16
 
 _log = logging.getLogger(__name__)
 
@@ -245,7 +249,7 @@ class Follower:
             known = None if None in total else sum(count or 0 for count in total)
             advance = bars("Reading", known) if bars else not_shown
             try:
-                _read(changes, gone, new, target.plan, advance)
+                _read(changes, gone, new, target.plan, advance, self.threads)
                 published = publish_changes(
                     location,
                     newest.description,
@@ -276,6 +280,7 @@ def _read(
     new: Sequence[RowDifference],
     plan: BuildPlan,
     advance: Advance,
+    threads: int,
 ) -> None:
     """Read the rows that differ between two moments of a table.
 
@@ -285,18 +290,18 @@ def _read(
         new: Rows that are new.
         plan: Plan of the rows in the store.
         advance: Function that is called with the number of rows after each batch.
+        threads: Number of threads, including the caller's.
 
     Raises:
         UnfollowableError: If a file is gone.
     """
+    works = (gone, plan.key_schema.names, changes.remove), (new, plan.columns, changes.add)
     try:
-        for difference in gone:
-            for keys in difference.rows(plan.key_schema.names):
-                changes.remove(keys)
-                advance(keys.num_rows)
-        for difference in new:
-            for rows in difference.rows(plan.columns):
-                changes.add(rows)
+        for differences, columns, add in works:
+            # Files of an object store are read several at a time, whatever the processors are.
+            at_once = max(threads, _REMOTE if any(one.is_remote for one in differences) else 1)
+            for rows in mixed_ahead((one.rows(columns) for one in differences), at_once):
+                add(rows)
                 advance(rows.num_rows)
     except (StaleStoreError, FileNotFoundError) as error:
         found = str(error).removesuffix(OPEN_AGAIN)
@@ -322,7 +327,10 @@ def _former(current: Manifest, target: Target) -> TableMoment | None:
         )
     difference = column_difference(current, target.plan)
     if difference is not None:
-        raise UnfollowableError(f"{difference}; {_KEEP_COLUMNS}")
+        # Its bytes change in every row, so that reading fewer would write as much.
+        raise UnfollowableError(
+            f"{difference}, and each stored row has all columns; {_KEEP_COLUMNS}"
+        )
     if has.columns != wanted.columns:
         raise UnfollowableError(
             "a column was replaced by another one of its name, or the filter has changed"

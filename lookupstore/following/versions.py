@@ -126,6 +126,11 @@ class VersionDifference:
         """Return 0: the rows are not in files of their own."""
         return 0
 
+    @property
+    def is_remote(self) -> bool:
+        """Return False: a store reads several of its files at a time itself."""
+        return False
+
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 

@@ -46,7 +46,7 @@ _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1,
 # Fields of ColumnChunk.
 _CHUNK_OFFSET, _COLUMN = 2, 3
 # Fields of ColumnMetaData.
-_TYPE, _PATH, _CODEC, _VALUES, _BYTES, _STORED = 1, 3, 4, 5, 6, 7
+_TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _BYTES, _STORED = range(1, 8)
 _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
 # Offsets of other data in the old file, and sizes of values, which readers can do without: indexes
 # of pages, a filter of Parquet's own, SizeStatistics.
@@ -166,6 +166,11 @@ class ColumnChunk:
         return data if dictionary == 0 or 0 < data <= dictionary else dictionary
 
     @property
+    def data_offset(self) -> int:
+        """Return the offset in the file of the first page after the dictionary."""
+        return max(self.offset, int(get(self.meta, _DATA_OFFSET, I64)))
+
+    @property
     def nbytes(self) -> int:
         """Return the size of the chunk in the file, in bytes."""
         return int(get(self.meta, _STORED, I64))
@@ -215,6 +220,23 @@ class ColumnChunk:
                 meta[field] = I64, meta[field][1] + by
         for field in (_INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES):
             meta.pop(field, None)
+        return {_CHUNK_OFFSET: (I64, 0), _COLUMN: (STRUCT, meta)}
+
+    def of_pages(self, rows: int, stored: int, plain: int) -> Struct:
+        """Return the struct ColumnChunk for some of the pages, with the dictionary, in a new file.
+
+        Args:
+            rows: Number of values of the pages, nulls included.
+            stored: Size of the dictionary and the pages, which follow the magic of the file.
+            plain: Size of these before compression.
+        """
+        start, dictionary = len(MAGIC), self.data_offset - self.offset
+        kept = (_TYPE, _ENCODINGS, _PATH, _CODEC)
+        meta = {one: self.meta[one] for one in kept if one in self.meta}
+        meta |= {_VALUES: (I64, rows), _BYTES: (I64, plain), _STORED: (I64, stored)}
+        meta[_DATA_OFFSET] = I64, start + dictionary
+        if dictionary:
+            meta[_DICTIONARY_OFFSET] = I64, start
         return {_CHUNK_OFFSET: (I64, 0), _COLUMN: (STRUCT, meta)}
 
     def with_values(
@@ -378,6 +400,40 @@ class ParquetFooter:
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
                 leaves.append(Leaf(name, column, kind, width, definition, repetition))
         return leaves
+
+    @cached_property
+    def flat(self) -> dict[str, tuple[int, Struct]]:
+        """Return the columns that are not nested and of which each row has one value or a null.
+
+        Each is the number of its chunks and its SchemaElement, by its name. Columns of equal names
+        are left out.
+        """
+        found: dict[str, tuple[int, Struct]] = {}
+        several = set()
+        leaf = inner = 0
+        for one in self.columns:
+            children = get(one, _CHILDREN, I32) or 0
+            is_leaf = not children and get(one, _KIND, I32) is not None
+            if not inner:
+                name = (get(one, _NAME, BINARY) or b"").decode("utf-8", "surrogateescape")
+                if name in found or not is_leaf or get(one, _REPETITION, I32) == _REPEATED:
+                    several.add(name)
+                else:
+                    found[name] = leaf, one
+            inner = max(0, inner - 1) + children
+            leaf += is_leaf
+        return {name: one for name, one in found.items() if name not in several}
+
+    def of_column(self, element: Struct) -> ParquetFooter:
+        """Return the footer of a file with one of the columns, without row groups and entries.
+
+        Args:
+            element: SchemaElement of the column.
+        """
+        root = {**items(self.meta, _SCHEMA, STRUCT)[0], _CHILDREN: (I32, 1)}
+        meta = {one: value for one, value in self.meta.items() if one != _ORDERS}
+        meta[_SCHEMA] = LIST, (STRUCT, [root, element])
+        return ParquetFooter(meta, [], {})
 
     def has_order(self, leaf: int) -> bool:
         """Return whether bounds of a Parquet column are in the order of its type.

@@ -80,3 +80,34 @@ def made_ahead(items: Iterator[A], most: int = 1) -> Iterator[A]:
         finally:
             for one in ahead:
                 one.cancel()
+
+
+def mixed_ahead(sources: Iterable[Iterator[A]], threads: int) -> Iterator[A]:
+    """Yield the items of several iterators, whose items threads make ahead.
+
+    Items of one iterator are in order; those of others may come between them. At most one item
+    more than there are threads waits.
+
+    Raises: The errors of making the items.
+
+    >>> sorted(mixed_ahead([iter("ab"), iter("c")], 2))
+    ['a', 'b', 'c']
+    """
+    end: list[A] = []  # a marker that is no item
+    coming = iter(sources)
+    ahead: deque[tuple[Iterator[A], Future[A | list[A]]]] = deque()
+    with ThreadPoolExecutor(threads, "lookupstore-ahead") as makers:
+        try:
+            while True:
+                while len(ahead) <= threads and (one := next(coming, None)) is not None:
+                    ahead.append((one, makers.submit(next, one, end)))
+                if not ahead:
+                    return
+                source, future = ahead.popleft()
+                item = future.result()
+                if item is not end:
+                    ahead.append((source, makers.submit(next, source, end)))
+                    yield item  # type: ignore[misc]  # an A
+        finally:
+            for _, future in ahead:
+                future.cancel()

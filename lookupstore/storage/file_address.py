@@ -7,20 +7,30 @@ file tells what is wrong with it; one of an object may be an error of the connec
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import fs
 
+from lookupstore.errors import CorruptionError
 from lookupstore.storage.read_errors import read_error, reading
+from lookupstore.storage.remote_file import RemoteFile, RemoteStream, at_once
+from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import told_by
 
 #: Bytes of a column that one read asks for: few on a disk, since they are held for each column, and
 #: more on an object store, since each request takes its time.
 DISK_BYTES = 256 << 10
 _STORE_BYTES = 4 << 20
+# Bytes between two ranges that are read, too, rather than by another read: a request of an object
+# store takes as long as these bytes of an answer.
+_DISK_GAP, _STORE_GAP = 4 << 10, 512 << 10
+# Bytes to read at the end of a Parquet file at first: most footers are shorter. On a disk, a second
+# read takes no time.
+_DISK_ENDING, _STORE_ENDING = 4 << 10, 64 << 10
 
 
 @dataclass(frozen=True)
@@ -52,17 +62,67 @@ class FileAddress:
         """Return whether most of the time of a read is spent waiting for an answer."""
         return not is_local(self.filesystem)
 
-    def open(self) -> pa.NativeFile:
-        """Open the file."""
-        return self.filesystem.open_input_file(self.path)
+    def open(self, nbytes: int | None = None) -> pa.NativeFile:
+        """Open the file.
 
-    def open_whole(self) -> pa.NativeFile:
-        """Open the file to read most of it: a small object is read at once, by one request."""
-        file = self.open()
-        if is_local(self.filesystem) or file.size() > _STORE_BYTES:
+        Args:
+            nbytes: Size of the file, if it is known: then S3 is not asked for it. A file of another
+                size raises CorruptionError when it is opened or first read. None: unknown.
+        """
+        if nbytes is not None and reads_of(self.filesystem) is not None:
+            remote = RemoteFile(self.filesystem, self.path, nbytes=nbytes, uri=self.shown)
+            return pa.PythonFile(RemoteStream(remote), mode="r")
+        file = self.filesystem.open_input_file(self.path)
+        if nbytes is not None and file.size() != nbytes:
+            found = file.size()
+            file.close()
+            raise CorruptionError(self.shown, 0, f"{nbytes} bytes", f"{found} bytes")
+        return file
+
+    def open_whole(self, nbytes: int | None = None, most: int = _STORE_BYTES) -> pa.NativeFile:
+        """Open the file to read most of it: a small object is read at once, by one request.
+
+        Args:
+            nbytes: Size of the file, as for `open`.
+            most: Largest size of such an object.
+        """
+        file = self.open(nbytes)
+        if is_local(self.filesystem) or file.size() > most:
             return file
         with file:
             return pa.BufferReader(file.read_at(file.size(), 0))
+
+    def read_ranges(self, file: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return ranges of bytes; those that are near each other are read at once.
+
+        Args:
+            file: The file, open.
+            ranges: Offset and size of each range, which may have no bytes.
+        """
+        gap = _DISK_GAP if is_local(self.filesystem) else _STORE_GAP
+        runs: list[list[int]] = []
+        for offset, size in sorted(one for one in ranges if one[1]):
+            if runs and offset <= runs[-1][1] + gap:
+                runs[-1][1] = max(runs[-1][1], offset + size)
+            else:
+                runs.append([offset, offset + size])
+        found: dict[int, bytes] = {}
+
+        def read(start: int, end: int) -> None:
+            found[start] = file.read_at(end - start, start)
+
+        if is_local(self.filesystem):
+            for start, end in runs:
+                read(start, end)
+        elif runs:
+            at_once(read, [(start, end) for start, end in runs])
+        starts = sorted(found)
+
+        def part(offset: int, size: int) -> bytes:
+            start = starts[bisect_right(starts, offset) - 1]
+            return found[start][offset - start : offset - start + size]
+
+        return [part(*one) if one[1] else b"" for one in ranges]
 
     def reading(
         self,
@@ -97,6 +157,11 @@ class FileAddress:
     def page_bytes(self) -> int:
         """Return how many bytes of a column to read at a time, page after page."""
         return DISK_BYTES if is_local(self.filesystem) else _STORE_BYTES
+
+    @property
+    def ending_bytes(self) -> int:
+        """Return how many bytes to read first at the end of a Parquet file."""
+        return _DISK_ENDING if is_local(self.filesystem) else _STORE_ENDING
 
     @property
     def column_bytes(self) -> int:

@@ -8,6 +8,7 @@ times; an answer that is too short is a failure, too.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import pickle
@@ -182,6 +183,42 @@ class RemoteFile:
         what = f"{self.uri}: {size} bytes at offset {offset}"
         _log.log(level, "%s: %s; asking for them by pyarrow's client", what, problem)
         return None
+
+
+class RemoteStream(io.RawIOBase):
+    """A remote file as Python's files are, for Arrow.
+
+    Its size is known, so that no request asks for it.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._remote = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._remote.nbytes}
+        self._at = start[whence] + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, fewer at the end; less than 0: all that are left."""
+        left = max(0, self._remote.nbytes - self._at)
+        size = left if size is None or size < 0 else min(size, left)
+        data = self._remote.read(self._at, size) if size else b""
+        self._at += size
+        return data
 
 
 def pause_after(attempt: int) -> None:

@@ -236,7 +236,9 @@ def _files(
     # The statistics of hundreds of columns would become Python objects, too.
     added = actions.select([name for name in _OF_FILES if name in actions.column_names])
     partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
-    root = TableRoot(*place_of(table))
+    # With the sizes, no request asks for them.
+    sizes = dict(zip(*(added[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
+    root = TableRoot(*place_of(table), {unquote(path): size for path, size in sizes.items()})
     deleted = _deleted(table, description, root)
     for one, ends in zip(added.to_pylist(), ranges, strict=True):
         address = root.address(one["path"])
@@ -289,9 +291,12 @@ class TableRoot:
     Args:
         uri: Path or URI of the table.
         options: Options of its object store.
+        sizes: Sizes of files, by their paths below the table. Default: unknown.
     """
 
-    def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+    def __init__(
+        self, uri: str, options: dict[str, str] | None, sizes: Mapping[str, int] | None = None
+    ) -> None:
         self._uri: str = uri if uri.endswith("/") else f"{uri}/"
         local = _local_path(self._uri)
         self._folder = "" if local is None else local
@@ -299,7 +304,7 @@ class TableRoot:
         if local is None:
             from deltalake.fs import DeltaStorageHandler
 
-            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(uri, options))
+            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(uri, options, dict(sizes or {})))
 
     def address(self, path: str) -> FileAddress:
         """Return the address of a file.

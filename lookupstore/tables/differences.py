@@ -42,6 +42,11 @@ class FileDifference:
         """Return the size of the file."""
         return self.file.nbytes
 
+    @property
+    def is_remote(self) -> bool:
+        """Return whether the file is on an object store."""
+        return self.file.address.is_remote
+
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 

@@ -24,12 +24,15 @@ class RowDifference(Protocol):
     Attributes:
         num_rows: Greatest possible number of the rows. None: unknown.
         nbytes: Size of the files with these rows.
+        is_remote: Whether most of the time of reading them is spent waiting for answers.
     """
 
     @property
     def num_rows(self) -> int | None: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def is_remote(self) -> bool: ...
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 

@@ -60,12 +60,31 @@ class RowPositions:
         >>> groups, rows.values.tolist()
         ([0, 2], [1, 2])
         """
+        found = self.by_group(counts, path)
+        before = 0
+        moved = []
+        for number, rows in found:
+            moved.append(rows + before)
+            before += counts[number]
+        return [number for number, _ in found], RowPositions(np.concatenate(moved))
+
+    def by_group(self, counts: Sequence[int], path: str) -> list[tuple[int, Positions]]:
+        """Return the row groups that have the rows, with the positions of the rows in each.
+
+        The arguments and errors are those of `in_groups`.
+
+        >>> found = RowPositions(np.array([1, 5])).by_group([2, 4], "x.parquet")
+        >>> [(number, rows.tolist()) for number, rows in found]
+        [(0, [1]), (1, [3])]
+        """
         ends = np.cumsum(np.array(counts, np.int64))
         rows = int(ends[-1]) if len(ends) else 0
         if rows < self.end:
             raise CorruptionError(path, 0, f"at least {self.end} rows", rows)
         own = np.searchsorted(ends, self.values, side="right")
-        groups, index = np.unique(own, return_inverse=True)
-        sizes = np.array(counts, np.int64)[groups]
-        moved = np.cumsum(sizes) - ends[groups]
-        return groups.tolist(), RowPositions(self.values + moved[index])
+        groups, first = np.unique(own, return_index=True)
+        parts = np.split(self.values, first[1:])
+        return [
+            (int(number), part - (ends[number] - counts[number]))
+            for number, part in zip(groups, parts, strict=True)
+        ]

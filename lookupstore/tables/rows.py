@@ -8,10 +8,13 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lookupstore.arrow.taking import keep_rows
+from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet.ending import read_metadata
+from lookupstore.parquet.chosen_rows import ChosenRows
+from lookupstore.parquet.ending import ParquetEnding
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
@@ -75,7 +78,7 @@ def rows_at(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a data file whose keys are not deleted, as the table has them.
 
-    Only row groups that have such rows are read.
+    Of a Parquet file, only pages that have such rows are read.
 
     Args:
         snapshot: Table that has the file.
@@ -88,21 +91,14 @@ def rows_at(
     """
     conditions = snapshot.conditions(file)
     wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
-    row = 0
-    with _open(snapshot, file, wanted, positions) as read:
-        assert read.positions is not None
-        for batch in read:
-            kept = read.positions.mask(row, batch.num_rows)
-            row += batch.num_rows
-            rows = read.columns.in_table(keep_rows(batch, kept), wanted, kept.true_count)
+    with _open(snapshot, file, wanted, is_whole=False) as read:
+        for batch, count in read.chosen(RowPositions(positions)):
+            rows = read.columns.in_table(batch, wanted, count)
             for one in conditions:
                 if rows.num_rows:
                     rows = keep_rows(rows, one.kept(rows.select(list(one.names))))
             if rows.num_rows:
                 yield rows.select(list(columns))
-        if row < read.positions.end:
-            expected = f"at least {read.positions.end} rows"
-            raise CorruptionError(file.address.shown, 0, expected, row)
 
 
 def placed_rows(
@@ -169,19 +165,23 @@ def _meeting(
 
 @contextmanager
 def _open(
-    snapshot: Snapshot,
-    file: TableFile,
-    wanted: Sequence[str],
-    positions: Positions | None = None,
+    snapshot: Snapshot, file: TableFile, wanted: Sequence[str], *, is_whole: bool = True
 ) -> Iterator[_Reader]:
-    """Open a data file to read columns of its table."""
+    """Open a data file to read columns of its table.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        wanted: Names of the columns of the table to read.
+        is_whole: Whether most of the file is read.
+    """
     with ExitStack() as stack:
         with reading(file):
             address = file.address
             handle = stack.enter_context(
-                address.open_whole() if positions is None else address.open()
+                address.open_whole(file.nbytes) if is_whole else address.open(file.nbytes)
             )
-            read = _Reader(snapshot, file, handle, wanted, positions)
+            read = _Reader(snapshot, file, handle, wanted)
         yield read
 
 
@@ -193,49 +193,76 @@ class _Reader:
         file: The file.
         handle: The file, open.
         wanted: Names of the columns of the table to read.
-        positions: Positions of the rows to read; rows near them are read as well. None: all rows.
 
     Attributes:
         columns: Columns of the file as the table has them.
-        positions: Positions of these rows among the rows that are read. None: all rows.
     """
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        file: TableFile,
-        handle: pa.NativeFile,
-        wanted: Sequence[str],
-        positions: Positions | None,
+        self, snapshot: Snapshot, file: TableFile, handle: pa.NativeFile, wanted: Sequence[str]
     ) -> None:
         shown = file.address.shown
-        if handle.size() != file.nbytes:
-            raise CorruptionError(shown, 0, f"{file.nbytes} bytes", f"{handle.size()} bytes")
-        self._file = file
-        metadata = read_metadata(handle, shown) if file.file_format == "parquet" else None
-        there = schema_of(handle, file.file_format, shown, metadata)
-        self.columns = FileColumns(snapshot, file, there)
+        self._file, self._handle = file, handle
+        self._ending: ParquetEnding | None = None
+        if file.file_format == "parquet":
+            self._ending = ParquetEnding(handle, shown, file.address.ending_bytes)
+        self._there = schema_of(handle, file.file_format, shown, self._metadata)
+        self.columns = FileColumns(snapshot, file, self._there)
         self._names = self.columns.names_in_file(wanted)
-        self.positions = None if positions is None else RowPositions(positions)
-        groups = None
-        if self.positions is not None and metadata is not None:
-            counts = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
-            groups, self.positions = self.positions.in_groups(counts, shown)
-        self._batches = read_to_store(
-            handle,
-            file.file_format,
-            self._names,
-            shown,
-            page_bytes=file.address.page_bytes,
-            groups=groups,
-            metadata=metadata,
-        )
+
+    @property
+    def _metadata(self) -> pq.FileMetaData | None:
+        return None if self._ending is None else self._ending.metadata
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._guarded(self._batches(None))
+
+    def chosen(self, positions: RowPositions) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows at some positions of the file, each batch with the number of its rows.
+
+        Raises:
+            CorruptionError: If the file has fewer rows.
+        """
+        groups: list[int] | None = None
+        if self._ending is not None:
+            shown = self._file.address.shown
+            counts = [one.rows for one in self._ending.footer.groups]
+            by_group = positions.by_group(counts, shown)
+            chosen = ChosenRows(self._ending, self._names, self._there, shown)
+            if self._names and chosen.can_be_read(by_group):
+                read = partial(self._file.address.read_ranges, self._handle)
+                for batch in self._guarded(chosen.batches(by_group, read)):
+                    check_texts(batch, f"source: {shown}", None)
+                    yield batch, batch.num_rows
+                return
+            groups, positions = positions.in_groups(counts, shown)
+        row = 0
+        for batch in self._guarded(self._batches(groups)):
+            kept = positions.mask(row, batch.num_rows)
+            row += batch.num_rows
+            yield keep_rows(batch, kept), kept.true_count
+        if row < positions.end:
+            expected = f"at least {positions.end} rows"
+            raise CorruptionError(self._file.address.shown, 0, expected, row)
+
+    def _batches(self, groups: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of some row groups. None: of all."""
+        file = self._file
+        return read_to_store(
+            self._handle,
+            file.file_format,
+            self._names,
+            file.address.shown,
+            page_bytes=file.address.page_bytes,
+            groups=groups,
+            metadata=self._metadata,
+        )
+
+    def _guarded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         while True:
             # Only reads are in the context: errors of the use of a batch are not of the file.
             with reading(self._file, self._names):
-                batch = next(self._batches, None)
+                batch = next(batches, None)
             if batch is None:
                 return
             yield batch

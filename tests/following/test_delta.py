@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import random
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ import pytest
 from support.changelog import check_changes
 from support.delta_tables import with_vectors
 from support.histories.model import Model, model_of
+from support.object_store import BUCKET, deltalake_names
+from support.quick_store import quick_store
 
 import lookupstore
 from lookupstore import (
@@ -262,7 +265,7 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
         assert reason is not None
         assert reason in caplog.text
         caplog.clear()
-        return reason
+        return reason.removesuffix(", and each stored row has all columns")
 
     caplog.set_level(logging.WARNING)
     rows(id=[1, 2], s=["a", "b"])
@@ -369,3 +372,74 @@ def test_a_file_of_the_newest_version_that_is_gone_is_an_error(tmp_path: Path) -
     with pytest.raises(StaleStoreError, match="gone; a vacuum"):
         store.sync()
     assert list(store.newest()) == [1]
+
+
+def numbered(table: Path, files: int, each: int) -> None:
+    """Write a table with pages of a few kilobytes, in files with random keys and wide texts."""
+    chance = random.Random(7)
+    ids = chance.sample(range(1 << 40), files * each)
+    properties = deltalake.WriterProperties(
+        data_page_size_limit=4096,
+        write_batch_size=256,
+        default_column_properties=deltalake.ColumnProperties(dictionary_enabled=False),
+    )
+    for start in range(0, len(ids), each):
+        own = ids[start : start + each]
+        rows = pa.table({"id": own, "s": [f"{one:030}" * 2 for one in own]})
+        deltalake.write_deltalake(table, rows, mode="append", writer_properties=properties)
+
+
+@pytest.mark.parametrize("each", [5_000, 60_000])
+def test_only_pages_with_new_deletes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: int
+) -> None:
+    """Also of a file below 1 MiB, which other readers read whole."""
+    table = tmp_path / "t"
+    numbered(table, 2, each)
+    files = sorted(table.glob("*.parquet"))
+    sizes = [file.stat().st_size for file in files]
+    assert (max(sizes) < 1 << 20) == (each == 5_000)
+    ids = [pq.read_table(file)["id"].to_pylist() for file in files]
+    store = follow(table, tmp_path / "s", key="id")
+    read: list[int] = []
+
+    class Counted(io.FileIO):
+        """A file that notes what is read of it."""
+
+        def read(self, size: int | None = -1) -> bytes:
+            data = super().read(-1 if size is None else size) or b""
+            read.append(len(data))
+            return data
+
+    module = pytest.importorskip("lookupstore.storage.file_address")
+
+    def opened(address: Any, nbytes: int | None = None) -> pa.NativeFile:
+        return pa.PythonFile(Counted(address.path), mode="r")
+
+    monkeypatch.setattr(module.FileAddress, "open", opened)
+    with_vectors(table, {file.name: [3, each - 7] for file in files})
+    newer = store.sync()
+    gone = {own[at] for own in ids for at in (3, each - 7)}
+    assert set(newer) == {one for own in ids for one in own} - gone
+    assert rebuilt(newer) is None
+    footers = sum(int.from_bytes(file.read_bytes()[-8:-4], "little") for file in files)
+    # Two pages of each file, its footer, and the indexes before that.
+    assert sum(read) < 4 * 6_000 + 2 * 8_192 + 4 * footers + 0.05 * sum(sizes), (read, sizes)
+
+
+def test_deletes_of_files_at_a_uri_take_two_requests_each(tmp_path: Path) -> None:
+    """One reads the footer with the page index, and one the pages."""
+    folder = tmp_path / "s3" / BUCKET / "t"
+    numbered(folder, 3, 5_000)
+    files = sorted(folder.glob("*.parquet"))
+    with quick_store(tmp_path / "s3", 0) as quick:
+        uri, options = f"s3://{BUCKET}/t", deltalake_names(quick.store)
+        store = follow(uri, tmp_path / "s", key="id", storage_options=options)
+        with_vectors(folder, {file.name: [4_000] for file in files})
+        quick.asked()
+        newer = store.sync()
+        asked = [one for one, _ in quick.asked() if ".parquet" in one.path]
+    assert len(newer) == 3 * 4_999
+    assert rebuilt(newer) is None
+    assert [one.method for one in asked] == ["GET"] * 6
+    assert sum(one.size for one in asked) < 0.3 * sum(file.stat().st_size for file in files)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lookupstore import processors as counting
 from lookupstore.processors import processors
-from lookupstore.sorting.ahead import done_ahead
+from lookupstore.sorting.ahead import done_ahead, mixed_ahead
 
 HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -56,3 +58,42 @@ def test_results_come_in_the_order_of_their_items(threads: int) -> None:
         return number + 1
 
     assert list(done_ahead(slowly, range(40), threads)) == list(range(1, 41))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_items_of_several_iterators_are_all_yielded(threads: int) -> None:
+    lengths = [random.randrange(5) for _ in range(20)]
+    made, active, most = 0, 0, 0
+    lock = threading.Lock()
+
+    def items(number: int) -> Iterator[tuple[int, int]]:
+        nonlocal made, active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+        for at in range(lengths[number]):
+            with lock:
+                made += 1
+            yield number, at
+        with lock:
+            active -= 1
+
+    found = []
+    for item in mixed_ahead(map(items, range(20)), threads):
+        found.append(item)
+        assert made <= len(found) + threads + 1
+    # Those of one iterator are in order.
+    assert sorted(found, key=lambda one: one[0]) == [
+        (number, at) for number, length in enumerate(lengths) for at in range(length)
+    ]
+    assert most <= threads + 1
+
+
+def test_an_error_of_an_iterator_is_raised() -> None:
+    def items(number: int) -> Iterator[int]:
+        yield number
+        if number == 3:
+            raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        list(mixed_ahead(map(items, range(9)), 2))

@@ -6,6 +6,7 @@ import pickle
 import random
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Barrier
@@ -17,12 +18,16 @@ import pytest
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import StaticTable
 from support.object_store import (
     BUCKET,
+    FOR_WRITES,
     KEY,
     SECRET,
     ObjectStore,
+    Proxy,
     deltalake_names,
+    object_store,
     pandas_names,
     writable_object_store,
 )
@@ -182,7 +187,7 @@ def requests_of_files(quick: QuickStore) -> list[list[str]]:
 
 
 def test_a_data_file_takes_few_requests(tmp_path: Path) -> None:
-    """Its footer is read once, and a small file at once."""
+    """A small file is read at once."""
     folder = tmp_path / "s3" / BUCKET / "t"
     for start in range(0, 60_000, 20_000):
         ids = pa.array(range(start, start + 20_000))
@@ -193,18 +198,14 @@ def test_a_data_file_takes_few_requests(tmp_path: Path) -> None:
         quick.asked()
         with lookupstore.build(table, tmp_path / "s", key="id") as store:
             assert len(store) == 60_000
-        assert requests_of_files(quick) == [["GET", "HEAD"]] * 3
-        # Row groups are read after the footer; for lookup files, a small file is read at once.
-        wanted: list[tuple[Any, list[str]]] = [
-            ("never", ["GET", "GET", "HEAD"]),
-            ("always", ["GET", "HEAD"]),
-        ]
-        for build, requests in wanted:
+        # The log has the sizes, so that nothing asks for them.
+        assert requests_of_files(quick) == [["GET"]] * 3
+        for build in ("never", "always", "auto"):
             residency = Residency(tmp_path / build, quota="1GB")
             given: dict[str, Any] = {"key": "id", "build": build, "residency": residency}
             with ColumnarFiles(quick.store.uri("t"), **given) as files:
                 assert files.lookup([5, 25_000, 45_000])["n"].to_pylist() == [5, 25_000, 45_000]
-            assert requests_of_files(quick) == [requests] * 3
+            assert requests_of_files(quick) == [["GET"]] * 3
 
 
 def test_the_footer_of_a_large_file_is_read_once(tmp_path: Path, seed: int) -> None:
@@ -244,3 +245,74 @@ def test_small_files_are_read_at_the_same_time(
         ColumnarFiles(quick.store.uri("t"), key="id", residency=residency) as files,
     ):
         assert files.contains([*range(-3, 25)]).true_count == 20
+
+
+@pytest.mark.parametrize("name", ["Delta", "Iceberg"])
+def test_the_first_keys_of_larger_files_take_few_requests(
+    tmp_path: Path, seed: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many keys take one. A few take one for the footer, one for keys and one for values."""
+    chance = random.Random(seed)
+    each, files = 80_000, 3
+    parts = [
+        pa.table({
+            "id": range(start, start + each),
+            "a": [chance.randrange(1 << 62) for _ in range(each)],
+            "b": [f"b{one}" for one in range(each)],
+        })
+        for start in range(0, files * each, each)
+    ]  # fmt: skip
+    folder = tmp_path / "s3" / BUCKET
+    if name == "Delta":
+        for rows in parts:
+            deltalake.write_deltalake(folder / "t", rows, mode="append")
+    else:
+        metadata = written_by_pyiceberg(tmp_path / "s3", parts, monkeypatch)
+    paths = sorted(folder.rglob("*.parquet"))
+    assert len(paths) == files
+    assert min(path.stat().st_size for path in paths) > 1 << 20
+    residency = Residency(tmp_path / "cache", quota="1GB")
+    with quick_store(tmp_path / "s3", 0) as quick:
+        given: Any = quick.store.uri("t")
+        if name == "Iceberg":
+            given = StaticTable.from_metadata(metadata, pyiceberg_names(quick.store))
+        with ColumnarFiles(given, key="id", residency=residency) as lookups:
+            quick.asked()
+            assert lookups.lookup([each + 5])["b"].to_pylist() == ["b5"]
+            assert requests_of_files(quick) == [["GET", "GET", "GET"]]
+        with ColumnarFiles(given, key="id", residency=residency) as lookups:
+            keys = chance.sample(range(files * each), 1000)
+            expected = [f"b{key % each}" for key in keys]
+            quick.asked()
+            assert lookups.lookup(keys)["b"].to_pylist() == expected
+            assert requests_of_files(quick) == [["GET"]] * files
+            # The second look at most of a file makes its lookup file, after it has read the footer.
+            assert not any(residency.lookup_files.has(one.name) for one in lookups._plans)
+            assert lookups.lookup(keys)["b"].to_pylist() == expected
+            assert requests_of_files(quick) == [["GET", "GET"]] * files
+            assert lookups.lookup(keys)["b"].to_pylist() == expected
+            assert requests_of_files(quick) == []
+
+
+def written_by_pyiceberg(
+    folder: Path, parts: list[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Write an Iceberg table to a bucket, and return its metadata file."""
+    for name, value in FOR_WRITES.items():
+        monkeypatch.setenv(name, value)
+    with object_store(folder) as server, closing(Proxy(server)) as proxy:
+        catalog = InMemoryCatalog("w", warehouse=f"s3://{BUCKET}/w", **pyiceberg_names(proxy.store))
+        catalog.create_namespace("w")
+        table = catalog.create_table("w.t", parts[0].schema)
+        for rows in parts:
+            table.append(rows)
+        return str(table.metadata_location)
+
+
+def pyiceberg_names(server: ObjectStore) -> dict[str, str]:
+    return {
+        "s3.endpoint": f"http://{server.address}",
+        "s3.access-key-id": KEY,
+        "s3.secret-access-key": SECRET,
+        "s3.region": "us-east-1",
+    }

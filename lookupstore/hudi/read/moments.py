@@ -175,6 +175,11 @@ class SliceDifference:
         """Return the size of the files of the slice."""
         return self.file.bytes
 
+    @property
+    def is_remote(self) -> bool:
+        """Return whether the files are on an object store."""
+        return not self.plan.location.in_place
+
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 

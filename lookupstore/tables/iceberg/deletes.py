@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.errors import CorruptionError
 from lookupstore.extras import require
 from lookupstore.keys.schema import KeySchema
 from lookupstore.tables.columns import FIELD_ID, without_ids
@@ -85,6 +84,8 @@ class _DeleteFiles:
         self._loaded: dict[str, Mapping[str, npt.NDArray[np.int64]]] = {}
         self._count = 0
         self._lock = threading.Lock()
+        # Of each file that is being read, so that threads wait for it rather than read it again.
+        self._reading: dict[str, threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._state
@@ -96,11 +97,14 @@ class _DeleteFiles:
     def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
         """Return the positions in a data file that a delete file has. None: none."""
         with self._lock:
-            found = self._loaded.get(path)
-        if found is None:
-            description, files = self._state
-            found = _positions(description, files[path])
-        self._keep(path, found)
+            own = self._reading.setdefault(path, threading.Lock())
+        with own:
+            with self._lock:
+                found = self._loaded.get(path)
+            if found is None:
+                description, files = self._state
+                found = _positions(description, files[path])
+            self._keep(path, found)
         return found.get(data_file)
 
     def _keep(self, path: str, found: Mapping[str, npt.NDArray[np.int64]]) -> None:
@@ -222,10 +226,7 @@ def _vectors(file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
 
-    with file.address.reading("deletion vectors"), file.address.open() as handle:
-        if handle.size() != file.nbytes:
-            found = f"{handle.size()} bytes"
-            raise CorruptionError(file.address.shown, 0, f"{file.nbytes} bytes", found)
+    with file.address.reading("deletion vectors"), file.address.open(file.nbytes) as handle:
         payload = handle.read(file.nbytes)
     return {
         one.referenced_data_file: one.to_vector().to_numpy()

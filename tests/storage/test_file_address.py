@@ -1,0 +1,83 @@
+"""Addresses of files: ranges that are read together, and files whose size is known."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+from support.object_store import BUCKET
+from support.quick_store import quick_store
+
+from lookupstore import CorruptionError
+from lookupstore.storage.file_address import FileAddress
+
+
+class Reads(io.BytesIO):
+    """A file that notes its reads, as Arrow's files are."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.noted: list[tuple[int, int]] = []
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        self.noted.append((offset, size))
+        return self.getvalue()[offset : offset + size]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_ranges_are_those_of_the_file(seed: int, number: int) -> None:
+    chance = random.Random(seed + number)
+    content = chance.randbytes(1 << 20)
+    file: Any = Reads(content)
+    address = FileAddress.on(fs.LocalFileSystem(), "x")
+    ranges = [
+        (chance.randrange(len(content) - 5000), chance.choice([0, 1, 10, 4096]))
+        for _ in range(chance.choice([0, 1, 5, 100]))
+    ]
+    found = address.read_ranges(file, ranges)
+    assert found == [content[offset : offset + size] for offset, size in ranges]
+    ends = sorted((start, start + size) for start, size in file.noted)
+    # Reads do not touch, and are 4 KiB apart.
+    assert all(one[1] + 4096 < other[0] for one, other in itertools.pairwise(ends))
+    assert sum(size for _, size in file.noted) <= sum(size + 4096 for _, size in ranges)
+
+
+def test_a_file_of_another_size_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"12345")
+    address = FileAddress.on(fs.LocalFileSystem(), str(path))
+    with address.open(5) as file:
+        assert file.read() == b"12345"
+    with pytest.raises(CorruptionError, match="4 bytes"):
+        address.open(4)
+
+
+def test_an_object_whose_size_is_known_takes_no_other_request(tmp_path: Path) -> None:
+    (tmp_path / "s3" / BUCKET).mkdir(parents=True)
+    (tmp_path / "s3" / BUCKET / "x").write_bytes(b"0123456789")
+    with quick_store(tmp_path / "s3", 0) as quick:
+        address = FileAddress.on(quick.store.filesystem(), f"{BUCKET}/x")
+        quick.asked()
+        with address.open(10) as file:
+            assert (file.size(), file.read(2), file.read_at(3, 4)) == (10, b"01", b"456")
+            assert (file.seek(-2, 2), file.tell(), file.read()) == (8, 8, b"89")
+            assert file.read_at(5, 8) == b"89"
+        assert {one.method for one, _ in quick.asked()} == {"GET"}
+        with address.open_whole(10) as file:
+            assert file.read() == b"0123456789"
+        assert [one.method for one, _ in quick.asked()] == ["GET"]
+        with address.open(11) as file, pytest.raises(CorruptionError, match="11 bytes"):
+            file.read_at(5, 0)
+        with address.open(9) as file, pytest.raises(CorruptionError, match="9 bytes"):
+            file.read_at(5, 0)
+        gone = FileAddress.on(quick.store.filesystem(), f"{BUCKET}/gone")
+        with gone.open(9) as file, pytest.raises(FileNotFoundError):
+            file.read_at(5, 0)
+        with gone.open(9) as file, pytest.raises(FileNotFoundError):
+            pq.ParquetFile(file)

@@ -183,7 +183,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     # The state of these tables is in their folder, so that a build reads it.
     r"pass the table of its catalog, .*\((?P<file>.*/metadata/v\d+(\.gz)?\.metadata\.json"
     r"(\.gz)?['\"])\)$": _build_of_table,
-    r"pass (?=the table of its catalog, or)": "build in Python: pass ",
+    r"pass the table of its catalog, or (give iceberg:\S+), .*$": r"\1",
     r"starts_with=('[^']*')": r"--starts-with \1",
     r"pass HudiTable\.changes\(\) to lookupstore\.upsert with changes_by='changelog'": (
         "pass the output of 'lookupstore hudi changes' to 'lookupstore upsert'"

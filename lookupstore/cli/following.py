@@ -77,10 +77,10 @@ def follow(
 ) -> None:
     """Bring a store to the newest snapshot of a table.
 
-    TABLE is the folder or URI of a Delta, Hudi or Paimon table, or of an Iceberg table without a
-    catalog. The first run builds the store; later runs of the same command publish the rows that
-    changed since. A new version is one line of output. If nothing has changed, there is none,
-    except on a terminal or with -v.
+    TABLE is the folder or URI of a Delta, Hudi or Paimon table or of an Iceberg table without a
+    catalog, or iceberg:CATALOG.NAMESPACE.TABLE. The first run builds the store; later runs of the
+    same command publish the rows that changed since. A new version is one line of output. If
+    nothing has changed, there is none, except on a terminal or with -v.
     """
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     location = located(path)

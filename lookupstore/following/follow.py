@@ -116,9 +116,10 @@ def follow(
 
     Args:
         table: Folder or URI of a Delta, Hudi or Paimon table, of an Iceberg table without a
-            catalog, or of another store; an open store or `deltalake.DeltaTable`, whose newest
-            version is followed whichever it has open; or a table or scan of pyiceberg, whose
-            catalog says which snapshot is the newest.
+            catalog, or of another store; `"iceberg:CATALOG.NAMESPACE.TABLE"`, with `.branch_NAME`
+            for a branch; an open store or `deltalake.DeltaTable`, whose newest version is followed
+            whichever it has open; or a table or scan of pyiceberg, whose catalog says which
+            snapshot is the newest.
         path: Folder, URI or location of the store. It is made if missing; otherwise it must be
             empty or a store that follows a table.
         key: Names of the key columns, which must be unique in each snapshot.

@@ -16,8 +16,10 @@ from lookupstore.following.recorded import recorded_filter, recorded_place
 from lookupstore.following.versions import VersionHistory
 from lookupstore.source.search import FoundTable, find_source, path_of, shown_path
 from lookupstore.source.source import type_name
+from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_objects import library_format
 from lookupstore.source.table_readers import READABLE, table_reader
+from lookupstore.storage.catalog_names import FORM, is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.manifest import FollowedSnapshot
@@ -97,6 +99,8 @@ def check_other(table: Any, store: Location) -> None:
     Raises:
         ValueError: If it is.
     """
+    if is_catalog_name(table):
+        return
     if isinstance(table, (str, os.PathLike, Location)) and _place(table).uri == store.uri:
         raise ValueError(f"table is {store.uri}, the store itself; give the table to follow")
 
@@ -119,12 +123,14 @@ def table_history(table: Any) -> TableHistory:
     Also raises the errors of `lookupstore.build`.
     """
     table_format = library_format(table)
+    if is_catalog_name(table):
+        table_format = TableFormat.ICEBERG
     if table_format is None:
         if not isinstance(table, (str, os.PathLike, Location)):
             raise TypeError(
                 f"table is {type_name(table)}; give the folder or URI of a Delta, Hudi, Iceberg or "
-                "Paimon table, or of a store; an open store; a deltalake.DeltaTable; or a table or "
-                "scan of pyiceberg"
+                f"Paimon table, or of a store; {FORM}; an open store; a deltalake.DeltaTable; or "
+                "a table or scan of pyiceberg"
             )
         path, location = path_of(table), _place(table)
         if list_names(location):

@@ -41,6 +41,7 @@ from lookupstore.source.table_objects import opened_table
 from lookupstore.source.table_readers import READABLE
 from lookupstore.source.text_limits import TextLimits
 from lookupstore.source.text_values import MISFITS
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.file_identity import FileIdentity, listed_identity, opened_unchanged
 from lookupstore.storage.read_errors import READ_ERRORS, reading
@@ -80,7 +81,9 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
         in_order: Whether the order of the paths is fixed.
     """
     are_streams = all(
-        is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
+        is_stream(path if isinstance(path, str) else path.resolve("")[1])
+        and not is_catalog_name(path)
+        for path in paths
     )
     if are_streams:
         found = find_source(paths, STREAM_FORMATS)

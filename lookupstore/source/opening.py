@@ -34,12 +34,13 @@ from lookupstore.source.search import path_of
 from lookupstore.source.source import Source, type_name
 from lookupstore.source.table_objects import library_table
 from lookupstore.source.text_limits import LEAST_TEXT, MOST_TEXT, TextLimits
+from lookupstore.storage.catalog_names import FORM
 from lookupstore.storage.location import Location
 
 KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; a path, URI or glob "
     "of CSV, JSON lines or Arrow IPC files; the folder or URI of a table of Delta, "
-    "Hudi, Iceberg or Paimon; a file that is open for reading bytes; an Arrow table, "
+    f"Hudi, Iceberg or Paimon; {FORM}; a file that is open for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
     "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
     "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "

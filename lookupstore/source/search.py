@@ -21,6 +21,7 @@ from lookupstore.source.table_folders import (
     table_error,
     tables_among,
 )
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.trees import all_below, answers, is_link, real_path
@@ -88,7 +89,7 @@ class FoundTable:
     """A table that was found for one given path.
 
     Attributes:
-        path: Path of the folder of the table, as it was given.
+        path: Path of the folder of the table, or its name in a catalog, as it was given.
         format: Format of the table.
     """
 
@@ -234,6 +235,14 @@ def find_source(
             are neither Parquet nor ORC next to others; if the `name=value` folders of a path do not
             agree; or if a local folder contains a symbolic link to a folder, which is not followed.
     """
+    for path in paths:
+        if isinstance(path, str) and is_catalog_name(path):
+            if len(paths) == 1 and TableFormat.ICEBERG in tables:
+                return FoundTable(path, TableFormat.ICEBERG)
+            raise FormatError(
+                f"source: {shown_path(path)} names a table of a catalog; give it alone, where "
+                "tables are read"
+            )
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
     files: list[FoundFiles] = []
     folders: list[tuple[str | None, str, set[str]]] = []

@@ -15,6 +15,7 @@ from enum import Enum
 from pyarrow import fs
 
 from lookupstore.errors import FormatError
+from lookupstore.storage.catalog_names import FORM
 from lookupstore.storage.trees import answers
 
 # Number of concurrent requests to an object store.
@@ -234,7 +235,8 @@ def _remedy(table: TableFolder, uri: str, part: str) -> str:
     if table.format is TableFormat.ICEBERG:
         newest = f"{uri}/{table.newest}"
         return (
-            "pass the table of its catalog, or the state of a metadata file: "
+            f"pass the table of its catalog, or give {FORM}, which finds its newest state; or "
+            "pass the state of a metadata file: "
             f"pyiceberg.table.StaticTable.from_metadata({newest!r})"
         )
     if table.format is TableFormat.PAIMON and part == "tag":

@@ -25,6 +25,7 @@ from lookupstore.source.table_folders import (
 )
 from lookupstore.source.table_readers import READABLE
 from lookupstore.spark.unread import SPARK_ERRORS
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: Characters that make a path a pattern in Spark.
@@ -108,6 +109,11 @@ def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
     bases: set[str] = set()
     only_spark = False
     for path in paths:
+        if is_catalog_name(path):
+            raise FormatError(
+                f"df_or_path: {shown_uri(path)} is a table of a catalog; give what Spark reads: "
+                "spark.table(...); or call lookupstore.build, which needs no Spark"
+            )
         if not (_ONLY_SPARK.isdisjoint(_address(path)) and _can_open(path)):
             only_spark = True
             continue  # `check_files` checks the files that Spark finds

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from pyarrow import fs
 
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.fsspec_files import arrow_filesystem
 
 
@@ -127,8 +128,8 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
     """Return a URI with options, which replace its own options of the same names.
 
     Args:
-        path: URI to add the options to. A path of this machine needs none, and is returned
-            unchanged.
+        path: URI to add the options to, or name of a table of a catalog, whose options are those of
+            S3. A path of this machine needs none, and is returned unchanged.
         options: Options by the names of pandas or deltalake; options that are None are left out.
 
     Raises:
@@ -145,6 +146,10 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
         return path
     if not isinstance(options, Mapping):
         raise TypeError(f"storage_options is {type(options).__name__}; give a dict")
+    if is_catalog_name(path):
+        name, _, query = path.partition("?")
+        said = urlencode({**dict(parse_qsl(query)), **_named(options, _S3)}, quote_via=quote)
+        return f"{name}?{said}" if said else name
     if "://" not in path:
         return path
     scheme, _, rest = path.partition("://")
@@ -192,6 +197,8 @@ def _has_uri(given: Any) -> bool:
     if isinstance(given, (list, tuple)):
         return any(map(_has_uri, given))
     if isinstance(given, GeneratorType):  # its paths are not known before it is read
+        return True
+    if is_catalog_name(given):
         return True
     return isinstance(given, (str, os.PathLike)) and "://" in str(os.fspath(given))
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.storage.azure_credentials import has_credentials
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.secrets import HIDDEN, option_values, without_values
 from lookupstore.storage.storage_options import open_with_options
 
@@ -157,9 +158,14 @@ def shown_uri(text: str) -> str:
 
     >>> shown_uri("s3://KEY:SECRET@bucket/users?region=eu-west-1&session_token=T")
     's3://***@bucket/users?region=***&session_token=***'
+    >>> shown_uri("iceberg:prod.sales.users?secret_key=S")
+    'iceberg:prod.sales.users?secret_key=***'
     >>> shown_uri("s3:/KEY:SECRET@bucket/users")
     's3:***'
     """
+    if is_catalog_name(text):
+        name, mark, query = text.partition("?")
+        return f"{name}{mark}{_shown_query(query)}"
     if "://" not in text:
         odd = _ODD.match(text)
         return text if odd is None else f"{odd[0]}{HIDDEN}"

@@ -8,6 +8,7 @@ from enum import Enum
 from lookupstore.source.search import FoundTable, find_source, format_at, names_files, path_of
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_readers import READABLE
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.version_files import list_names
@@ -34,6 +35,8 @@ def kind_of(path: str | os.PathLike[str] | Location) -> PathKind:
     """
     given = path_of(path)
     text = expanded(given) if isinstance(given, str) else given.given[0]
+    if is_catalog_name(text):
+        return PathKind.COLUMNAR_FILES
     if names_files(text) and not os.path.isdir(text):
         return PathKind.COLUMNAR_FILES
     location = as_location(given if isinstance(given, Location) else text)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from lookupstore.errors import StaleStoreError
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
-from lookupstore.tables.iceberg.planner import NO_SNAPSHOT, answering, snapshot_of, table_at
+from lookupstore.tables.iceberg.catalogs import answering, at_ref, catalog_table
+from lookupstore.tables.iceberg.planner import NO_SNAPSHOT, snapshot_of, table_at
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import Snapshot
 
@@ -25,8 +27,8 @@ class IcebergCommits:
     """The commits of an Iceberg table.
 
     Args:
-        given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`; or a
-            `DataScan`.
+        given: Folder or URI of a table without a catalog; name of a table of a catalog; a
+            `pyiceberg.table.Table`; or a `DataScan`.
 
     Raises the errors of `lookupstore.tables.iceberg.planner.table_source`.
     """
@@ -40,26 +42,37 @@ class IcebergCommits:
         self._table_name: Any = None
         self._loads: tuple[Any, ...] | None = None
         self._is_elsewhere = False
+        self._ref: str | None = None
         self.fixed: str = ""
-        if isinstance(given, (str, Location)):
+        if isinstance(given, str) and is_catalog_name(given):
+            found = catalog_table(given)
+            scan, self._ref = found.scan, found.ref
+            self.fixed = "a tag" if found.is_tag else ""
+            self._use_catalog(scan)
+        elif isinstance(given, (str, Location)):
             self._path, scan = given, table_at(given).scan()
         else:
             scan = given.scan() if hasattr(given, "scan") else given
-            self._table_name = scan.table_identifier
+            self._table_name = name = scan.table_identifier
             if scan.snapshot_id is not None:
                 self.fixed = "one snapshot"
-            elif scan.catalog is None or (self._table_name or ())[:1] in ((), ("static-table",)):
+            elif scan.catalog is None or (name or ())[:1] in ((), ("static-table",)):
                 # The table of a metadata file has a catalog that knows no tables.
                 self.fixed = "one metadata file"
             else:
-                self._catalog = scan.catalog
-                self._loads = (type(scan.catalog), scan.catalog.name, dict(scan.catalog.properties))
+                self._use_catalog(scan)
         self._asked: dict[str, Any] = {name: getattr(scan, name) for name in _OF_SCAN}
         self._scan: Any = scan
         self.place: str = str(scan.table_metadata.table_uuid)
         self._description = f"Iceberg table {shown_uri(_name_of(scan))}"
         #: Position of the commit that the table was opened at.
         self.opened: str = _position(scan)
+
+    def _use_catalog(self, scan: Any) -> None:
+        """Load newer states of the table of a scan from its catalog."""
+        self._table_name = scan.table_identifier
+        self._catalog = scan.catalog
+        self._loads = (type(scan.catalog), scan.catalog.name, dict(scan.catalog.properties))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_catalog": None, "_scan": None, "_is_elsewhere": True}
@@ -81,7 +94,7 @@ class IcebergCommits:
         Raises the errors of `newest`.
         """
         self.newest()
-        log = _log(self._scan)
+        log = self._log()
         known = [position for position, one in enumerate(log) if _is_same(one, planned)]
         after = known[-1] + 1 if known else 0
         for entry in reversed(log[after:]):
@@ -98,7 +111,11 @@ class IcebergCommits:
         if self._catalog is None:
             kind, name, properties = self._loads
             self._catalog = kind(name, **properties)
-        return self._catalog.load_table(self._table_name).scan(**self._asked)
+        return at_ref(self._catalog.load_table(self._table_name).scan(**self._asked), self._ref)
+
+    def _log(self) -> list[str]:
+        """Return the positions of all commits, the older first."""
+        return _log(self._scan) if self._ref is None else _branch_log(self._scan)
 
     def time_of(self, position: str) -> float | None:
         """Return the time of a commit in seconds since 1970. None: it is not recorded."""
@@ -137,7 +154,7 @@ class IcebergCommits:
         name = AS_OF if version is None else VERSION
         if version is None:
             assert moment is not None
-            log = _log(self._scan)
+            log = self._log()
             found = [position for position in log if _time(position) <= moment]
             if not found:
                 first = f"at {_time(log[0]):.3f}" if log else "none"
@@ -199,6 +216,17 @@ def _log(scan: Any) -> list[str]:
         entry for entry in log[:-1] if entry.timestamp_ms < first or entry.timestamp_ms in times
     ]
     return [f"{entry.timestamp_ms}:{entry.snapshot_id}" for entry in [*current, *log[-1:]]]
+
+
+def _branch_log(scan: Any) -> list[str]:
+    """Return the positions of the snapshots of a branch, the older first.
+
+    No log has those that the branch was moved away from.
+    """
+    from pyiceberg.table.snapshots import ancestors_of
+
+    found = ancestors_of(scan.snapshot(), scan.table_metadata)
+    return [f"{one.timestamp_ms}:{one.snapshot_id}" for one in found][::-1]
 
 
 def _position(scan: Any) -> str:

@@ -9,25 +9,26 @@ Source: "Scan Planning" and "Column Projection" in the specification of Iceberg.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.source.source import Source
 from lookupstore.source.table_folders import TableSearch
+from lookupstore.storage.catalog_names import FORM, is_catalog_name
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
-from lookupstore.storage.uris import hide_urls, shown_uri
+from lookupstore.storage.uris import shown_uri
 from lookupstore.tables.columns import without_ids
 from lookupstore.tables.history import SnapshotMoment
+from lookupstore.tables.iceberg.catalogs import answering, catalog_table, pyicebergs
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
@@ -40,8 +41,8 @@ def table_source(given: Any) -> Source:
     """Return the rows of an Iceberg table or scan as the source of a store.
 
     Args:
-        given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`, at its current
-            snapshot; or a `DataScan`.
+        given: Folder or URI of a table without a catalog; name of a table of a catalog; a
+            `pyiceberg.table.Table`, at its current snapshot; or a `DataScan`.
 
     Raises:
         FormatError: If the table cannot be opened, or has something that is not supported, which
@@ -60,26 +61,27 @@ def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
 
     Raises the errors of `table_source`.
     """
-    table = table_at(given) if isinstance(given, (str, Location)) else given
-    return snapshot_of(table.scan() if hasattr(table, "scan") else table, keys=keys)
+    scan = scan_at(given) if isinstance(given, (str, Location)) else given
+    return snapshot_of(scan.scan() if hasattr(scan, "scan") else scan, keys=keys)
 
 
 class IcebergHistory:
     """An Iceberg table at its newest snapshot, with its former snapshots.
 
     Args:
-        given: Folder or URI of a table without a catalog; a `pyiceberg.table.Table`; or a
-            `DataScan` without a snapshot. The catalog of these says which snapshot is the newest.
+        given: Folder or URI of a table without a catalog; name of a table of a catalog, or of a
+            branch of it; a `pyiceberg.table.Table`; or a `DataScan` without a snapshot. The catalog
+            of these says which snapshot is the newest.
 
     Raises:
-        ValueError: If the scan is of one snapshot.
+        ValueError: If the scan is of one snapshot, or the name is that of a tag.
 
     Also raises the errors of `table_source`.
     """
 
     def __init__(self, given: Any) -> None:
         is_path = isinstance(given, (str, Location))
-        scan = table_at(given).scan() if is_path else _newest_scan(given)
+        scan = _moving_scan(given) if is_path else _newest_scan(given)
         self._scan = scan
         #: The newest snapshot.
         self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(scan))
@@ -109,9 +111,12 @@ def _newest_scan(given: Any) -> Any:
     """Return the scan of a table, or a scan, at the newest snapshot that its catalog knows."""
     is_table = hasattr(given, "scan")
     if not is_table and given.snapshot_id is not None:
+        refs = given.table_metadata.refs.items()
+        heads = [name for name, one in refs if one.snapshot_id == given.snapshot_id]
+        of_ref = f" ({listed(sorted(heads))})" if heads else ""
         raise ValueError(
-            f"table is a scan of snapshot {given.snapshot_id}, which never changes; leave out "
-            "snapshot_id"
+            f"table is a scan of snapshot {given.snapshot_id}{of_ref}, which never changes; leave "
+            f"out snapshot_id and use_ref; to follow a branch, give {FORM}.branch_NAME"
         )
     name = given.name() if is_table else given.table_identifier
     # The table of a metadata file has a catalog that knows no tables.
@@ -122,27 +127,28 @@ def _newest_scan(given: Any) -> Any:
     return table.scan() if is_table else given.update(table_metadata=table.metadata, io=table.io)
 
 
-@contextmanager
-def answering(description: str) -> Iterator[None]:
-    """Raise OSError for errors of a catalog.
+def scan_at(path: str | Location) -> Any:
+    """Return the scan of the table in a folder, or of a table of a catalog by its name."""
+    if isinstance(path, str) and is_catalog_name(path):
+        return catalog_table(path).scan
+    return table_at(path).scan()
 
-    Each kind of catalog has its own errors: those of a database, of HTTP or of a service.
 
-    Args:
-        description: Description of the table.
+def _moving_scan(path: str | Location) -> Any:
+    """Return the scan of a table by its path or name.
+
+    Raises:
+        ValueError: If it is a tag.
     """
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        yield
-    except NoSuchTableError:
-        raise FileNotFoundError(f"{description}: its catalog has no such table") from None
-    except (OSError, LookupStoreError):
-        raise
-    except Exception as error:
-        raise OSError(
-            f"{description}: {type(error).__name__} of its catalog: {hide_urls(str(error))}"
-        ) from None
+    if isinstance(path, str) and is_catalog_name(path):
+        found = catalog_table(path)
+        if found.is_tag:
+            raise ValueError(
+                f"table is {shown_uri(path)}, a tag, which never changes; give the table or a "
+                "branch, or build a store of the tag"
+            )
+        return found.scan
+    return table_at(path).scan()
 
 
 def table_at(path: str | Location) -> Any:
@@ -160,33 +166,13 @@ def table_at(path: str | Location) -> Any:
         uri = f"file://{root}"
     elif filesystem.type_name == "s3" and location.given[1] is None:
         uri = f"s3://{root}"
-        options = _pyicebergs(options_of(filesystem))
+        options = pyicebergs(options_of(filesystem))
     else:
         raise FormatError(
             f"source: {location.uri} is an Iceberg table in a file system whose options pyiceberg "
             "may name differently; pass pyiceberg.table.StaticTable.from_metadata(...)"
         )
     return StaticTable.from_metadata(f"{uri}/{found.newest}", options)
-
-
-def _pyicebergs(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options of a file system of S3 by the names of pyiceberg."""
-    names = {
-        "access_key": "s3.access-key-id",
-        "secret_key": "s3.secret-access-key",
-        "session_token": "s3.session-token",
-        "region": "s3.region",
-        "role_arn": "s3.role-arn",
-    }
-    given = {theirs: str(options[ours]) for ours, theirs in names.items() if options.get(ours)}
-    if options.get("endpoint_override"):
-        scheme = options.get("scheme") or "https"
-        given["s3.endpoint"] = f"{scheme}://{options['endpoint_override']}"
-    if options.get("force_virtual_addressing"):
-        given["s3.force-virtual-addressing"] = "true"
-    if options.get("anonymous"):
-        given["s3.anonymous"] = "true"
-    return given
 
 
 def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:

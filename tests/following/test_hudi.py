@@ -323,7 +323,7 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
         upsert(id=[3], s=["c"])
         upsert(id=[3], s=["d"], more=[1])
         store = store.sync()
-        assert said(store).startswith("the value column 'more' (int64) is new; ")
+        assert said(store).startswith("the value column 'more' (int64) is new, and each stored")
     with lookupstore.open(path) as plain:
         assert stored(plain) == {1: ("z", None), 2: ("b", None), 3: ("d", 1)}
 

@@ -248,7 +248,7 @@ def test_a_column_of_the_same_name_is_another_one(catalog: InMemoryCatalog, tmp_
     with table.update_schema() as update:
         update.rename_column("n", "m")
     store = store.sync()
-    assert str(rebuilt(store)).startswith("the value column 'n' (int64) is gone; ")
+    assert str(rebuilt(store)).startswith("the value column 'n' (int64) is gone")
     assert store.value_schema.names == ["m"]
 
 

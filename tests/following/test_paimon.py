@@ -95,13 +95,13 @@ def test_only_buckets_with_other_files_are_read(
     store = follow(tmp_path / "t", tmp_path / "s", key="id")
     read: list[tuple[str, list[str]]] = []
     rows = importlib.import_module("lookupstore.tables.rows")
-    real = rows.read_to_store
+    real = rows._open
 
-    def noted(handle: Any, file_format: str, names: Sequence[str], path: str, **more: Any) -> Any:
-        read.append((path.rpartition("/")[2], sorted(names)))
-        return real(handle, file_format, names, path, **more)
+    def noted(snapshot: Any, file: Any, names: Sequence[str], **more: Any) -> Any:
+        read.append((file.address.path.rpartition("/")[2], sorted(names)))
+        return real(snapshot, file, names, **more)
 
-    monkeypatch.setattr(rows, "read_to_store", noted)
+    monkeypatch.setattr(rows, "_open", noted)
     new = table.add(rows_of([0], "new"), bucket=0, sequence=[7])
     table.commit(new)
     newer = store.sync()

@@ -81,7 +81,7 @@ def test_executors_build_and_the_driver_follows(
     read.clear()
     again = follow(table, tmp_path / "s", key="id", where=where, spark=spark)
     reason = (again.info().follows or {})["rebuilt"]
-    assert reason.startswith("the value column 'n' (int64) is new; ")
+    assert reason.startswith("the value column 'n' (int64) is new, and each stored row has ")
     assert (again.version, again.info().buckets, read) == (newer.version + 1, 3, [])
     assert again.value_schema.names == ["s", "n"]
 

@@ -173,7 +173,7 @@ class FollowedFiles(PlannedFiles):
         if commits.fixed:
             raise ValueError(
                 f"{self.path} was opened with {commits.fixed}, and so never changes; pass the "
-                "table or its path without it"
+                "table, its path or its name in a catalog, without it"
             )
         return commits.elsewhere().newest_at(moment.timestamp(), self._commit)
 

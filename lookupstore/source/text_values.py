@@ -85,22 +85,21 @@ def typed(
     values = _fitted(texts, field.type, decimal, form)
     if values is not None:
         return values
-    local = pa.timestamp(field.type.unit) if zone and pa.types.is_timestamp(field.type) else None
-    if local is not None and field.type.tz is not None:
-        times = _fitted(texts, local, decimal, form)
+    is_zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
+    kinds = [field.type]
+    if is_zoned and zone:
+        kinds.append(pa.timestamp(field.type.unit))
+        times = _fitted(texts, kinds[1], decimal, form)
         if times is not None:
             return _in_zone(times, field, name, zone).cast(field.type)
-    while len(texts) > 1:  # until only the wrong value is left
-        half = texts.slice(0, len(texts) // 2)
-        if _fitted(half, field.type, decimal, form) is not None:
-            texts, row = texts.slice(len(half)), row + len(half)
-        else:
-            texts = half
+    # Times without a zone are no values of the one kind, those with a zone none of the other.
+    place = max(_first_misfit(texts, kind, decimal, form) for kind in kinds)
+    texts, row = texts.slice(place), row + place
     is_number = pa.types.is_integer(field.type) or _has_fractions(field.type)
     how = f" with decimal={decimal!r}" if decimal != POINT and is_number else ""
     if form is not None:
-        is_zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None and not zone
-        why = "names no zone; give the zone" if is_zoned else f"is not in the format {form!r}"
+        lacks_zone = is_zoned and not zone
+        why = "names no zone; give the zone" if lacks_zone else f"is not in the format {form!r}"
         raise ValueError(f"source: {name}: {_misfit(texts, field, row)}, which {why}")
     raise ValueError(
         f"source: {name}: {_misfit(texts, field, row)}{how}; pass a reader with the right "
@@ -142,6 +141,18 @@ def typed_or_null(
     return pa.concat_arrays([first, rest]), bad
 
 
+def _first_misfit(texts: pa.Array, kind: pa.DataType, decimal: str, form: str | None) -> int:
+    """Return the place of the first text that is not a value of a type. There is one."""
+    place = 0
+    while len(texts) > 1:
+        half = texts.slice(0, len(texts) // 2)
+        if _fitted(half, kind, decimal, form) is None:
+            texts = half
+        else:
+            texts, place = texts.slice(len(half)), place + len(half)
+    return place
+
+
 def _misfit(texts: pa.Array, field: pa.Field, row: int) -> str:
     """Return the reason for which the first of the texts is not of a type."""
     return f"the column {field.name!r} is {field.type} and has {texts[0].as_py()!r} in row {row}"
@@ -167,7 +178,7 @@ def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str, form: str | None) 
     """
     if form is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
-        return None if has_zone else parsed(texts, kind, form)
+        return None if has_zone and texts.null_count < len(texts) else parsed(texts, kind, form)
     values = _cast(texts, kind, decimal)
     if values is None and pa.types.is_integer(kind):
         integers = pc.replace_substring_regex(texts, _WHOLE % re.escape(decimal), r"\1\2")

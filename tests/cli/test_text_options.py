@@ -64,6 +64,15 @@ def test_times_that_name_no_zone() -> None:
     found = HudiTable.open("t").get(5)
     assert found is not None
     assert found["seen"].isoformat() == "2026-02-28T21:01:16+00:00"
+    Path("bad.csv").write_text(
+        "id,seen\n6,2026-03-01 02:01:16\n7,\n8,soon\n9,2026-03-01 00:00:00\n"
+    )
+    said = refused("hudi upsert t bad.csv --zone UTC")
+    assert "has 'soon' in row 3" in said, "the times before it are right"
+    Path("bad.csv").write_text(
+        "id,seen\n6,2026-03-01T02:01:16Z\n7,2026-03-01T02:01:16+01:00\n8,soon\n"
+    )
+    assert "has 'soon' in row 3" in refused("hudi upsert t bad.csv --zone UTC")
     Path("gap.csv").write_text("id,seen\n6,2026-03-29 02:30:00\n")  # the clocks went forward
     assert "the column 'seen'" in refused("hudi upsert t gap.csv --zone Europe/Berlin")
     assert "zone is 'Mars'; give UTC or a name" in refused("hudi upsert t gap.csv --zone Mars")
@@ -156,6 +165,10 @@ def test_dates_that_are_not_iso() -> None:
         ("31-Dec-2025", ["%d-%b-%Y"]),
         ("December 31, 2025", ["%B %d, %Y"]),
         ("2025/12/31", ["%Y/%m/%d"]),
+        ("31-12-2025", ["%d-%m-%Y"]),
+        ("31 Dec 2025", ["%d %b %Y"]),
+        ("31 December 2025", ["%d %B %Y"]),
+        ("20251231", ["%Y%m%d"]),
     ],
 )
 def test_formats_of_dates(text: str, forms: list[str]) -> None:
@@ -173,6 +186,29 @@ def test_formats_of_dates(text: str, forms: list[str]) -> None:
             assert rows_of("s") == [{"id": 1, "day": wanted}, {"id": 2, "day": None}]
 
 
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("31.12.2025 23:59", "%d.%m.%Y %H:%M"),
+        ("2025/12/31 23:59:58", "%Y/%m/%d %H:%M:%S"),
+        ("31.12.2025 23:59:58.25", "%d.%m.%Y %H:%M:%S.%f"),
+        ("12/31/2025 11:59 PM", "%m/%d/%Y %I:%M %p"),
+        ("12/31/2025 11:59:58 PM", "%m/%d/%Y %I:%M:%S %p"),
+    ],
+)
+def test_formats_of_times_that_errors_name(text: str, form: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    Path("a.csv").write_text(f"id,at\n1,{text}\n2,\n")
+    wanted = pandas.to_datetime(text, format=form).to_pydatetime()
+    line = "build a.csv s --key id --zone UTC --overwrite --types"
+    for kind, zone in (("timestamp_ntz", None), ("timestamp", datetime.timezone.utc)):
+        said = refused(line, f"at={kind}")
+        assert f"has '{text}' in row 1; give --types 'at={kind}({form})'\n" in said
+        done(line, f"at={kind}({form})")
+        rows = [{"id": 1, "at": wanted.replace(tzinfo=zone)}, {"id": 2, "at": None}]
+        assert rows_of("s") == rows
+
+
 def test_formats_of_times() -> None:
     Path("a.csv").write_text("id,at\n1,31.12.2025 23:59:58\n2,\n3,1.1.2026 00:00:00\n")
     form = "(%d.%m.%Y %H:%M:%S)"
@@ -181,6 +217,9 @@ def test_formats_of_times() -> None:
     assert rows_of("s")[0]["at"] == first
     said = refused("build a.csv z --key id --types", f"at=timestamp{form}")
     assert "which names no zone; give --zone with the zone of such times" in said
+    Path("n.csv").write_text("id,at\n1,\n2,31.12.2025 23:59:58\n")
+    said = refused("build n.csv z --key id --types", f"at=timestamp{form}")
+    assert "has '31.12.2025 23:59:58' in row 2, which names no zone" in said
     done("build a.csv z --key id --zone Europe/Berlin --types", f"at=timestamp{form}")
     assert rows_of("z")[0]["at"] == first.replace(hour=22, tzinfo=datetime.timezone.utc)
     # Rows of an upsert are read with the format, too.
@@ -471,6 +510,21 @@ def test_a_collecting_write_names_rows_that_do_not_parse(here: Path) -> None:
     assert found == [{"id": 1, "v": 1.5}, {"id": 4, "v": None}]
     typed = run(f"hudi upsert t a.csv {options} --types v=float", "--output", "json")
     assert json.loads(typed.stdout)["rows_failed"] == 2
+
+
+def test_a_collecting_write_reads_times_in_their_format(here: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC")})
+    HudiTable.create("t", schema, record_key="id", name="t")
+    Path("a.csv").write_text("id,at\n1,1.5.2026 07:40\n2,31.2.2026 07:40\n3,2.5.2026 07:40\n")
+    line = "hudi upsert t a.csv --zone UTC --types"
+    kind = "at=timestamp(%d.%m.%Y %H:%M)"
+    said = refused(line, kind)
+    assert "has '31.2.2026 07:40' in row 2, which is not in the format '%d.%m.%Y %H:%M'" in said
+    result = run(line, kind, "--on-error", "collect")
+    assert result.exit_code == 0
+    assert "has '31.2.2026 07:40' in row 2" in result.stderr
+    found = HudiTable.open("t").scan(columns=["id", "at"]).sort_by("id").to_pylist()
+    assert [(row["id"], row["at"].day) for row in found] == [(1, 1), (3, 2)]
 
 
 def test_a_collecting_write_of_invalid_rows_only(here: Path) -> None:

@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import random
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -267,9 +268,31 @@ def test_a_column_of_that_name_that_says_something_else(people, tmp_path):
         people.upsert(rows)
     store = people.upsert(rows, changes_by="rows", columns=["name", "hits"])
     assert rows_of(store) == rows_of(people)
+    with pytest.raises(KeyError, match="no column 'change'; its columns"):
+        people.upsert(pa.table({**ROWS, "change": [1, 2, 3]}))
     own = build(rows, tmp_path / "own", key="id")
     own = own.upsert(rows.slice(0, 1).set_column(1, "name", pa.array(["uno"])))
     assert own.get(1) == {"name": "uno", "hits": 1, "change": "delete"}
+    ops = build(pa.table({"id": [1], "op": ["d"], "v": [1]}), tmp_path / "ops", key="id")
+    ops = ops.upsert(pa.table({"id": [1, 2], "op": ["d", "d"], "v": [2, 2]}), columns=["op", "v"])
+    assert [row["v"] for row in ops.scan().read_all().to_pylist()] == [2, 2]
+
+
+def test_a_changelog_whose_changes_are_a_dictionary(people):
+    changes = pa.table({
+        "change": pa.array(["delete", "insert"]).dictionary_encode(), "id": [1, 9],
+        "name": ["one", "nine"], "hits": [1, 9],
+    })  # fmt: skip
+    assert sorted(rows_of(people.upsert(changes))) == [2, 3, 9]
+
+
+def test_a_value_of_a_changelog_that_does_not_fit_is_named_with_its_row(people):
+    changes = pa.table({
+        "change": ["delete", "insert", "insert"], "id": [1, 8, 9], "name": ["a", "b", "c"],
+        "hits": [1.0, 2.0, 2.5],
+    })  # fmt: skip
+    with pytest.raises(ValueError, match="row 3: the column 'hits'"):
+        people.upsert(changes)
 
 
 # --- changelogs: those of others
@@ -517,18 +540,23 @@ def test_json_texts_with_other_fields(people):
 # --- changelogs: one row per change, with the operation in a column
 
 
-@pytest.mark.parametrize("name", ["Op", "op", "operation", "__op"])
+@pytest.mark.parametrize(
+    "name",
+    ["Op", "op", "_op", "__op", "__deleted", "op_type", "operation", "change_type", "RowKind",
+     "row_kind", "METADATA$ACTION"],
+)  # fmt: skip
 def test_rows_with_their_operation_are_not_taken_without_it(people, name):
     """Without the column, the deletions of AWS DMS would be upserted."""
     feed = pa.table({name: ["I", "D"], "id": [7, 1], "name": ["x", "one"], "hits": [7, 1]})
-    named = f"says what became of each row, pass kinds='{name}'"
-    with pytest.raises(KeyError, match=f"no column '{name}'.*if it {named}") as caught:
+    own = re.escape(name)
+    named = f"says what became of each row, pass kinds='{own}'"
+    with pytest.raises(KeyError, match=f"no column '{own}'.*if it {named}") as caught:
         people.upsert(feed)
     assert "columns= which" not in str(caught.value)
     for shape in ("debezium", "hudi", "changelog"):
-        with pytest.raises(ValueError, match=f"leave out .*, and if '{name}' {named}"):
+        with pytest.raises(ValueError, match=f"leave out .*, and if '{own}' {named}"):
             people.upsert(feed, changes_by=shape)
-    with pytest.raises(ValueError, match=f"columns= leaves out '{name}'; if it {named}, otherwise"):
+    with pytest.raises(ValueError, match=f"columns= leaves out '{own}'; if it {named}, otherwise"):
         people.upsert(feed, columns=["name", "hits"])
     assert people.newest().version == 1
     store = people.upsert(feed, kinds=name)
@@ -699,6 +727,7 @@ def test_change_feeds_that_are_refused(people):
         people.upsert(feed)
     for name, values, error, said in (
         ("_commit_version", [4, None], ValueError, "'_commit_version' has a row without a version"),
+        ("_commit_version", [-1, 4], ValueError, "'_commit_version' has a row without a version"),
         ("_commit_version", ["4", "5"], TypeError, "'_commit_version' is string; give integers"),
         ("_change_type", ["insert", "upserted"], ValueError, "row 2: .* is 'upserted'; expected"),
     ):

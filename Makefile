@@ -20,6 +20,7 @@ FUZZ_PATIENCE ?= 10
 FUZZ = tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --patience $(FUZZ_PATIENCE) \
     $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 SEEDS ?= 3000
+HISTORIES_ARGS ?=
 MUTANTS ?= 300
 # 300 take more than an hour: each night draws some others.
 NIGHTLY_MUTANTS := 20
@@ -290,9 +291,11 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
+# HISTORIES_ARGS: --first SEED goes on after a run, --pypaimon PYTHON reads Paimon by pypaimon, too.
 .PHONY: histories
 histories: $(VENV)/.built  ## Read random histories of Delta, Iceberg and Paimon tables beside other readers: SEEDS of each
-	PYTHONPATH=tests $(BIN)/python tests/support/histories/run.py --seeds $(SEEDS)
+	PYTHONPATH=tests $(BIN)/python tests/support/histories/run.py --seeds $(SEEDS) \
+	    $(HISTORIES_ARGS)
 
 .PHONY: hudi-soak
 hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed

@@ -168,10 +168,13 @@ class DeltaCommits:
         if version is None:
             assert moment is not None
             version = self._version_at(moment)
+        newest = _version(self.newest())
+        known = f"those up to {newest}, as far back as its log reaches"
+        if not 0 <= version <= newest:  # deltalake would look for all of them
+            raise no_version_error(self._description, version, known)
         try:
             table = opened_at(*self._place, version)
-        except (DeltaError, OverflowError):
-            known = f"those up to {_version(self.newest())}, as far back as its log reaches"
+        except DeltaError:
             raise no_version_error(self._description, version, known) from None
         found = DeltaCommits(table)
         found.fixed = name

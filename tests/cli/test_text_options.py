@@ -152,6 +152,8 @@ def test_dates_that_are_not_iso() -> None:
     assert [row["at"] for row in found] == [None] * 3 + [datetime.datetime(2026, 5, 19, 7, 40)]
     Path("c.csv").write_text("id,day,at\n1,NA,\n")
     assert "or give --null 'NA' if it means null" in refused("hudi upsert t c.csv")
+    Path("c.csv").write_text("id,day,at\n1,19.05.2026 07:40,\n")  # a date has no time
+    assert "only dates such as 2026-05-19 are read: convert it" in refused("hudi upsert t c.csv")
     Path("c.csv").write_text("id,day,at\n1,19th of May,\n")
     assert "only dates such as 2026-05-19 are read: convert it" in refused("hudi upsert t c.csv")
 

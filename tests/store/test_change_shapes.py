@@ -240,13 +240,15 @@ def test_a_row_before_an_update_is_no_delete(people):
 
 def test_rules_of_a_changelog(people):
     changes = pa.table({
-        "change": ["update_after", "delete", "insert"], "id": [1, 2, 2], "name": [None, None, "b"],
-        "hits": [5, 2, 7],
+        "change": ["update_after", "delete", "insert", "insert", "delete", "insert"],
+        "id": [1, 2, 2, 9, 9, 9], "name": [None, None, "b", "x", "x", None],
+        "hits": [5, 2, 7, 9, 9, 4],
     })  # fmt: skip
+    after = {1: ("one", 5), 2: ("b", 7), 3: ("three", 3), 9: (None, 4)}
     partial = people.upsert(changes, rule={"name": "partial", "hits": "max"})
-    assert rows_of(partial) == {1: ("one", 5), 2: ("b", 7), 3: ("three", 3)}
+    assert rows_of(partial) == after
     first = upsert(partial.path, changes, rule="first")
-    assert rows_of(first) == {1: ("one", 5), 2: ("b", 7), 3: ("three", 3)}
+    assert rows_of(first) == after
     for error, said, options in (
         (
             ValueError,

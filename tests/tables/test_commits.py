@@ -19,6 +19,7 @@ from lookupstore import StaleStoreError
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable
+from lookupstore.tables.commits import moment_of
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -244,6 +245,42 @@ def test_a_date_is_its_beginning_in_utc(tmp_path: Path, residency: Residency) ->
         assert rows_in(files) == {1: value}
 
 
+def test_lookups_in_a_newer_commit_go_back(table: Any, residency: Residency) -> None:
+    """All of them share the table that was opened, which is at one commit at a time."""
+    table.commit({1: 1})
+    first = ColumnarFiles(table.given, key="id", residency=residency)
+    table.commit({1: 2})
+    second = first.newest()
+    table.commit({1: 3})
+    third = second.newest()
+    for one in (third, second, first):
+        for value, other in enumerate((first, second, third), 1):
+            assert rows_in(one.at(other._commit)) == {1: value}
+
+
+def test_numbers_that_no_version_has(table: Any, residency: Residency) -> None:
+    table.commit({1: 1})
+    for version in (-1, 2**40, 2**70):
+        with pytest.raises(ValueError, match=f"version is {version}, but the .* has .*; give one"):
+            ColumnarFiles(table.given, key="id", version=version, residency=residency)
+    with pytest.raises(TypeError, match="version is True; give a whole number"):
+        ColumnarFiles(table.given, key="id", version=True, residency=residency)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_time_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        wanted = utc(1_772_891_817)
+        for given in (wanted, wanted.replace(tzinfo=None), "2026-03-07 13:56:57",
+                      " 2026-03-07T13:56:57Z", "2026-03-07 14:56:57+01:00"):  # fmt: skip
+            assert moment_of(given) == 1_772_891_817
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_files_have_no_versions(tmp_path: Path) -> None:
     pq.write_table(arrow({1: 10}), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match=r"version is given, but .* names files, which have no"):
@@ -303,6 +340,26 @@ def test_a_rollback_of_an_iceberg_table(tmp_path: Path, residency: Residency) ->
     assert rows_in(first.at(first.position_at(utc(at_second)))) == {1: 2}
     later = ColumnarFiles(table.given, key="id", residency=residency)
     assert later.position_at(utc(at_second)) == later._commit, "not before the commit of the plan"
+
+
+def test_commits_of_an_iceberg_table_whose_old_metadata_is_forgotten(
+    tmp_path: Path, residency: Residency
+) -> None:
+    """The log of snapshots goes back further than that of metadata files."""
+    table = IcebergChanges(tmp_path)
+    with table.given.transaction() as change:
+        change.set_properties({"write.metadata.previous-versions-max": "2"})
+    times = []
+    for value in range(6):
+        table.given.append(arrow({value: value}))
+        times.append(table.latest()[0])
+        if not value:
+            first = ColumnarFiles(table.given, key="id", residency=residency)
+        time.sleep(0.002)
+    assert len(table.given.metadata.metadata_log) == 2
+    for value, moment in enumerate(times):
+        rows = {key: key for key in range(value + 1)}
+        assert rows_in(first.at(first.position_at(utc(moment)))) == rows
 
 
 def test_what_an_iceberg_table_cannot_be_asked(tmp_path: Path, residency: Residency) -> None:
@@ -425,6 +482,11 @@ def test_columns_of_an_iceberg_table_that_change_without_a_snapshot(
         update.add_column("w", LongType())
     assert newest.newest().lookup([1]).to_pylist() == [{"w": None}]
     assert newest.position_at(utc(time.time() + 10)) == newest._commit
+    table.commit({1: 11})
+    with given.update_schema() as update:
+        update.rename_column("w", "x")
+    moment = utc(time.time() + 10)
+    assert newest.position_at(moment) == newest.newest()._commit, "that of the newest columns"
 
 
 def test_a_time_of_deltalakes_history_is_that_of_its_version(

@@ -260,7 +260,7 @@ def main(given: Sequence[str] | None = None) -> int:
                     failed += 1
                     traceback.print_exc()
                     print(f"FAILED: --format {name} --first {seed} --seeds 1", flush=True)
-        if (seed - first) % 20 == 19 or seed == first + asked.seeds - 1:
+        if (seed - first) % 5 == 4 or seed == first + asked.seeds - 1:
             print(
                 f"seeds from {first}: {histories} histories, {snapshots} snapshots, {failed} "
                 f"failed, {time.monotonic() - start:.0f} s; continue with --first {seed + 1}",

@@ -61,7 +61,7 @@ SHARED = "lookupstore._cyutility"
 # which refers to others.
 RECORDS = ["ls_block", "ls_hash", "ls_order", "ls_places", "ls_row_order", "ls_slots"]
 LOOKUP = [*RECORDS, "ls_fences", "ls_filter"]
-SEARCH = [*LOOKUP, "ls_batch", "ls_changes"]
+SEARCH = [*LOOKUP, "ls_batch", "ls_changes", "ls_file_ranges"]
 
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
@@ -79,7 +79,8 @@ MODULES = {
     "lookupstore.storage._writeback": [],
     "lookupstore.sst._answers": SEARCH,
     "lookupstore.sst._batch": SEARCH,
-    "lookupstore.sst._layer": [],
+    "lookupstore.sst._hits": SEARCH,
+    "lookupstore.sst._layer": ["ls_file_ranges"],
     "lookupstore.sst._lookup": LOOKUP,
     "lookupstore.sst._making_places": RECORDS,
     "lookupstore.sst._missing": SEARCH,

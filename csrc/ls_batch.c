@@ -28,10 +28,35 @@ static void count_ruled_out(const uint32_t *owners, const uint8_t *maybe, size_t
         counts[owners[i]].ruled_out += maybe[i] == 0;
 }
 
+/* Chooses the files of the keys [from, to): the known ones, or by ranges, or by their hashes. */
+static inline void choose_files(const uint32_t *known, const ls_file_ranges *ranges, uint32_t count,
+                                const ls_column *keys, const uint32_t *places, size_t from,
+                                size_t to, const uint64_t *hashes, uint32_t *owners) {
+    uint64_t numbers[PASS];
+    if (known != NULL)
+        for (size_t i = from; i < to; i++)
+            owners[i - from] = known[index_at(places, i)];
+    else if (ranges != NULL) {
+        ls_file_ranges_numbers(ranges, keys, places, from, to, numbers);
+        ls_file_ranges_route(ranges, numbers, keys, places, from, to, owners);
+    } else
+        for (size_t i = from; i < to; i++)
+            owners[i - from] = file_of(count, hashes[i - from]);
+}
+
 ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files *files,
                           const ls_column *keys, const uint32_t *places, size_t from, size_t to,
                           const uint64_t *hashes, ls_batch_item *items, size_t *count,
                           ls_batch_counts *counts, size_t *bad) {
+    return ls_batch_filter_owned(NULL, NULL, filters, files, keys, places, from, to, hashes, items,
+                                 count, counts, bad);
+}
+
+ls_status ls_batch_filter_owned(const uint32_t *known, const ls_file_ranges *ranges,
+                                const ls_filter *const *filters, const ls_batch_files *files,
+                                const ls_column *keys, const uint32_t *places, size_t from,
+                                size_t to, const uint64_t *hashes, ls_batch_item *items,
+                                size_t *count, ls_batch_counts *counts, size_t *bad) {
     uint64_t made[PASS];
     uint32_t owners[PASS] = {0}; /* the files of these keys */
     uint8_t maybe[PASS];
@@ -62,11 +87,11 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
                 }
             }
         }
-        if (files->count > 1)
-            for (size_t i = 0; i < end - start; i++) {
-                owners[i] = file_of(files->count, some[i]);
+        if (files->count > 1) {
+            choose_files(known, ranges, files->count, keys, places, start, end, some, owners);
+            for (size_t i = 0; i < end - start; i++)
                 counts[owners[i]].asked = 1;
-            }
+        }
         if (filters == NULL)
             memset(maybe, 1, end - start);
         else if (files->count == 1)
@@ -107,6 +132,80 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
     }
     *count = kept;
     return LS_OK;
+}
+
+/* Chooses the files of the keys [from, to) that are not null and inside a range; returns their
+ * number. If these are not all keys, sets their indices and hashes. */
+static size_t choose_inside(const ls_file_ranges *ranges, const ls_column *keys,
+                            const uint64_t *numbers, size_t from, size_t to, uint32_t *owners,
+                            uint32_t *indices, uint64_t *hashes) {
+    size_t count = to - from, size = 0;
+    int all = keys->validity == NULL;
+    ls_file_ranges_route(ranges, numbers, keys, NULL, from, to, owners);
+    for (size_t i = 0; i < count; i++)
+        all &= ls_file_ranges_inside(ranges, owners[i], numbers[i]);
+    if (all)
+        return count;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t owner = owners[i];
+        hashes[size] = keys->hashes[from + i];
+        indices[size] = (uint32_t)(from + i);
+        owners[size] = owner;
+        size += (size_t)(ls_file_ranges_inside(ranges, owner, numbers[i]) &
+                         ls_column_is_valid(keys, from + i));
+    }
+    return size;
+}
+
+void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const *filters,
+                            uint32_t first, const ls_column *keys, const uint64_t *numbers,
+                            size_t from, size_t to, ls_batch_item *items, size_t *count,
+                            ls_batch_counts *counts) {
+    uint32_t owners[PASS], chosen[PASS];
+    uint64_t own[PASS], made[PASS];
+    uint8_t maybe[PASS];
+    size_t kept = *count;
+    for (size_t start = from; start < to; start += PASS) {
+        size_t end = start + PASS < to ? start + PASS : to, passed = 0;
+        const uint64_t *some = numbers + (start - from);
+        if (ranges->shared > 0) {
+            ls_file_ranges_numbers(ranges, keys, NULL, start, end, own);
+            some = own;
+        }
+        size_t size = choose_inside(ranges, keys, some, start, end, owners, chosen, made);
+        const uint64_t *hashes = size == end - start ? keys->hashes + start : made;
+        const uint32_t *indices = size == end - start ? NULL : chosen;
+        size_t at = indices == NULL ? start : 0;
+        if (size == 0)
+            continue;
+        if (ranges->count == 1)
+            ls_filter_test_many(filters[0], keys, indices, at, at + size, hashes, maybe);
+        else
+            ls_filter_test_each(filters, owners, keys, indices, at, at + size, hashes, maybe);
+        for (size_t i = 0; i < size;) {
+            size_t stop = size - i < sizeof(uint64_t) ? size : i + sizeof(uint64_t);
+            uint64_t any = 1;
+            if (stop - i == sizeof any)
+                memcpy(&any, maybe + i, sizeof any);
+            if (any == 0) /* most keys are in other files */
+                i = stop;
+            for (; i < stop; i++) {
+                uint32_t index = indices == NULL ? (uint32_t)(start + i) : indices[i];
+                items[kept] = (ls_batch_item){hashes[i], index, first + owners[i], 0};
+                kept += maybe[i];
+                passed += maybe[i];
+            }
+        }
+        if (ranges->count == 1) {
+            counts->asked = 1;
+            counts->ruled_out += size - passed;
+            continue;
+        }
+        for (size_t i = 0; i < size; i++)
+            counts[owners[i]].asked = 1;
+        count_ruled_out(owners, maybe, size, counts);
+    }
+    *count = kept;
 }
 
 size_t ls_batch_key_bytes(const ls_column *keys, const ls_batch_item *items, size_t count) {

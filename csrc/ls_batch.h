@@ -7,6 +7,7 @@
 
 #include "ls_changes.h"
 #include "ls_fences.h"
+#include "ls_file_ranges.h"
 #include "ls_filter.h"
 #include "ls_places.h"
 #include "ls_slots.h"
@@ -57,6 +58,23 @@ ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files 
                           const ls_column *keys, const uint32_t *places, size_t from, size_t to,
                           const uint64_t *hashes, ls_batch_item *items, size_t *count,
                           ls_batch_counts *counts, size_t *bad);
+
+/* Does the same if something else than its hash picks the file of a key: owners[i] for key i of the
+ * column or, if `owners` is NULL, the ranges of the files. */
+ls_status ls_batch_filter_owned(const uint32_t *owners, const ls_file_ranges *ranges,
+                                const ls_filter *const *filters, const ls_batch_files *files,
+                                const ls_column *keys, const uint32_t *places, size_t from,
+                                size_t to, const uint64_t *hashes, ls_batch_item *items,
+                                size_t *count, ls_batch_counts *counts, size_t *bad);
+
+/* Appends items of the keys [from, to) that are not null, are inside the range of a file and pass
+ * its filter, and counts those that do not pass; `first` is added to the numbers of files in items.
+ * numbers[i - from]: the first 8 bytes of key i, as by ls_file_ranges_numbers.
+ * REQUIRES: the column has hashes; room for to - from items after the first *count. */
+void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const *filters,
+                            uint32_t first, const ls_column *keys, const uint64_t *numbers,
+                            size_t from, size_t to, ls_batch_item *items, size_t *count,
+                            ls_batch_counts *counts);
 
 /* Returns the number of bytes of the keys of items. */
 size_t ls_batch_key_bytes(const ls_column *keys, const ls_batch_item *items, size_t count);

@@ -48,6 +48,9 @@ int main(int argc, char **argv) {
     test_batches_of_runs();
     test_batches_of_candidates();
     test_batches_beside_a_cache();
+    test_file_ranges();
+    test_shared_file_ranges();
+    test_batches_of_file_ranges();
     test_keys();
     test_rows();
     test_short_lists();

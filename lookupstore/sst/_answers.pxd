@@ -13,6 +13,9 @@ cdef class Answers:
     # after piece.
     cdef const uint32_t *places
     cdef ls_slice *whole
+    # The file of each key in the layer, if the keys were chosen for these files by their filters.
+    # NULL: the layer chooses the files.
+    cdef const uint32_t *owners
 
     cdef int check_length(self, size_t length) except -1
     cdef int begin(self, batch) except -1

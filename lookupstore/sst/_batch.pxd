@@ -4,7 +4,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from lookupstore.arrow._binary cimport BinaryColumn, ls_column, ls_slice, ls_status
 from lookupstore.sst._answers cimport Answers
 from lookupstore.sst._filter cimport ls_filter
-from lookupstore.sst._layer cimport Asks, Layer, ls_batch_counts, ls_batch_files, ls_batch_item
+from lookupstore.sst._layer cimport (
+    Asks, Layer, ls_batch_counts, ls_batch_files, ls_batch_item, ls_file_ranges,
+)
 from lookupstore.sst._lookup cimport Lookup
 from lookupstore.sst._stretch cimport KeyStretch
 from lookupstore.sst._table cimport BlockTable
@@ -42,6 +44,7 @@ cdef class Batch:
     cdef bint all_ready         # all evictable blocks were ready when the batch began
     cdef BinaryColumn keys
     cdef ls_column column       # all keys, or for a run the candidates of a stretch
+    cdef const ls_file_ranges *ranges  # that choose the file of a key; NULL: its hash, or `taker`
     cdef const ls_filter **own_filters
     cdef const ls_filter **filters  # filters used for the piece; NULL: none
     cdef ls_batch_counts *counts

@@ -26,10 +26,10 @@ from lookupstore.sst._layer cimport (
     Filters,
     Layer,
     ls_batch_counts,
-    ls_batch_filter,
     ls_batch_files,
     ls_batch_item,
     ls_batch_search,
+    ls_file_ranges,
 )
 from lookupstore.sst._lookup cimport Lookup
 from lookupstore.sst._missing cimport MissingBlocks, keys_like
@@ -40,6 +40,11 @@ from lookupstore.sst._table cimport BlockTable
 
 
 cdef extern from "ls_batch.h":
+    ls_status ls_batch_filter_owned(
+        const uint32_t *owners, const ls_file_ranges *ranges, const ls_filter *const *filters,
+        const ls_batch_files *files, const ls_column *keys, const uint32_t *places, size_t start,
+        size_t end, const uint64_t *hashes, ls_batch_item *items, size_t *count,
+        ls_batch_counts *counts, size_t *bad) noexcept nogil
     void ls_batch_filter_items(
         const ls_filter *const *filters, const ls_batch_files *files, const ls_column *keys,
         ls_batch_item *items, size_t *count, ls_batch_counts *counts) noexcept nogil
@@ -130,6 +135,12 @@ cdef class Batch:
         self.files = &layer.files
         # A filter would rule out keys of changes that the file does not have.
         self.own_filters = layer.filters.each if layer.changes is None else NULL
+        if taker.owners != NULL:  # filters have been tested
+            self.own_filters = NULL
+        elif layer.ranges is not None:
+            if layer.ranges.count != 1 or newer:
+                raise ValueError("ranges of one layer, without runs, choose the file of a key")
+            self.ranges = &layer.ranges.each[0]
         self.filters = self.own_filters
         self.counts = <ls_batch_counts *>calloc(self.files.count, sizeof(ls_batch_counts))
         if self.counts == NULL:
@@ -363,9 +374,10 @@ cdef class Batch:
         cdef const uint64_t *hashes = NULL
         if self.layer_count > 0 and self.stretch.hashes != NULL:
             hashes = self.stretch.hashes + (self.start - self.stretch.start)
-        self.status = ls_batch_filter(
-            self.filters, self.files, &self.column, self.taker.places, self.start, self.end, hashes,
-            self.items, &self.count, self.counts, &self.bad_key)
+        self.status = ls_batch_filter_owned(
+            self.taker.owners, self.ranges, self.filters, self.files, &self.column,
+            self.taker.places, self.start, self.end, hashes, self.items, &self.count, self.counts,
+            &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
         if self.overlaid:

@@ -45,6 +45,25 @@ cdef extern from "ls_batch.h":
     uint32_t LS_SEARCHED
 
 
+cdef extern from "ls_file_ranges.h":
+    ctypedef struct ls_file_ranges:
+        const ls_slice *firsts
+        const ls_slice *lasts
+        uint64_t *starts
+        uint64_t *ends
+        uint32_t count
+        size_t shared
+    void ls_file_ranges_build(ls_file_ranges *ranges) noexcept nogil
+    void ls_file_ranges_numbers(
+        const ls_file_ranges *ranges, const ls_column *keys, const uint32_t *places, size_t start,
+        size_t end, uint64_t *numbers) noexcept nogil
+    void ls_file_ranges_route(
+        const ls_file_ranges *ranges, const uint64_t *numbers, const ls_column *keys,
+        const uint32_t *places, size_t start, size_t end, uint32_t *owners) noexcept nogil
+    enum:
+        LS_RANGES_KEYS
+
+
 # When the system is asked what is in memory.
 cdef struct Asks:
     int unasked  # number of keys until it is asked again
@@ -57,11 +76,21 @@ cdef class Filters:
     cdef bint has_gaps          # some filter lets all keys pass
 
 
+cdef class FileRanges:
+    cdef list keys              # first and last keys of all files
+    cdef ls_slice *bounds       # these keys: all first ones, then all last ones
+    cdef uint64_t *numbers      # 8 bytes of each, in that order
+    cdef ls_file_ranges *each   # the ranges of the files of each layer
+    cdef readonly size_t count  # number of layers
+    cdef readonly size_t files  # number of all files
+
+
 cdef class Layer:
     cdef readonly tuple lookups
     cdef list tables            # tables when this layer was made
     cdef object runs
     cdef object changes         # changes by bucket, or None: there are none
+    cdef readonly FileRanges ranges  # by which the file of a key is chosen; None: by its hash
     cdef Layer newest           # None, or the layer that has replaced this one
     cdef ls_batch_files files
     cdef ls_batch_file *each    # the entries of `files`

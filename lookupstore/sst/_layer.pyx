@@ -2,11 +2,12 @@
 
 cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from lookupstore.memory_limit import memory_limit
 
+from lookupstore.arrow._binary cimport BinaryColumn, allocate, buffer_data, bytes_of, ls_slice
 from lookupstore.sst._block cimport LS_ORDER_BYTES, ls_block
 from lookupstore.sst._changes cimport Changes
 from lookupstore.sst._data_blocks cimport DataBlocks
@@ -43,16 +44,83 @@ cdef class Filters:
 
 
 @cython.final
+cdef class FileRanges:
+    """The first and the last key of each file, by layers of files without common keys.
+
+    `layers` has for each layer the pairs of its files, in ascending order.
+    """
+
+    def __cinit__(self, list layers not None):
+        cdef ls_file_ranges *one
+        cdef size_t i = 0, start = 0
+        bounds = [pair for layer in layers for pair in layer]
+        self.keys = [first for first, _ in bounds] + [last for _, last in bounds]
+        self.count, self.files = len(layers), len(bounds)
+        self.each = <ls_file_ranges *>calloc(self.count + 1, sizeof(ls_file_ranges))
+        self.bounds = <ls_slice *>calloc(2 * self.files + 1, sizeof(ls_slice))
+        self.numbers = <uint64_t *>calloc(2 * self.files + 1, sizeof(uint64_t))
+        if self.each == NULL or self.bounds == NULL or self.numbers == NULL:
+            raise MemoryError()
+        for i, key in enumerate(self.keys):
+            self.bounds[i] = bytes_of(<bytes?>key)
+        for i, layer in enumerate(layers):
+            if not layer:
+                raise ValueError(f"layer {i} has no files")
+            before = None
+            for first, last in layer:
+                if first > last or (before is not None and first <= before):
+                    raise ValueError(f"layer {i}: the ranges of files overlap, or do not ascend")
+                before = last
+            one = &self.each[i]
+            one.firsts, one.lasts = self.bounds + start, self.bounds + self.files + start
+            one.starts, one.ends = self.numbers + start, self.numbers + self.files + start
+            one.count = <uint32_t>len(layer)
+            ls_file_ranges_build(one)
+            start += len(layer)
+
+    def __dealloc__(self):
+        free(self.each)
+        free(self.bounds)
+        free(self.numbers)
+
+    def owners(self, BinaryColumn keys not None):
+        """Return the number of the file of each key, as a buffer of 32-bit integers.
+
+        There must be one layer. A key that no file has gets the number of any file.
+        """
+        cdef uint64_t numbers[LS_RANGES_KEYS]
+        cdef uint32_t *owners
+        cdef size_t start = 0, end
+        if self.count != 1:
+            raise ValueError(f"{self.count} layers; a key has one file in one layer only")
+        found = allocate(keys.column.length * sizeof(uint32_t))
+        owners = <uint32_t *>buffer_data(found)
+        with nogil:
+            while start < keys.column.length:
+                end = min(start + <size_t>LS_RANGES_KEYS, keys.column.length)
+                ls_file_ranges_numbers(
+                    &self.each[0], &keys.column, NULL, start, end, numbers)
+                ls_file_ranges_route(
+                    &self.each[0], numbers, &keys.column, NULL, start, end, owners + start)
+                start = end
+        return found
+
+
+@cython.final
 cdef class Layer:
-    """Files that are searched together: one or none of each bucket.
+    """Files that are searched together: one or none of each bucket, or files of other ranges.
 
     A key is looked up in the file of its bucket, the XXH64 of its bytes modulo the number of files.
     `lookups` has None for a bucket without a file. `runs` are the buckets whose files are runs of
     changes. `changes` are the changes of the runs above each file, or None if there are no such
     runs or other layers contain them.
+
+    If `ranges` of all files are given, they choose the file of a key instead. With ranges in
+    several layers, callers choose it.
     """
 
-    def __cinit__(self, tuple lookups not None, runs=frozenset(), changes=None):
+    def __cinit__(
+            self, tuple lookups not None, runs=frozenset(), changes=None, FileRanges ranges=None):
         cdef Lookup lookup
         cdef Changes above
         cdef BlockTable table
@@ -60,7 +128,9 @@ cdef class Layer:
         cdef size_t i, count = len(lookups), places_bytes = 0
         if not 1 <= count <= 0xFFFFFFFF:
             raise ValueError(f"{count} files; give 1 or more")
-        self.lookups, self.runs, self.changes = lookups, runs, changes
+        if ranges is not None and (ranges.files != count or None in lookups):
+            raise ValueError(f"{ranges.files} ranges of {count} files; give one of each")
+        self.lookups, self.runs, self.changes, self.ranges = lookups, runs, changes, ranges
         self.tables = [None] * count
         self.each = <ls_batch_file *>calloc(count, sizeof(ls_batch_file))
         if self.each == NULL:
@@ -114,7 +184,7 @@ cdef class Layer:
         for i in range(layer.files.count):
             lookup = layer.lookups[i]
             if lookup is not None and lookup.data.file.blocks is not layer.tables[i]:
-                self.newest = Layer(self.lookups, self.runs, self.changes)
+                self.newest = Layer(self.lookups, self.runs, self.changes, self.ranges)
                 layer.tables = None  # batches that began with this layer hold the tables, too
                 return self.newest
         return layer

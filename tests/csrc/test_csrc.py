@@ -68,8 +68,8 @@ def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:
     if compiled.returncode != 0 or run([program]).returncode != 0:
         pytest.skip("ThreadSanitizer does not run here")
     names = (
-        "batch", "block", "changes", "fences", "filter", "hash", "order", "places", "row_order",
-        "slots",
+        "batch", "block", "changes", "fences", "file_ranges", "filter", "hash", "order", "places",
+        "row_order", "slots",
     )  # fmt: skip
     files = [CSRC / "test_threads.c", *(CSRC / f"ls_{name}.c" for name in names)]
     check(files, ["-fsanitize=thread"], tmp_path)

@@ -1,0 +1,31 @@
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import Self
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.sst._answers import Answers
+from lookupstore.sst._layer import Layer
+
+@final
+class Hits:
+    def __new__(cls, length: int) -> Self: ...
+    def __len__(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    def find(self, layer: Layer, keys: BinaryColumn, first: int = 0) -> None: ...
+    def keys(self) -> pa.UInt32Array: ...
+    def files(self) -> pa.UInt32Array: ...
+    def read(self, hits: npt.NDArray[np.int64], answers: Answers) -> None: ...
+
+@final
+class Candidates:
+    def __new__(cls, hits: Hits, layer: Layer, keys: BinaryColumn, first: int) -> Self: ...
+
+@final
+class CandidateAnswers(Answers):
+    def __new__(cls, length: int, candidates: Candidates) -> Self: ...
+
+__test__: dict[str, Any]

@@ -1,0 +1,111 @@
+"""Open files that answer lookups together, chosen by the ranges of their keys."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.sst._answers import Answers
+from lookupstore.sst._batch import answer
+from lookupstore.sst._hits import Hits
+from lookupstore.sst._layer import FileRanges, Layer
+from lookupstore.sst.reader import Reader, lookup_of
+
+
+class RangedFiles:
+    """Open files that answer lookups together, although they were not made together.
+
+    Files with disjoint ranges of keys are a layer: the range in which a key is shows its file.
+    Files that overlap are in different layers, and a key is looked up in one file of each layer.
+    All files must be used in place.
+
+    Args:
+        readers: Readers of native files.
+
+    Attributes:
+        numbers: Numbers of the readers of files with records, in the order in which `find` and
+            `owners` number the files.
+        are_disjoint: Whether no two files can have the same key.
+
+    Raises:
+        ClosedError: If a reader is closed.
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        layers = _layers([_range(reader) for reader in readers])
+        self.numbers: list[int] = [number for layer in layers for _, _, number in layer]
+        self.are_disjoint: bool = len(layers) <= 1
+        lookups = tuple(lookup_of(readers[number]) for number in self.numbers)
+        self._layer: Layer | None = None
+        if lookups:
+            ranges = [[(first, last) for first, last, _ in layer] for layer in layers]
+            self._layer = Layer(lookups, ranges=FileRanges(ranges))
+
+    def lookup(self, keys: pa.Array, answers: Answers) -> None:
+        """Pass the values of many keys to `answers`: of disjoint files, some with records.
+
+        Args:
+            keys: Arrow array of binary, large_binary or fixed_size_binary with n keys.
+            answers: Receiver of n values.
+
+        Raises:
+            CorruptionError: If a block that would hold a key is damaged.
+            Exception: Any error that `answers` raises for a value.
+        """
+        assert self._layer is not None  # a file has records
+        answer(self._layer, BinaryColumn(keys), answers)
+
+    def owners(self, keys: pa.Array) -> pa.UInt32Array:
+        """Return the number of the file that each key of disjoint files is in, if it is in one."""
+        assert self._layer is not None
+        assert self._layer.ranges is not None
+        found = self._layer.ranges.owners(BinaryColumn(keys))
+        return pa.Array.from_buffers(pa.uint32(), len(keys), [None, found])
+
+    def find(self, keys: pa.Array, hits: Hits, first: int) -> None:
+        """Add the rows of many keys in all files to `hits`.
+
+        Args:
+            keys: Arrow array as for `lookup`.
+            hits: Hits of as many keys.
+            first: Number of the first file in hits.
+
+        Raises:
+            CorruptionError: If a block that would hold a key is damaged.
+        """
+        if self._layer is not None:
+            hits.find(self._layer, BinaryColumn(keys), first)
+
+
+_Range = tuple[bytes, bytes, int]
+
+
+def _range(reader: Reader) -> tuple[bytes, bytes] | None:
+    """Return the first and the last key of a file. None: it has no records."""
+    info = reader.info()
+    if info.min_key is None or info.max_key is None:
+        return None
+    return info.min_key, info.max_key
+
+
+def _layers(ranges: Sequence[tuple[bytes, bytes] | None]) -> list[list[_Range]]:
+    """Return as few layers of disjoint ranges as possible, with the numbers of the files.
+
+    >>> _layers([(b"c", b"d"), (b"a", b"b"), None, (b"b", b"c")])
+    [[(b'a', b'b', 1), (b'c', b'd', 0)], [(b'b', b'c', 3)]]
+    """
+    known = ((*one, number) for number, one in enumerate(ranges) if one is not None)
+    layers: list[list[_Range]] = []
+    ends: list[tuple[bytes, int]] = []  # last key and number of each layer, the least key first
+    for one in sorted(known):
+        if ends and ends[0][0] < one[0]:
+            _, at = heapq.heappop(ends)
+        else:
+            at = len(layers)
+            layers.append([])
+        layers[at].append(one)
+        heapq.heappush(ends, (one[1], at))
+    return layers

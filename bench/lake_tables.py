@@ -1,4 +1,4 @@
-"""The same rows as tables of several formats, with data files of equal ranges of keys.
+"""The same rows as tables of several formats, with data files of as many keys each.
 
 deltalake and pyiceberg write their tables. Files with deleted rows, and Paimon's metadata, are
 written by the helpers of the tests, because deltalake and pyiceberg write no deletes, and pypaimon
@@ -34,15 +34,16 @@ DELETED = 1000
 _PATH_ID = 2147483546
 
 
-def rows_of(first: int, count: int, added: int = 0) -> pa.Table:
+def rows_of(first: int, count: int, added: int = 0, step: int = 1) -> pa.Table:
     """Return rows of a range of keys.
 
     Args:
         first: First key.
         count: Number of rows.
         added: Number that is added to a column, so that rows differ from those of 0.
+        step: Difference between two keys that follow each other.
     """
-    ids = np.arange(first, first + count, dtype=np.int64)
+    ids = np.arange(first, first + step * count, step, dtype=np.int64)
     return pa.table(
         {
             "id": ids,
@@ -56,15 +57,19 @@ def rows_of(first: int, count: int, added: int = 0) -> pa.Table:
 
 
 class LakeTable(ABC):
-    """A table in a folder, with the rows from 0 in files of equal ranges of keys.
+    """A table in a folder, with the rows from 0 in files of as many keys each.
 
     Args:
         folder: Folder of the table, which does not exist.
         files: Number of data files.
         each: Number of rows of a data file.
+
+    Attributes:
+        overlapping: Whether each file has keys of the whole range, instead of a range of its own.
     """
 
     name: str
+    overlapping = False
 
     def __init__(self, folder: Path, files: int, each: int) -> None:
         self.folder, self.files, self.each = folder, files, each
@@ -72,6 +77,12 @@ class LakeTable(ABC):
     @abstractmethod
     def write(self) -> None:
         """Write the table."""
+
+    def _rows(self, file: int) -> pa.Table:
+        """Return the rows of a data file."""
+        if self.overlapping:
+            return rows_of(file, self.each, step=self.files)
+        return rows_of(file * self.each, self.each)
 
     @property
     @abstractmethod
@@ -109,7 +120,7 @@ class DeltaTable(ChangingTable):
 
     def write(self) -> None:
         for file in range(self.files):
-            rows = rows_of(file * self.each, self.each)
+            rows = self._rows(file)
             deltalake.write_deltalake(self.folder, rows, mode="append")
 
     @property
@@ -158,7 +169,7 @@ class IcebergTable(ChangingTable):
         self.catalog.create_namespace("w")
         table = self.catalog.create_table("w.t", rows_of(0, 0).schema)
         for file in range(self.files):
-            table.append(rows_of(file * self.each, self.each))
+            table.append(self._rows(file))
 
     @property
     def given(self) -> Table:
@@ -203,7 +214,7 @@ class PaimonPrimaryKeyTable(ChangingTable):
         }  # fmt: skip
         options = {"bucket": "1", "deletion-vectors.enabled": "true"}
         self.table = PaimonTable(self.folder, fields, ["id"], options=options, codec="deflate")
-        self._files = [self._add(file, 0) for file in range(self.files)]
+        self._files = [self.table.add(self._rows(file), level=5) for file in range(self.files)]
         self.table.commit(*self._files)
 
     def _add(self, file: int, added: int) -> Any:
@@ -230,7 +241,7 @@ class HudiCopyOnWriteTable(LakeTable):
     def write(self) -> None:
         table = HudiTable.create(self.folder, rows_of(0, 0).schema, record_key=["id"])
         for file in range(self.files):
-            table.bulk_insert(rows_of(file * self.each, self.each))
+            table.bulk_insert(self._rows(file))
 
     @property
     def given(self) -> Any:

@@ -3,8 +3,9 @@
 join           an Arrow table of facts with random keys, in this process, once all lookup files are
                on this host
 in one file    the same for keys of one data file
+overlapping    the same if each data file has keys of the whole range
 
-The data files have equal ranges of keys. README.md says how to read it.
+Otherwise the data files have equal ranges of keys. README.md says how to read it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from lookupstore.columnar import ColumnarFiles
 from lookupstore.hostcache.cache import Residency
 
 STORE = "a store"
-VERBS = ("join", "in one file")
+OVERLAPPING = "overlapping"
+VERBS = {"join": 1.1, "in one file": 1.1, OVERLAPPING: 2.5}
 
 BARS = tuple(
-    Bar(f"{verb} / a store", name, verb, OURS, 1 / 1.1, STORE) for name in FORMATS for verb in VERBS
+    Bar(f"{verb} / a store", name, verb, OURS, 1 / most, STORE)
+    for name in FORMATS
+    for verb, most in VERBS.items()
 )
 
 
@@ -61,10 +65,13 @@ def main(given: Sequence[str] | None = None) -> None:
         "join": facts_of(each * asked.files, asked.many),
         "in one file": facts_of(each, asked.many, each * (asked.files - 1)),
     }
-    for name in names:
+    every = [(name, overlapping) for name in names for overlapping in (False, True)]
+    for name, overlapping in every:
+        verbs = {OVERLAPPING: all_facts["join"]} if overlapping else all_facts
         with TemporaryDirectory(prefix="bench-table-joins-") as path:
             folder = Path(path)
             table = FORMATS[name](folder / "table", asked.files, each)
+            table.overlapping = overlapping
             table.write()
             residency = Residency(folder / "copies", quota="100GB")
             with (
@@ -73,7 +80,7 @@ def main(given: Sequence[str] | None = None) -> None:
             ):
                 files.prepare(progress=False)
                 assert files.num_rows == len(store) == each * asked.files
-                for verb, facts in all_facts.items():
+                for verb, facts in verbs.items():
                     expected = pa.chunked_array([facts["id"].combine_chunks().to_numpy() * 31])
                     turns = {
                         OURS: joined(files, facts, expected),

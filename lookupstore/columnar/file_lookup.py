@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from lookupstore.columnar.lookup_file import (
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.columnar.rent import Rent
-from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
+from lookupstore.errors import ClosedError, CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
@@ -40,8 +40,12 @@ from lookupstore.hostcache.lookup_files import PinnedLookupFile, Room
 from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.sst import Reader
+from lookupstore.sst.reader import lookup_of
 from lookupstore.sst.scans import scan_after
 from lookupstore.storage import descriptors
+
+if TYPE_CHECKING:
+    from lookupstore.columnar.open_files import OpenFiles
 
 #: Largest size of a file of which several are read at a time.
 SMALL_FILE = 16 << 20
@@ -89,6 +93,16 @@ class LookupFileNames:
         return residency.coverage(nbytes=nbytes, xxh64=xxh64)[1]
 
 
+class OpenTogether:
+    """A place for the open lookup files of several `FileLookup`, which empty it.
+
+    Attributes:
+        files: The open files, as of the last time that one was opened or released. None: unknown.
+    """
+
+    files: OpenFiles | None = None
+
+
 class FileLookup(descriptors.Holder):
     """Lookups in one columnar file; threads may share it.
 
@@ -102,6 +116,8 @@ class FileLookup(descriptors.Holder):
         memory: Budget for sorting rows, in bytes.
         progress: Whether to show a bar while a lookup file is made. None: after a second, on a
             terminal or in a notebook.
+        together: Place for the open files, which is emptied when this one is opened or released.
+            None: there is none.
     """
 
     def __init__(
@@ -113,8 +129,10 @@ class FileLookup(descriptors.Holder):
         memory: int,
         *,
         progress: bool | None = False,
+        together: OpenTogether | None = None,
     ) -> None:
         self.plan = plan
+        self._together = together
         # Plan of the lookup file: another one if rows that do not count have keys of others.
         self._made = plan
         self._name = plan.name
@@ -155,7 +173,7 @@ class FileLookup(descriptors.Holder):
         """
         if encoded.null_count == len(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
-        if self._reader is None and not self._may_have(encoded):
+        if self._reader is None and not self.may_have(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
         descriptors.used(self)
         wanted = encoded if hashed is None else hashed
@@ -196,7 +214,19 @@ class FileLookup(descriptors.Holder):
             kept = self.plan.kept(partial(batch.column, "key"), rows)
             yield batch if kept is None else batch.filter(kept)
 
-    def _may_have(self, encoded: pa.Array) -> bool:
+    @property
+    def open_reader(self) -> Reader | None:
+        """Return the reader of the lookup file. None: it is not open, or not all of it is here."""
+        reader, pinned = self._reader, self._pinned
+        try:
+            # A file without records has no blocks, and none that is used in place.
+            if reader is None or not (lookup_of(reader).data.in_place or len(reader) == 0):
+                return None
+            return None if isinstance(pinned, PinnedCopy) and not pinned.complete else reader
+        except ClosedError:  # released by another thread at this moment
+            return None
+
+    def may_have(self, encoded: pa.Array) -> bool:
         """Return whether one of some keys is in the range of the keys of the file."""
         if self._range == (None, None):
             return True
@@ -444,6 +474,8 @@ class FileLookup(descriptors.Holder):
 
     def _use(self, pinned: PinnedCopy | PinnedLookupFile, reader: Reader) -> None:
         self._reader, self._pinned = reader, pinned
+        if self._together is not None:
+            self._together.files = None
         if self._probe is not None:  # it is no longer needed
             self._probe.close()
             self._probe = None
@@ -472,6 +504,8 @@ class FileLookup(descriptors.Holder):
         with self._counting:
             self._past += self._read()
             self._reader = self._pinned = None
+        if self._together is not None:
+            self._together.files = None
         self._count()
 
     def _probed(

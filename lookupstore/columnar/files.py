@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,14 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.columnar.chosen_files import chosen_files, wanted_names
+from lookupstore.columnar.encoded_keys import EncodedKeys
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.followed_files import FollowedFiles
 from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode
 from lookupstore.columnar.named_files import Given, NamedFiles, NamedTable, Origin, named_files
+from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.columnar.paimon_files import plan_paimon_file, write_paimon_file
-from lookupstore.columnar.planned_files import Parts, Places
+from lookupstore.columnar.planned_files import FILE, Parts, Places
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -32,10 +34,9 @@ from lookupstore.columnar.published import (
 from lookupstore.columnar.rent import BUILDS, Build, Rent
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import DuplicateKeyError, FormatError
+from lookupstore.errors import DuplicateKeyError, FormatError, LookupStoreError
 from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
-from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import column_names
 from lookupstore.progress import Advance, progress_bars
@@ -43,6 +44,7 @@ from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.sst.typed import KIND, SEQUENCE
+from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location, as_location
 from lookupstore.store.data_files import FileOptions
 
@@ -58,6 +60,8 @@ Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 
 _log = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 
 class ColumnarFiles(FollowedFiles):
@@ -295,8 +299,65 @@ class ColumnarFiles(FollowedFiles):
             return sum(known)
         return sum(batch.num_rows for batch in self.scan(columns=[]))
 
-    def _places(self, keys: Any) -> tuple[Places, Parts]:
-        encoded: dict[KeySchema, pa.Array] = {}
+    def contains(self, keys: Any) -> pa.BooleanArray:
+        """Return whether a file has each of many keys: Arrow booleans, never null.
+
+        Raises the errors of `lookup`.
+        """
+        asked = EncodedKeys(keys, self._key)
+        present = self._asked_together(asked, lambda files: files.contains(asked))
+        if present is None:
+            present = pa.array(self._places(asked)[0] >= 0)
+        self._count(present)
+        return present
+
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+        asked = EncodedKeys(keys, self._key)
+        fields = [self._values.field(name) for name in names]
+        file = FILE if self.mode in ("position", "value_and_position") else None
+        found = self._asked_together(asked, lambda files: files.lookup(asked, fields, file))
+        if found is None:
+            present, table = self._answers(names, *self._places(asked))
+        else:
+            present, table = found[0], pa.table(found[1], names=list(names))
+        self._count(present)
+        return present, table
+
+    def _asked_together(self, keys: EncodedKeys, ask: Callable[[OpenFiles], A | None]) -> A | None:
+        """Return the answer of all open files, or None if the files have to be asked one by one.
+
+        Args:
+            keys: Keys that the files are asked for.
+            ask: Function that returns the answer of the files.
+        """
+        try:
+            files = self._open_files(keys)
+            return None if files is None else ask(files)
+        except (LookupStoreError, OSError, ValueError) as error:
+            _log.info("%s: the files are asked one by one: %s", self.path, error)
+            return None
+
+    def _open_files(self, keys: EncodedKeys) -> OpenFiles | None:
+        """Return the open lookup files. None: another file may have one of the keys."""
+        files = self._together.files
+        if files is None:
+            found = {at: one.open_reader for at, one in enumerate(self._lookups)}
+            readers = {at: reader for at, reader in found.items() if reader is not None}
+            files = self._together.files = OpenFiles(self._plans, readers, self._rule)
+            if any(self._lookups[at].open_reader is not reader for at, reader in readers.items()):
+                self._together.files = None  # released meanwhile, and it must not be kept
+        for number in files.closed:
+            if self._lookups[number].may_have(keys.of(self._plans[number].build.key_schema)):
+                return None
+        for number in files.opened:
+            descriptors.used(self._lookups[number])
+        return files
+
+    def _places(self, keys: EncodedKeys) -> tuple[Places, Parts]:
+        """Return the index of the answer to each key in the answers of all files, one by one.
+
+        The answers are the packed rows of each file, with its number.
+        """
         places: Places | None = None
         parts: Parts = []
         count = 0
@@ -304,9 +365,7 @@ class ColumnarFiles(FollowedFiles):
         order = range(len(self._plans))
         for number in reversed(order) if self._rule == "last" else order:
             schema = self._plans[number].build.key_schema
-            if schema not in encoded:
-                encoded[schema] = encode_keys(keys, schema)
-            wanted = encoded[schema]
+            wanted = keys.of(schema)
             if places is None:
                 places = np.full(len(wanted), -1, dtype=np.int64)
             rest: npt.NDArray[np.int64] | None = None
@@ -325,16 +384,16 @@ class ColumnarFiles(FollowedFiles):
                 positions = rest[positions]
             again = np.flatnonzero(places[positions] >= 0)
             if len(again):
-                key = encoded[schema][int(positions[again[0]])].as_py()
+                key = keys.of(schema)[int(positions[again[0]])].as_py()
                 raise self._in_two_files_error(key, number, int(places[positions[again[0]]]), parts)
             places[positions] = np.arange(count, count + len(positions))
             parts.append((number, rows))
             count += len(positions)
         if places is None:  # the table has no files
-            places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
+            places = np.full(len(keys), -1, dtype=np.int64)
         return places, parts
 
-    def _read_ahead(self, keys: Any) -> dict[int, tuple[npt.NDArray[np.int64], pa.Array]]:
+    def _read_ahead(self, keys: EncodedKeys) -> dict[int, tuple[npt.NDArray[np.int64], pa.Array]]:
         """Return the answers of small files of an object store, by their numbers.
 
         They are read several at a time, because most of the time is spent waiting for answers.
@@ -343,17 +402,15 @@ class ColumnarFiles(FollowedFiles):
         waiting = [at for at, one in enumerate(self._lookups) if one.waits_for_answers]
         if self._rule != "error" or len(waiting) < 2:
             return {}
-        schemas = [self._plans[number].build.key_schema for number in waiting]
-        encoded = {schema: encode_keys(keys, schema) for schema in dict.fromkeys(schemas)}
+        encoded = [keys.of(self._plans[number].build.key_schema) for number in waiting]
 
-        def one(number: int, schema: KeySchema) -> tuple[npt.NDArray[np.int64], pa.Array]:
-            wanted = encoded[schema]
+        def one(number: int, wanted: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
             is_likely = len(wanted) >= _LIKELY * len(waiting)
             return self._lookups[number].lookup(wanted, None, is_likely)
 
         # Bars of the threads are added to these.
         with progress_bars(late=True), ThreadPoolExecutor(_AT_ONCE, "lookupstore") as pool:
-            return dict(zip(waiting, pool.map(one, waiting, schemas), strict=True))
+            return dict(zip(waiting, pool.map(one, waiting, encoded), strict=True))
 
     def _scan(
         self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
@@ -366,7 +423,8 @@ class ColumnarFiles(FollowedFiles):
         try:
             yield from self._decoded(merge(runs, self._rule, reverse=reverse), rows)
         except RepeatedKeyError as error:
-            self._places(self._key.decode(pa.array([error.key], pa.large_binary())))
+            key = self._key.decode(pa.array([error.key], pa.large_binary()))
+            self._places(EncodedKeys(key, self._key))
             raise
 
     def _in_two_files_error(

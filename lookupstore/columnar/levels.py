@@ -273,7 +273,16 @@ class Levels(PlannedFiles):
         places, _ = self._places(keys, start_level)
         return pa.array(places >= 0)
 
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+        present, table = self._answers(names, *self._places(keys))
+        self._count(present)
+        return present, table
+
     def _places(self, keys: Any, start_level: int = 0) -> tuple[Places, Parts]:
+        """Return the index of the answer to each key in the answers of all files.
+
+        The answers are the packed rows of each file, with its number.
+        """
         if not 0 <= start_level <= len(self._by_level):
             raise ValueError(
                 f"start_level is {start_level}; the levels are 0 to {len(self._by_level) - 1}"

@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -133,18 +134,34 @@ class LookupFilePlan:
             rows: The packed rows.
         """
 
+        return self.kept_of(keys, partial(self.build.row_schema.unpack, rows), len(rows))
+
+    def kept_of(
+        self,
+        keys: Callable[[], pa.Array],
+        unpack: Callable[[Sequence[str]], pa.RecordBatch],
+        count: int,
+    ) -> pa.BooleanArray | None:
+        """Return which rows of a lookup file count in the source. None: all of them.
+
+        Args:
+            keys: Function that returns the encoded key of each row.
+            unpack: Function that returns the named columns of the packed rows.
+            count: Number of rows.
+        """
+
         def columns(names: Sequence[str]) -> pa.RecordBatch:
             key = self.build.key_schema
             packed = [name for name in names if name not in key.names]
             found = {}
             if packed:
-                found = dict(zip(packed, self.build.row_schema.unpack(rows, packed), strict=True))
+                found = dict(zip(packed, unpack(packed), strict=True))
             if len(packed) < len(names):
                 decoded = key.decode(keys())
                 found |= {name: decoded.column(name) for name in names if name in key.names}
             return pa.RecordBatch.from_pydict({name: found[name] for name in names})
 
-        return self.source.kept(columns, len(rows))
+        return self.source.kept(columns, count)
 
     def without_others(self) -> LookupFilePlan | None:
         """Return a plan of only the rows that count in the source. None: all of them do."""

@@ -6,7 +6,6 @@ newest first.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.taking import take
-from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.file_lookup import FileLookup, OpenTogether
 from lookupstore.columnar.key_ranges import are_between
 from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode, check_added
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
@@ -80,6 +79,7 @@ class PlannedFiles(ManyLookups):
         self._build = build
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
+        self._together = OpenTogether()
         self._lookups: list[FileLookup] = [
             FileLookup(
                 plan,
@@ -88,6 +88,7 @@ class PlannedFiles(ManyLookups):
                 rents.get(plan.name) or Rent(build),
                 memory,
                 progress=None,
+                together=self._together,
             )
             for plan in plans
         ]
@@ -122,28 +123,6 @@ class PlannedFiles(ManyLookups):
     def nbytes(self) -> int:
         """Return the size of all files."""
         return sum(plan.source.nbytes for plan in self._plans)
-
-    def contains(self, keys: object) -> pa.BooleanArray:
-        """Return whether a file has each of many keys: Arrow booleans, never null.
-
-        Raises the errors of `lookup`.
-        """
-        places, _ = self._places(keys)
-        present = pa.array(places >= 0)
-        self._count(present)
-        return present
-
-    @abstractmethod
-    def _places(self, keys: object) -> tuple[Places, Parts]:
-        """Return the index of the answer to each key in the answers of all files.
-
-        The answers are the packed rows of each file, with its number.
-        """
-
-    def _lookup(self, keys: object, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
-        present, table = self._answers(names, *self._places(keys))
-        self._count(present)
-        return present, table
 
     def _answers(
         self, names: Sequence[str], places: Places, parts: Parts

@@ -109,6 +109,11 @@ class SourceFile:
         """Return the number of rows that count. None: they have to be read."""
         return self.num_rows if self.filter is None else None
 
+    @property
+    def has_conditions(self) -> bool:
+        """Return whether `kept` may leave rows out."""
+        return self.filter is not None
+
     def identity(self, names: Sequence[str]) -> tuple[object, ...]:
         """Return an identity that changes whenever the rows of the file change.
 

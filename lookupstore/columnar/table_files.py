@@ -70,6 +70,11 @@ class TableDataFile(SourceFile):
             return None
         return self.num_rows - deleted
 
+    @property
+    def has_conditions(self) -> bool:
+        """Return whether `kept` may leave rows out."""
+        return self.file.deleted is not None or bool(self.snapshot.conditions(self.file))
+
     def identity(self, names: Sequence[str]) -> tuple[object, ...]:
         """Return an identity that changes whenever the rows of the file change.
 
@@ -174,8 +179,9 @@ class TableDataFile(SourceFile):
 
         None: There are no others.
         """
-        no_others = self.file.deleted is None and not self.snapshot.conditions(self.file)
-        return None if no_others or not self.has_others else replace(self, has_others=False)
+        if not self.has_conditions or not self.has_others:
+            return None
+        return replace(self, has_others=False)
 
 
 def table_data_files(snapshot: Snapshot) -> list[TableDataFile]:

@@ -1,0 +1,37 @@
+"""The keys of a call, encoded once for each encoding of the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.keys.arguments import encode_keys, keys_in_list
+from lookupstore.keys.schema import KeySchema
+
+
+class EncodedKeys:
+    """The keys of a call.
+
+    Args:
+        keys: Keys in any form of `lookupstore.keys.arguments`.
+        schema: Schema that holds the keys of all files.
+    """
+
+    def __init__(self, keys: Any, schema: KeySchema) -> None:
+        self._keys = keys_in_list(keys)
+        self._schema = schema
+        self._encoded: dict[KeySchema, pa.Array] = {}
+
+    def __len__(self) -> int:
+        first = next(iter(self._encoded.values()), None)
+        return len(self.of(self._schema) if first is None else first)
+
+    def of(self, schema: KeySchema) -> pa.Array:
+        """Return the keys as bytes in an encoding, null if it cannot encode them.
+
+        Raises the errors of `lookupstore.keys.arguments.encode_keys`.
+        """
+        if schema not in self._encoded:
+            self._encoded[schema] = encode_keys(self._keys, schema)
+        return self._encoded[schema]

@@ -1,0 +1,291 @@
+"""Columnar files whose lookup files are open on this host: they answer a call together.
+
+Keys are routed to files, and rows are decoded in the order of the keys, without a part for each
+file. If anything is unusual, such as a damaged file or a key in two files, the caller asks the
+files one by one instead, which repairs a file and raises the right error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.taking import take
+from lookupstore.columnar.encoded_keys import EncodedKeys
+from lookupstore.columnar.lookup_file import LookupFilePlan
+from lookupstore.keys.schema import KeySchema
+from lookupstore.rows.schema import RowSchema
+from lookupstore.source.reading import fitted
+from lookupstore.sst import Reader
+from lookupstore.sst._answers import Answers, Found
+from lookupstore.sst._hits import Hits
+from lookupstore.sst.ranged_files import RangedFiles
+
+# Numbers of hits, of keys or of files.
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _KeyGroup:
+    """The files that encode keys in one way.
+
+    Attributes:
+        schema: Encoding of the keys.
+        files: The files.
+        first: Number of the first one among the files with records of all groups.
+    """
+
+    schema: KeySchema
+    files: RangedFiles
+    first: int
+
+
+class OpenFiles:
+    """The open lookup files among those of some columnar files.
+
+    Args:
+        plans: Plans of the lookup files of all files.
+        readers: Readers of the lookup files that are open, complete and used in place, by the
+            numbers of their plans.
+        rule: Row of a key that several files have: that of the `first` or `last` file; or `error`,
+            and such keys are not answered.
+
+    Attributes:
+        closed: Numbers of the files without an open lookup file.
+        opened: Numbers of the others.
+
+    Raises:
+        ClosedError: If a reader is closed.
+    """
+
+    def __init__(
+        self, plans: Sequence[LookupFilePlan], readers: Mapping[int, Reader], rule: str
+    ) -> None:
+        self._plans = plans
+        self._rule = rule
+        self.opened: list[int] = sorted(readers)
+        self.closed: list[int] = [at for at in range(len(plans)) if at not in readers]
+        by_key: dict[KeySchema, list[int]] = {}
+        for number in self.opened:
+            by_key.setdefault(plans[number].build.key_schema, []).append(number)
+        self._groups: list[_KeyGroup] = []
+        numbers: list[int] = []
+        for schema, some in by_key.items():
+            files = RangedFiles([readers[number] for number in some])
+            self._groups.append(_KeyGroup(schema, files, len(numbers)))
+            numbers += [some[at] for at in files.numbers]
+        # Numbers of the plans of the files with records, in the order of groups and their files.
+        self._numbers = np.array(numbers, np.min_scalar_type(len(plans)))
+        self._rows = list(dict.fromkeys(plans[number].build.row_schema for number in numbers))
+        of_rows = {rows: at for at, rows in enumerate(self._rows)}
+        self._rows_of = np.zeros(len(plans), np.int64)  # number of the row schema of each plan
+        self._conditions = np.zeros(len(plans), bool)
+        for number in numbers:
+            self._rows_of[number] = of_rows[plans[number].build.row_schema]
+            self._conditions[number] = plans[number].source.has_conditions
+
+    @property
+    def _is_plain(self) -> bool:
+        """Return whether the range of a key shows its file, and all files have rows of one kind."""
+        return (
+            len(self._groups) == 1
+            and self._groups[0].files.are_disjoint
+            and len(self._rows) == 1
+            and not self._conditions.any()
+        )
+
+    def contains(self, keys: EncodedKeys) -> pa.BooleanArray | None:
+        """Return whether a file has each key. None: several files have one of the keys.
+
+        Raises the errors of `lookup`.
+        """
+        if self._is_plain:
+            group = self._groups[0]
+            encoded = keys.of(group.schema)
+            answers = Found(len(encoded))
+            group.files.lookup(encoded, answers)
+            return answers.array()
+        found = self._found(keys)
+        return None if found is None else pa.array(found.places >= 0)
+
+    def lookup(
+        self, keys: EncodedKeys, fields: Sequence[pa.Field], file: str | None
+    ) -> tuple[pa.BooleanArray, list[pa.Array]] | None:
+        """Return which keys the files have, and columns of their rows, null for other keys.
+
+        Args:
+            keys: The keys.
+            fields: Columns to return.
+            file: Name of the column of the file of each row. None: there is none.
+
+        Returns:
+            None: several files have one of the keys.
+
+        Raises:
+            CorruptionError: If a lookup file is damaged.
+            FormatError: If the bytes of a row do not fit the columns of its file.
+            ValueError: If a column of a file does not fit into that of all files.
+        """
+        stored = [field for field in fields if field.name != file]
+        if self._is_plain:
+            group = self._groups[0]
+            encoded = keys.of(group.schema)
+            present, columns = self._read(
+                0, len(encoded), stored, lambda columns: group.files.lookup(encoded, columns)
+            )
+            if len(stored) < len(fields):
+                owners = self._numbers[group.files.owners(encoded).to_numpy()]
+                missing = pc.invert(present).to_numpy(zero_copy_only=False)
+        else:
+            found = self._found(keys)
+            if found is None:
+                return None
+            missing = found.places < 0
+            present = pa.array(~missing)
+            columns = self._decoded(found, stored)
+            owners = np.zeros(len(keys), np.int64)
+            owners[~missing] = found.files[found.places[~missing]]
+        for field in fields:
+            if field.name == file:
+                uris = pa.array([plan.source.uri for plan in self._plans], field.type)
+                columns[field.name] = uris.take(pa.array(owners, mask=missing))
+        return present, [columns[field.name] for field in fields]
+
+    def _read(
+        self,
+        number: int,
+        length: int,
+        stored: Sequence[pa.Field],
+        find: Callable[[Answers], None],
+    ) -> tuple[pa.BooleanArray, dict[str, pa.Array]]:
+        """Return which rows are found, and columns of them, null where there is no row.
+
+        Args:
+            number: Number of the schema of the rows.
+            length: Number of the rows.
+            stored: Columns to return, null if the rows do not have them.
+            find: Function that passes the rows to a receiver.
+        """
+        rows = self._rows[number]
+        names = [field.name for field in stored if field.name in rows]
+        present, batch = rows.read(length, names, find)
+        found = dict(zip(names, batch.columns, strict=True))
+        uri = self._plans[int(np.argmax(self._rows_of == number))].source.uri
+        return present, {
+            field.name: fitted(found[field.name], field, uri, "in the other files")
+            if field.name in found
+            else pa.nulls(length, field.type)
+            for field in stored
+        }
+
+    def _found(self, keys: EncodedKeys) -> _Found | None:
+        """Return the rows of the keys. None: several files have one of the keys."""
+        encoded = [keys.of(group.schema) for group in self._groups]
+        hits = Hits(len(keys))
+        for group, wanted in zip(self._groups, encoded, strict=True):
+            group.files.find(wanted, hits, group.first)
+        asked, files = hits.keys().to_numpy(), self._numbers[hits.files().to_numpy()]
+        kept = self._kept(keys, hits, asked, files)
+        chosen = np.arange(len(hits)) if kept is None else np.flatnonzero(kept)
+        places = np.full(len(keys), -1, np.int64)
+        places[asked[chosen]] = chosen
+        if np.count_nonzero(places >= 0) < len(chosen):
+            if self._rule == "error":
+                return None
+            order = np.argsort(files[chosen], kind="stable")
+            # Of several rows of a key, the last one that is assigned stays.
+            chosen = chosen[order[::-1] if self._rule == "first" else order]
+            places[asked[chosen]] = chosen
+        return _Found(hits, files, places)
+
+    def _kept(
+        self, keys: EncodedKeys, hits: Hits, asked: _Numbers, files: _Numbers
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return which hits count in their files. None: all of them.
+
+        Args:
+            keys: The keys.
+            hits: Rows of the keys.
+            asked: Number of the key of each hit.
+            files: Number of the file of each hit.
+        """
+        if not self._conditions.any():
+            return None
+        kept = np.ones(len(hits), bool)
+        some = np.flatnonzero(self._conditions[files])
+        for number, at in _by_file(some, files[some]):
+            plan = self._plans[number]
+            is_kept = plan.kept_of(
+                partial(_taken, keys.of(plan.build.key_schema), asked[at]),
+                partial(_columns_at, plan.build.row_schema, hits, at),
+                len(at),
+            )
+            if is_kept is not None:
+                kept[at] = is_kept.to_numpy(zero_copy_only=False)
+        return kept
+
+    def _decoded(self, found: _Found, stored: Sequence[pa.Field]) -> dict[str, pa.Array]:
+        """Return columns of the rows of all keys, null for keys without a row."""
+        length, hits, places = len(found.places), found.hits, found.places
+        if len(self._rows) == 1:
+            return self._read(0, length, stored, partial(hits.read, places))[1]
+        chosen = places[places >= 0]
+        kinds = self._rows_of[found.files[chosen]]
+        parts: dict[str, list[pa.Array]] = {field.name: [] for field in stored}
+        at = np.zeros(len(hits), np.int64)  # number of each chosen hit among those of all kinds
+        start = 0
+        for number in np.unique(kinds).tolist():
+            some = chosen[kinds == number]
+            at[some] = np.arange(start, start + len(some))
+            start += len(some)
+            columns = self._read(number, len(some), stored, partial(hits.read, some))[1]
+            for name, column in columns.items():
+                parts[name].append(column)
+        if not start:
+            return {field.name: pa.nulls(length, field.type) for field in stored}
+        missing = places < 0
+        taken = pa.array(np.where(missing, 0, at[places]), mask=missing)
+        return {name: take(pa.concat_arrays(columns), taken) for name, columns in parts.items()}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows of some keys.
+
+    Attributes:
+        hits: Rows that files have, among them some that do not count.
+        files: Number of the plan of the file of each hit.
+        places: Number of the hit that answers each key; -1: none.
+    """
+
+    hits: Hits
+    files: _Numbers
+    places: _Numbers
+
+
+def _by_file(hits: _Numbers, files: _Numbers) -> Iterator[tuple[int, _Numbers]]:
+    """Yield the number of each file, and its hits in ascending order.
+
+    Args:
+        hits: Numbers of hits, ascending.
+        files: File of each of these hits.
+    """
+    order = np.argsort(files, kind="stable")
+    found, starts = np.unique(files[order], return_index=True)
+    # Without hits there are no files, and yet one part.
+    yield from zip(found.tolist(), np.split(hits[order], starts[1:]), strict=False)
+
+
+def _taken(keys: pa.Array, at: _Numbers) -> pa.Array:
+    return keys.take(pa.array(at))
+
+
+def _columns_at(rows: RowSchema, hits: Hits, at: _Numbers, names: Sequence[str]) -> pa.RecordBatch:
+    """Return some columns of the rows of some hits."""
+    return rows.read(len(at), names, partial(hits.read, at))[1]

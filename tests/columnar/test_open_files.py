@@ -1,0 +1,422 @@
+"""Open lookup files that answer a call together, compared with a dict, and with one by one."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import pickle
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.forks import fork, in_child
+
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.open_files import OpenFiles
+from lookupstore.errors import DuplicateKeyError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.counts import Counts
+from lookupstore.sst import Reader
+from lookupstore.store.local_files import files_of
+
+pytestmark = pytest.mark.drawn(0.5)
+
+#: Makes the columns of a key of a number, in the order of the numbers.
+KEYS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "int": lambda number: {"k": number - 500},
+    "text": lambda number: {"k": f"customer-{number:06}"},
+    "two columns": lambda number: {"k": f"n{number // 40:03}", "l": number % 40 - 20},
+}
+TYPES = {
+    "int": [pa.int64(), pa.int32()],
+    "text": [pa.string(), pa.large_string()],
+    "two columns": [pa.string()],
+}
+MOST = 1200
+Model = list[tuple[str, dict[int, dict[str, Any]]]]
+
+
+@pytest.fixture
+def residency(tmp_path: Path) -> Residency:
+    return Residency(tmp_path / "cache", quota=64 << 20)
+
+
+@pytest.fixture(autouse=True)
+def _told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="lookupstore")
+
+
+@contextmanager
+def answered_together(monkeypatch: pytest.MonkeyPatch, *, expected: bool) -> Iterator[None]:
+    """Check whether open files answer the calls together."""
+    answers: list[bool] = []
+
+    def spied(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            found = method(*arguments)
+            answers.append(found is not None)
+            return found
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("lookup", "contains"):
+            patched.setattr(OpenFiles, name, spied(getattr(OpenFiles, name)))
+        yield
+    assert any(answers) == expected
+
+
+@contextmanager
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setattr(ColumnarFiles, "_open_files", lambda *_: None)
+        yield
+
+
+def spans_of(rng: random.Random, shape: str) -> list[list[int]]:
+    """Return the numbers of the keys of some files."""
+    count = rng.randrange(1, 7)
+    if shape == "overlapping":
+        return [rng.sample(range(MOST), rng.randrange(300)) for _ in range(count)]
+    if shape == "spread":  # no key is in two files, whose ranges overlap
+        numbers = rng.sample(range(MOST), 900)
+        return [numbers[at::count] for at in range(count)]
+    cuts = sorted(rng.sample(range(MOST), count + 1))
+    return [
+        rng.sample(range(first, end), rng.randrange(end - first + 1))
+        for first, end in pairwise(cuts)
+    ]
+
+
+def write_files(
+    folder: Path, rng: random.Random, kind: str, spans: Sequence[Sequence[int]], *, evolve: bool
+) -> Model:
+    """Write files, and return the rows of each, by the numbers of their keys."""
+    folder.mkdir(parents=True)
+    model: Model = []
+    for at, numbers in enumerate(spans):
+        rows = {
+            number: {"n": rng.choice([None, *range(9)]), "name": rng.choice(["", "ü", None])}
+            for number in numbers
+        }
+        types = {"n": pa.int64(), "name": pa.string()}
+        if evolve and rng.random() < 0.5:
+            types["n"] = pa.int16()
+        if evolve and rng.random() < 0.3:
+            del types["name"]
+            rows = {number: {**row, "name": None} for number, row in rows.items()}
+        table = pa.Table.from_pylist(list(rows.values()), pa.schema(types))
+        given = [KEYS[kind](number) for number in rows]
+        for name in KEYS[kind](0):
+            of = rng.choice(TYPES[kind]) if name == "k" and evolve else TYPES[kind][0]
+            of = pa.int64() if name == "l" else of
+            table = table.append_column(name, pa.array([one[name] for one in given], of))
+        path = folder / f"{at}.parquet"
+        pq.write_table(table, path, row_group_size=100)
+        model.append((str(path), rows))
+    return model
+
+
+def asked_of(rng: random.Random, kind: str) -> tuple[list[int | None], dict[str, list[Any]]]:
+    """Return numbers of keys, some of which are null or no file's, and the keys."""
+    numbers: list[int | None] = [
+        None if rng.random() < 0.02 else rng.randrange(MOST + 20)
+        for _ in range(rng.choice([1, 5, 700]))
+    ]
+    empty = dict.fromkeys(KEYS[kind](0))
+    keys = [empty if number is None else KEYS[kind](number) for number in numbers]
+    return numbers, {name: [key[name] for key in keys] for name in empty}
+
+
+def answers_of(
+    model: Model, numbers: Sequence[int | None], rule: str
+) -> list[tuple[str, dict[str, Any]] | None]:
+    """Return the file and the row that answers each key."""
+    order = model if rule == "last" else model[::-1]
+    every = {number: (path, row) for path, rows in order for number, row in rows.items()}
+    return [None if number is None else every.get(number) for number in numbers]
+
+
+def checked(
+    files: ColumnarFiles, keys: dict[str, list[Any]], expected: Sequence[tuple[str, Any] | None]
+) -> None:
+    """Compare the answers to some keys."""
+    found = files.lookup(keys, found=True).to_pylist()
+    assert files.contains(keys).to_pylist() == [one is not None for one in expected]
+    for row, one in zip(found, expected, strict=True):
+        assert row.pop("found") == (one is not None)
+        assert row.pop("_file", None) == ((one and "position" in files.mode and one[0]) or None)
+        row.pop("_pos", None)
+        for name, value in row.items():
+            assert value == (one and one[1][name])
+
+
+@pytest.mark.parametrize("shape", ["disjoint", "spread", "overlapping"])
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("mode", ["value", "presence", "value_and_position"])
+def test_open_files_answer_as_a_dict(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, shape: str, kind: str,
+    mode: Any, seed: int,
+) -> None:  # fmt: skip
+    rng = random.Random(seed)
+    for turn in range(3):
+        folder, evolve = tmp_path / f"t{turn}", rng.random() < 0.6
+        model = write_files(folder, rng, kind, spans_of(rng, shape), evolve=evolve)
+        if not any(rows for _, rows in model):
+            continue
+        rule: Any = rng.choice(["first", "last"]) if shape == "overlapping" else "error"
+        where = rng.choice([None, None, "n > 3"]) if mode == "value" else None
+        if where:
+            model = [
+                (path, {key: row for key, row in rows.items() if (row["n"] or 0) > 3})
+                for path, rows in model
+            ]
+        with ColumnarFiles(
+            folder, key=list(KEYS[kind](0)), mode=mode, on_duplicate=rule, where=where,
+            residency=residency, build="always",
+        ) as files:  # fmt: skip
+            files.prepare()
+            for _ in range(4):
+                numbers, keys = asked_of(rng, kind)
+                expected = answers_of(model, numbers, rule)
+                with answered_together(monkeypatch, expected=True):
+                    checked(files, keys, expected)
+                    together = files.lookup(keys)
+                with one_by_one(monkeypatch), answered_together(monkeypatch, expected=False):
+                    checked(files, keys, expected)
+                    assert together.equals(files.lookup(keys))
+
+
+def test_a_key_in_two_files_is_refused(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """By the same error as if files are asked one by one; other keys are answered."""
+    rng = random.Random(seed)
+    spans = [range(300), range(299, 600), range(100, 110), range(700, 800)]
+    model = write_files(tmp_path / "t", rng, "int", list(map(list, spans)), evolve=False)
+    options: dict[str, Any] = {"key": "k", "residency": residency}
+    twice = {299, *range(100, 110)}
+    with ColumnarFiles(tmp_path / "t", **options) as files:
+        files.prepare()
+        numbers = [number for number in range(900) if number not in twice]
+        with answered_together(monkeypatch, expected=True):
+            keys = {"k": [number - 500 for number in numbers]}
+            checked(files, keys, answers_of(model, numbers, "error"))
+        for number, one, other in ((299, 0, 1), (105, 0, 2)):
+            said = rf"the key k={number - 500} is in .*{one}\.parquet and in .*{other}\.parquet"
+            with pytest.raises(DuplicateKeyError, match=said) as raised:
+                files.lookup([number - 500, 5])
+            with one_by_one(monkeypatch), pytest.raises(DuplicateKeyError) as slow:
+                files.lookup([number - 500, 5])
+            assert str(raised.value) == str(slow.value)
+            with pytest.raises(DuplicateKeyError, match=said):
+                files.contains([number - 500])
+
+
+def test_files_that_cannot_have_the_keys_may_be_closed(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The log of a Delta table has the least and greatest key of each file."""
+    deltalake = pytest.importorskip("deltalake")
+    rng = random.Random(seed)
+    for first in range(0, 1000, 100):
+        rows = pa.table({"k": range(first, first + 100), "n": range(first, first + 100)})
+        deltalake.write_deltalake(tmp_path / "t", rows, mode="append")
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        keys = [rng.randrange(300, 500) for _ in range(100)]
+        with answered_together(monkeypatch, expected=False):
+            assert files.lookup(keys)["n"].to_pylist() == keys
+        with answered_together(monkeypatch, expected=True):
+            assert files.lookup(keys)["n"].to_pylist() == keys
+        assert files.info().lookup_files == 2
+        keys.append(705)  # for another file, which is opened when the files are asked one by one
+        with answered_together(monkeypatch, expected=False):
+            assert files.lookup(keys)["n"].to_pylist() == keys
+        with answered_together(monkeypatch, expected=True):
+            assert files.lookup(keys)["n"].to_pylist() == keys
+        assert files.info().lookup_files == 3
+
+
+def test_no_file_is_open_if_none_was_made(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", [[1, 2], [3]], evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="never", residency=residency) as files:
+        keys = {"k": [number - 500 for number in range(5)]}
+        with answered_together(monkeypatch, expected=False):
+            checked(files, keys, answers_of(model, range(5), "error"))
+
+
+def opened(files: ColumnarFiles) -> OpenFiles | None:
+    return files._together.files
+
+
+def test_released_files_are_not_kept(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Nothing refers to files that were released or closed, and the next calls open them again."""
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", spans_of(rng, "spread"), evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        numbers, keys = asked_of(rng, "int")
+        expected = answers_of(model, numbers, "error")
+        files.prepare()
+        for leave in (
+            files_of(files).release, files.close,
+            lambda: files._lookups[0].release(), lambda: files._lookups[-1].give_way(),
+        ):  # fmt: skip
+            with answered_together(monkeypatch, expected=True):
+                checked(files, keys, expected)
+            kept = opened(files)
+            assert kept is not None
+            readers = [weakref.ref(lookup.reader()) for lookup in files._lookups]
+            of_them, kept = weakref.ref(kept), None
+            leave()
+            assert opened(files) is None
+            gc.collect()
+            assert of_them() is None
+            gone = [one() is None for one in readers]
+            assert all(gone) or (leave not in (files.close, files_of(files).release) and any(gone))
+            checked(files, keys, expected)
+            files.prepare()
+
+
+def test_a_damaged_lookup_file_is_made_again(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, seed: int,
+) -> None:  # fmt: skip
+    rng = random.Random(seed)
+    for shape in ("disjoint", "spread"):
+        spans = [one for one in spans_of(rng, shape) if one] or [[7]]
+        model = write_files(tmp_path / shape, rng, "int", spans, evolve=False)
+        with ColumnarFiles(tmp_path / shape, key="k", build="always", residency=residency) as (
+            files
+        ):
+            files.prepare()
+            damaged = rng.choice(files._lookups)
+            path = damaged.reader().path
+            content = bytearray(Path(path).read_bytes())
+            content[3] ^= 64  # in the first block, which was not read
+            Path(path).write_bytes(content)
+            numbers = [*range(MOST)]
+            keys = {"k": [number - 500 for number in numbers]}
+            caplog.clear()
+            with answered_together(monkeypatch, expected=False):
+                files.lookup(keys)
+            said = [record.getMessage() for record in caplog.records]
+            assert any("the files are asked one by one" in one for one in said)
+            assert any("removed: the lookup file is built again" in one for one in said)
+            with answered_together(monkeypatch, expected=True):
+                checked(files, keys, answers_of(model, numbers, "error"))
+
+
+def test_counts_of_the_files_are_those_of_their_readers(
+    tmp_path: Path, residency: Residency, seed: int
+) -> None:
+    rng = random.Random(seed)
+    spans = [list(range(400)), list(range(400, 800))]
+    write_files(tmp_path / "t", rng, "int", spans, evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        files.prepare()
+        before = files.stats()
+        assert before["keys"] == 0
+        files.lookup({"k": [number - 500 for number in range(1000)]})
+        after = files.stats()
+        assert (after["keys"], after["misses"]) == (1000, 200)
+        read: Counts = files_of(files).counts()
+        assert read.block_uses >= 800
+        assert read.block_uses + after["filter_negatives"] <= 1000
+        files.close()
+        assert files.stats() == after  # counts of files that were closed are kept
+
+
+def test_threads_while_files_are_released(tmp_path: Path, residency: Residency, seed: int) -> None:
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", spans_of(rng, "spread"), evolve=False)
+    errors: list[BaseException] = []
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        files.prepare()
+        stop = threading.Event()
+
+        def look_up(own: random.Random) -> None:
+            try:
+                while not stop.is_set():
+                    numbers, keys = asked_of(own, "int")
+                    checked(files, keys, answers_of(model, numbers, "error"))
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [
+            threading.Thread(target=look_up, args=(random.Random(seed + at),)) for at in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            rng.choice(
+                [
+                    files_of(files).release,
+                    files.close,
+                    lambda: rng.choice(files._lookups).give_way(),
+                    lambda: stop.wait(0.003),
+                ]
+            )()
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+
+
+@fork
+def test_children_of_fork_and_pickles_answer(
+    tmp_path: Path, residency: Residency, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", spans_of(rng, "spread"), evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        files.prepare()
+        numbers, keys = asked_of(rng, "int")
+        expected = answers_of(model, numbers, "error")
+        checked(files, keys, expected)
+        assert opened(files) is not None
+
+        def work() -> bool:
+            checked(files, keys, expected)
+            files_of(files).release()
+            checked(files, keys, expected)
+            return True
+
+        assert in_child(work)
+        checked(files, keys, expected)
+        with pickle.loads(pickle.dumps(files)) as other:
+            assert opened(other) is None
+            checked(other, keys, expected)
+
+
+def test_a_file_released_while_the_others_are_opened_is_not_kept(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", [[1, 2], [3, 4]], evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        files.prepare()
+        begin = OpenFiles.__init__
+
+        def begun(self: OpenFiles, plans: Any, readers: dict[int, Reader], rule: str) -> None:
+            begin(self, plans, readers, rule)
+            files._lookups[1].release()
+
+        keys = {"k": [number - 500 for number in range(6)]}
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenFiles, "__init__", begun)
+            checked(files, keys, answers_of(model, range(6), "error"))
+            assert opened(files) is None
+        checked(files, keys, answers_of(model, range(6), "error"))

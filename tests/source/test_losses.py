@@ -105,8 +105,8 @@ Paimon: rows that `partial-update` and `aggregation` make of several | tables/te
 Paimon: a branch by its name in a catalog, such as `users$branch_b` | tables/test_paimon_branches.py::test_the_name_of_a_branch_in_a_catalog_is_refused_with_its_folder
 Paimon: a tag by its file | tables/test_paimon_branches.py::test_a_tag_keeps_its_snapshot
 Paimon: aggregate functions that are not listed above | tables/test_paimon_engines.py::test_what_is_not_merged_is_refused_by_name
-Paimon: deletions without an option for them, or that a function cannot take back | tables/test_paimon_engines.py::test_deletions_that_nothing_says_how_to_merge_are_refused
-Paimon: sums and products that the type of the column does not hold | tables/test_paimon_engines.py::test_a_number_that_its_type_does_not_hold_is_an_error
+Paimon: deletes that no option handles, or that a function cannot retract | tables/test_paimon_engines.py::test_deletions_that_nothing_says_how_to_merge_are_refused
+Paimon: sums and products that overflow the type of the column | tables/test_paimon_engines.py::test_a_number_that_its_type_does_not_hold_is_an_error
 Paimon: empty or blank texts that `listagg` merges | tables/test_paimon_engines.py::test_empty_texts_are_not_listed
 Paimon: two rows of one key in a file that is merged with others | tables/test_paimon_engines.py::test_a_file_must_have_its_keys_in_order_and_once
 Paimon: options that change which rows are read, such as `record-level.expire-time` | tables/test_paimon.py::test_options_that_change_what_is_read_are_refused_by_name

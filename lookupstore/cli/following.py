@@ -49,13 +49,13 @@ _LOGGER = "lookupstore.following.follower"
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE",
               help="Memory for rows; the rest is spilled to disk.")  # fmt: skip
 @click.option("--overwrite", is_flag=True,
-              help="Build the store of all rows, whatever is there.")  # fmt: skip
+              help="Build the store again from all rows, also if it follows no table.")  # fmt: skip
 @allow_new_key_option
 @temp_dir_option
 @threads_option
 @retain_option
 @click.option("-v", "--verbose", is_flag=True,
-              help="Also say what was read, and that nothing has changed.")  # fmt: skip
+              help="Also print how many rows were read, or that nothing has changed.")  # fmt: skip
 @output_option("table", "json")
 def follow(
     table: str,
@@ -79,8 +79,8 @@ def follow(
 
     TABLE is the folder or URI of a Delta, Hudi or Paimon table or of an Iceberg table without a
     catalog, or iceberg:CATALOG.NAMESPACE.TABLE. The first run builds the store; later runs of the
-    same command publish the rows that changed since. A new version is one line of output. If
-    nothing has changed, there is none, except on a terminal or with -v.
+    same command publish the rows that have changed since, and print one line. If nothing has
+    changed, they print nothing, except on a terminal or with -v.
     """
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     location = located(path)

@@ -101,9 +101,10 @@ def build(
 ) -> None:
     """Build a store from Parquet or ORC files, or from a table.
 
-    SOURCE... are files, folders, globs or URIs, or the folder of a Delta, Hudi, Iceberg or Paimon
-    table; also files of CSV, JSON lines or Arrow IPC, and - for one of these on standard input.
-    PATH is a folder or URI. With --overwrite only the files of changed buckets are written.
+    SOURCE... are files, folders, globs or URIs; or one table: the folder of a Delta, Hudi, Iceberg
+    or Paimon table, or iceberg:CATALOG.NAMESPACE.TABLE; or files of CSV, JSON lines or Arrow IPC,
+    and - for one of these on standard input. PATH is a folder or URI. With --overwrite only the
+    files of changed buckets are written.
     """
     if not sources:  # the only path is that of the store, as PATH is the last one
         raise click.UsageError(f"Missing argument 'PATH', the folder of the store, after {path}")

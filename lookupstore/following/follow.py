@@ -49,7 +49,15 @@ class FollowingStore(LookupStore):
         """Bring the store to the newest snapshot of the table, and open the result.
 
         This store stays open and its answers do not change. If there is nothing newer, it is
-        returned. The arguments default to those of `lookupstore.follow`, which also has its errors.
+        returned.
+
+        Args:
+            retain: Time for which replaced versions are kept. Default: that of the call of
+                `lookupstore.follow` that returned this store.
+            storage_options: Options of the URI of the table, such as credentials. Default: those of
+                that call.
+
+        Raises: the errors of `lookupstore.follow`.
 
         >>> import tempfile, deltalake, lookupstore, pyarrow as pa
         >>> table = tempfile.mkdtemp()
@@ -107,19 +115,19 @@ def follow(
     only the data files that were added, the keys of those that were removed, and rows of files with
     new deletes. Rows that only moved to other files, as in a compaction, do not change.
 
-    All rows are read again if this is not possible: if the table, one of the columns in the store,
-    the condition, or the history of the table was replaced; if a vacuum, expiry, clean or restore
-    removed the old snapshot; or if the store was changed in another way. A warning is logged, and
-    `store.info().follows` has the reason.
+    All rows are read again if this is not possible: if the table, a column that is stored, or
+    `where` was replaced; if a vacuum, expiry, clean or restore removed the snapshot that the store
+    has; or if the store was changed by other calls. A warning is logged, and
+    `store.info().follows` contains the reason.
 
     Any number of processes may follow one table with one store: each snapshot is applied once.
 
     Args:
         table: Folder or URI of a Delta, Hudi or Paimon table, of an Iceberg table without a
-            catalog, or of another store; `"iceberg:CATALOG.NAMESPACE.TABLE"`, with `.branch_NAME`
-            for a branch; an open store or `deltalake.DeltaTable`, whose newest version is followed
-            whichever it has open; or a table or scan of pyiceberg, whose catalog says which
-            snapshot is the newest.
+            catalog, or of another store; the name of an Iceberg table in a catalog,
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`, with `.branch_NAME` at its end for a branch; an
+            open store; a `deltalake.DeltaTable`; or a table or scan of pyiceberg. The newest
+            version is followed, even if the object has an older one open.
         path: Folder, URI or location of the store. It is made if missing; otherwise it must be
             empty or a store that follows a table.
         key: Names of the key columns, which must be unique in each snapshot.
@@ -127,15 +135,16 @@ def follow(
             columns that are not in the key.
         where: Condition that rows must meet to be stored, as `lookupstore.build` takes it. Default:
             all rows.
-        buckets: Number of data files of a build. Default: that of the store, otherwise by size.
-        nullable_keys: Key columns whose nulls are keys of their own. In others a null is an error.
+        buckets: Number of data files of a build. Default: that of the store; for a new store, by
+            the size of the table.
+        nullable_keys: Key columns that may hold nulls. In others a null is an error.
         memory: Memory for rows, in bytes or as a text such as `"1GB"`; rows that do not fit are
             spilled to disk.
         threads: Number of threads that sort, compress and write, including the caller's. Default:
             one for each processor that the process may use, at most 64.
         compression: Name of the codec of the data files of a build. Default: none in a local
             folder, zstd elsewhere.
-        overwrite: Whether to build the store of all rows, whatever is there.
+        overwrite: Whether to build the store again from all rows, also if it follows no table.
         allow_new_key: Whether the key may have other names or types than in the store; see
             `lookupstore.build`.
         retain: Time for which replaced versions are kept; see `lookupstore.expire`.
@@ -210,11 +219,11 @@ def recorded_follower(
 
     Args:
         store: The store.
-        retain: Time for which replaced versions are kept. None: one hour.
+        retain: Time for which replaced versions are kept. Default: one hour.
         storage_options: Options of the URI of the table.
 
     Raises:
-        ValueError: If the store follows no table, or does not record the place of it.
+        ValueError: If the store follows no table, or does not record its path.
     """
     manifest = read_newest(store.location)
     follows = manifest.follows

@@ -322,7 +322,7 @@ def _former(current: Manifest, target: Target) -> TableMoment | None:
         )
     if has.snapshot is None:
         raise UnfollowableError(
-            f"version {current.version} has changes that are not of the table; change the table "
+            f"version {current.version} has changes that follow did not make; change the table "
             "instead of the store"
         )
     difference = column_difference(current, target.plan)

@@ -240,8 +240,8 @@ def find_source(
             if len(paths) == 1 and TableFormat.ICEBERG in tables:
                 return FoundTable(path, TableFormat.ICEBERG)
             raise FormatError(
-                f"source: {shown_path(path)} names a table of a catalog; give it alone, where "
-                "tables are read"
+                f"source: {shown_path(path)} names a table of a catalog; give it alone, "
+                "and to a function that reads tables"
             )
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
     files: list[FoundFiles] = []

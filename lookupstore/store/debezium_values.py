@@ -319,7 +319,7 @@ def _from_base64(column: pa.Array, name: str) -> pa.Array:
         ]
     except (binascii.Error, ValueError):
         raise ValueError(
-            f"changes: the column {name!r} has a text that is not base64, unlike its schema says"
+            f"changes: the column {name!r} has a text that is not base64, as its schema requires"
         ) from None
     return pa.array(found, pa.binary())
 

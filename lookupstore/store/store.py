@@ -347,8 +347,8 @@ class LookupStore(PointLookups, LocalLookups):
     ) -> LookupStore:
         """Bring a store to the newest snapshot of the table that it follows, and open the result.
 
-        The store must have been made by `lookupstore.follow` of a path or URI. This store stays
-        open and its answers do not change. If there is nothing newer, it is returned.
+        `lookupstore.follow` must have made the store from a path or URI of a table. This store
+        stays open and its answers do not change. If there is nothing newer, it is returned.
 
         Args:
             retain: Time for which replaced versions are kept. Default: one hour.
@@ -356,8 +356,8 @@ class LookupStore(PointLookups, LocalLookups):
                 `lookupstore.Location`.
 
         Raises:
-            ValueError: If the store follows no table, or does not record where it is: follow the
-                table again.
+            ValueError: If the store follows no table, or does not record its path: call
+                `lookupstore.follow` with the table again.
 
         Other errors are those of `lookupstore.follow`.
 

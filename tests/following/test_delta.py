@@ -282,7 +282,7 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
     assert "snapshot" not in (lookupstore.open(path).info().follows or {})
     store = store.sync()
     assert said(store).startswith(
-        f"version {store.version - 1} has changes that are not of the table; "
+        f"version {store.version - 1} has changes that follow did not make; "
     )
     assert stored(store) == {1: (1,), 2: (2,)}
     rows(id=[3], s=[1], n=[1])

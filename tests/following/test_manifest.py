@@ -68,7 +68,7 @@ def test_only_changes_of_the_rows_clear_the_snapshot(
         assert len(again) == 40
         assert followed(path) == FollowedSnapshot(
             second.table, "1", second.files, second.columns,
-            "version 4 has changes that are not of the table; change the table "
+            "version 4 has changes that follow did not make; change the table "
             "instead of the store",
             str(table),
         )  # fmt: skip

@@ -238,10 +238,10 @@ def test_without_a_schema_other_values_are_refused(
         ({"type": "int32", "field": "day", "name": "io.debezium.time.Year"}, 2018, "do not say"),
         ({"type": "bytes", "field": "price", "name": f"{_CONNECT}Decimal"}, "F3A=", "do not say"),
         ({"type": "bytes", "field": "price", "name": f"{_CONNECT}Decimal",
-          "parameters": {"scale": "2"}}, "F3A", "is not base64, unlike its schema says"),
+          "parameters": {"scale": "2"}}, "F3A", "is not base64, as its schema requires"),
         ({"type": "bytes", "field": "price", "name": f"{_CONNECT}Decimal",
           "parameters": {"scale": "2"}}, "", "a decimal of no bytes"),
-        ({"type": "bytes", "field": "raw"}, "*", "is not base64, unlike its schema says"),
+        ({"type": "bytes", "field": "raw"}, "*", "is not base64, as its schema requires"),
         ({"type": "int32", "field": "day", "name": f"{_DEBEZIUM}Date"}, 1 << 40, "has no date32"),
     ],
 )  # fmt: skip

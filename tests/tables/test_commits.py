@@ -522,7 +522,7 @@ def test_errors_of_a_catalog_are_those_of_storage(
 
     monkeypatch.setattr(type(table.given.catalog), "load_table", busy)
     for call in (files.newest, store.sync):
-        with pytest.raises(OSError, match="DatabaseError of its catalog: database is locked"):
+        with pytest.raises(OSError, match="its catalog raised DatabaseError: database is locked"):
             call()
     assert files.refresh() is files
 

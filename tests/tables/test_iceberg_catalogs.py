@@ -172,7 +172,7 @@ def test_names_that_lead_nowhere(
     assert not (tmp_path / "s").exists()
     monkeypatch.setenv("PYICEBERG_CATALOG__DOWN__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__DOWN__URI", "sqlite:////no/such/folder/catalog.db")
-    refused("iceberg:down.sales.users", OSError, "of its catalog")
+    refused("iceberg:down.sales.users", OSError, "its catalog raised")
 
 
 def test_options_of_the_storage_are_given_to_the_catalog(

@@ -136,10 +136,12 @@ def build_store(
             see `lookupstore.build`.
         retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
             `"1h"`; see `lookupstore.expire`.
-        version: Number of the snapshot of a Paimon table to store. For another table, give `as_of`
-            or a DataFrame. Default: the newest one.
-        as_of: Time of the commit of a Hudi or Paimon table to store instead of the newest one, as
-            `HudiTable.scan` takes it. Default: not given.
+        version: Number of the snapshot of a Paimon table to store. For a Hudi table, give `as_of`.
+            Default: the newest snapshot.
+        as_of: Time of the snapshot or commit to store of a Paimon or Hudi table, as a datetime or a
+            text such as `"2026-03-07 13:56:57+01:00"`. A time without a zone is in UTC for Paimon,
+            and in the zone of its instants for Hudi, where an instant is also accepted. Default:
+            the newest one.
         spark: Session that reads paths. Default: the active one, or a new one from `session()`.
         storage_options: Options of `path`, if it is a URI, such as credentials; see
             `lookupstore.Location`. Executors use them too. Spark reads its sources with its own

@@ -54,9 +54,9 @@ def follow(
 ) -> FollowingStore:
     """Bring a store to the newest snapshot of a table with Spark, and open it on the driver.
 
-    Executors read all rows where `lookupstore.follow` would: for the first version, and if the
-    differences cannot be known. The driver applies the differences of later calls, and of `sync()`
-    of the returned store.
+    Executors read the table when all rows are read: for the first version, and when
+    `lookupstore.follow` would read all rows again. The driver reads and writes the changes of later
+    calls, and of `sync()` of the returned store.
 
     Args:
         table: Table as `lookupstore.follow` takes it. Executors read its files, without Spark's
@@ -68,12 +68,12 @@ def follow(
         where: Condition that rows must meet to be stored, as `lookupstore.build` takes it. Default:
             all rows.
         buckets: Number of data files of a build, and of the tasks that write them. Default: that of
-            the store, otherwise by size.
-        nullable_keys: Key columns whose nulls are keys of their own. In others a null is an error.
+            the store; for a new store, by the size of the table.
+        nullable_keys: Key columns that may hold nulls. In others a null is an error.
         memory: Memory of the driver for rows that changed, in bytes or as a text such as `"1GB"`.
         compression: Name of the codec of the data files of a build. Default: none in a local
             folder, zstd elsewhere.
-        overwrite: Whether to build the store of all rows, whatever is there.
+        overwrite: Whether to build the store again from all rows, also if it follows no table.
         allow_new_key: Whether the key may have other names or types than in the store.
         retain: Time for which replaced versions are kept; see `lookupstore.expire`.
         spark: Session whose executors build. Default: the active one, or a new one from

@@ -106,14 +106,14 @@ def update_store(
             `lookupstore.upsert`. The rows of a change feed of Delta or Iceberg count in the order
             of the table's versions, and may be in any partition. Default: `change`, or
             `_change_type` of such a feed.
-        order_by: Column that orders the events of a key, the greatest value last, such as a
-            position in the log; the store may lack it. Default: the order of the rows. All events
-            of a key must then be in one partition of `df`, in their order, as those of a topic are.
+        order_by: Column that orders the events of a key, such as an offset; the greatest value is
+            the last. The store may lack it. Default: the order of the rows. All events of a key
+            must then be in one partition of `df`, in their order, as in a Kafka topic.
         rule: Rule that combines the value of a row with the stored one, and with those of earlier
             rows of the same key; see `lookupstore.upsert`. Rows are ordered by Spark's partitions,
             then by their position there, which is the written order only if they were not shuffled.
-        sequence: Value column that decides which of two rows with the same key is newer, which
-            events do not have. Default: the later row is newer.
+        sequence: Value column that decides which of two rows with the same key is newer; for
+            events, pass `order_by` instead. Default: the later row is newer.
         batch: Identifier that makes these changes once: the number of a micro-batch in
             `foreachBatch`, or a name and a number. A number alone belongs to the streaming query,
             which Spark identifies as long as its checkpoint exists. Give a name too where the query

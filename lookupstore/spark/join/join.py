@@ -68,10 +68,11 @@ def lookup_join(
         store: Store, columnar files or table to look keys up in, which executors must be able to
             read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
             `ColumnarFiles`, or a path, URI, folder or glob, such as `s3://bucket/users/*.parquet`;
-            `on` then names their key. A Delta, Iceberg or Paimon table is its path or URI, or a
-            table of `deltalake` or `pyiceberg`; `on` then names the key, by which it has one row. A
-            Hudi table is a `HudiTable`, its path or URI, or a `TableLookup`; `on` then names the
-            record key, and also the partition columns to look keys up in their own partition only.
+            `on` then names their key. A Delta, Iceberg or Paimon table is its path or URI, its name
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`, or a table of `deltalake` or `pyiceberg`; `on` then
+            names the key, which must be unique. A Hudi table is a `HudiTable`, its path or URI, or
+            a `TableLookup`; `on` then names the record key, and also the partition columns to look
+            keys up in their own partition only.
         on: Fact columns that hold the key: a name or names, in any order, that the key columns have
             as well, or a dict from fact column to key column. Every key column is needed.
         how: Kind of join. `left` keeps every fact, with nulls where the key is missing. `inner`
@@ -106,6 +107,11 @@ def lookup_join(
         where: Condition that rows of `store` must meet to be found: SQL such as
             `"country = 'US'"`, a tuple such as `("country", "=", "US")`, a list of tuples that must
             all be true, or an expression of `pyarrow.compute`. Default: all rows.
+        version: Number of the version of a store or Delta table, or of the snapshot of an Iceberg
+            or Paimon table, that answers. Default: the version that `refresh` names, or that of an
+            open object.
+        as_of: Time of the version, snapshot or commit that answers: a datetime or a text such as
+            `"2026-11-22 07:30Z"`; of a Hudi table also an instant. Default: not given.
         storage_options: Options of the URI of `store`, such as credentials; see
             `lookupstore.Location`.
 

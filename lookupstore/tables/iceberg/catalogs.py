@@ -164,5 +164,5 @@ def answering(description: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise OSError(
-            f"{description}: {type(error).__name__} of its catalog: {hide_urls(str(error))}"
+            f"{description}: its catalog raised {type(error).__name__}: {hide_urls(str(error))}"
         ) from None

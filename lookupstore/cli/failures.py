@@ -67,7 +67,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(where|filter|columns|set|key)(?=: )": r"--\1",
     r"(^|: )(since|until) is (?=')": r"\1--\2 is ",
     r"query_type='read_optimized'": "--query-type read_optimized",
-    r"; a dict has Hudi's names: pass WriteOptions\(.*\)$": (
+    r"; a dict needs Hudi's option names; pass WriteOptions\(.*\)$": (
         "; give a name that begins with hoodie., or an option of this command"
     ),
     r"^separator and (quote|decimal) are both": r"--delimiter and --\1 are both",

@@ -229,7 +229,7 @@ def test_deletions_that_nothing_says_how_to_merge_are_refused(tmp_path: Path) ->
         read(tmp_path / "t")
     options = {**AGGREGATION, "fields.v.aggregate-function": "max"}
     table_of(tmp_path / "u", options, rows, [(1, 1, 5, "x", 1)])
-    with pytest.raises(FormatError, match="take values back from the aggregate function 'max'"):
+    with pytest.raises(FormatError, match="retractions with the aggregate function 'max'"):
         read(tmp_path / "u")
     # A column that nobody asks for is not merged.
     assert len(read(tmp_path / "u", ["id", "g"])) == 2

@@ -222,7 +222,7 @@ class TableLookup(ManyLookups):
         try:
             newest = self.newest()
         except (FormatError, OSError) as error:
-            _log.warning("%s: the lookups go on: %s", self.path, error)
+            _log.warning("%s: lookups still use the older commit: %s", self.path, error)
             return self
         if newest is self or not any(lookup.is_on_host() for lookup in self._slices.asked()):
             return newest

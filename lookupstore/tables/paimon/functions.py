@@ -122,9 +122,7 @@ class _Column:
         if self._rule.ignores_retractions or not turn.retracted.any():
             return False
         if self._rule.function not in _RETRACTABLE:
-            raise self._refuse(
-                f"rows that take values back from the aggregate function {self._rule.function!r}"
-            )
+            raise self._refuse(f"retractions with the aggregate function {self._rule.function!r}")
         return True
 
 
@@ -242,7 +240,7 @@ class _Computed(_Column):
                 self._now = self._retracted(self._now, _only(given, turn.retracted))
         except pa.ArrowInvalid as error:
             what = f"the aggregate function {self._rule.function!r} of {self._column.type}"
-            raise self._refuse(f"{what} with values beyond it ({error})") from None
+            raise self._refuse(f"{what} with values beyond its range ({error})") from None
 
     def clear(self, which: Mask, rows: Numbers) -> None:
         self._shorten(len(which))
@@ -284,7 +282,7 @@ class _Product(_Computed):
     def _retracted(self, old: pa.Array, new: pa.Array) -> pa.Array:
         kind = old.type
         if pa.types.is_decimal(kind):
-            raise self._refuse("rows that take values back from a product of decimals")
+            raise self._refuse("retractions with the aggregate function 'product' of decimals")
         divide = pc.divide if pa.types.is_floating(kind) else pc.divide_checked
         return pc.coalesce(divide(old, new), old)
 

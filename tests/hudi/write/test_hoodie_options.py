@@ -219,7 +219,7 @@ CLUSTERED = {"hoodie.clustering.inline": "true",
              "hoodie.clustering.plan.strategy.sort.columns": "city, ts"}  # fmt: skip
 GENERATOR = "hoodie.datasource.write.keygenerator.class"
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
-    "own": ({"evolve": True}, r"'evolve'; a dict has Hudi's names: pass WriteOptions\(evolve="),
+    "own": ({"evolve": True}, r"'evolve'; a dict needs Hudi's option names; pass .*\(evolve="),
     "service": (
         {"retain_commits": 3},
         r"'retain_commits'; .*: pass WriteOptions\(services=TableServices\(retain_commits=",

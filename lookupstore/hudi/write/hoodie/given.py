@@ -97,7 +97,7 @@ def _remedy(name: str) -> str:
         own = f"services=TableServices({own})"
     elif name not in {one.name for one in fields(WriteOptions)}:
         return ""
-    return f"; a dict has Hudi's names: pass WriteOptions({own})"
+    return f"; a dict needs Hudi's option names; pass WriteOptions({own})"
 
 
 def fields_of(said: Iterable[Said], *parts: OptionPart) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import Any
 from lookupstore.filters import Filter
 from lookupstore.source.search import path_of
 from lookupstore.source.source import type_name
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.secrets import HIDDEN
 
 
 def recorded_place(table: Any) -> str | None:
-    """Return the absolute path or the URI of a table, without its options.
+    """Return the absolute path, the URI or the name in a catalog of a table, without options.
 
     None: The table is an object of a library, or in a file system that only this process has open.
 
@@ -24,6 +25,8 @@ def recorded_place(table: Any) -> str | None:
     """
     if not isinstance(table, (str, os.PathLike, Location)):
         return None
+    if is_catalog_name(table):
+        return str(table).partition("?")[0]
     path = path_of(table)
     place = as_location(expanded(path) if isinstance(path, str) else path)
     if place.given[1] is not None:

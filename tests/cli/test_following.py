@@ -61,8 +61,8 @@ def test_a_version_is_one_line_and_no_version_is_none(tmp_path: Path) -> None:
     before = "snapshot 1, 1 row"
     assert said(columns="s,n") == (
         f"{path}: version 3 has snapshot 1 of {table}, 1 row (version 2: {before}), in T; all rows "
-        "were read: the value column 'n' (int64) is new; to read only what changed, keep the "
-        "columns, or name those to store in --columns\n"
+        "were read: the value column 'n' (int64) is new, and each stored row has all columns; to "
+        "read only what changed, keep the columns, or name those to store in --columns\n"
     )
     lookupstore.upsert(path, {"id": [5], "s": ["x"], "n": [1]}).close()
     assert said("--overwrite", columns="s,n") == (

@@ -16,6 +16,7 @@ import pytest
 import lookupstore
 from lookupstore import FormatError, LookupStore, follow
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.store.version_files import read_newest
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import Catalog
@@ -81,6 +82,27 @@ def test_a_store_follows_a_table_by_its_name(catalog: Catalog, tmp_path: Path) -
     table.delete("id = 1")
     store = store.sync()
     assert (list(store), rebuilt(store)) == ([2, 3], None)
+    more(table, 4)
+    with lookupstore.open(tmp_path / "s") as store:
+        assert list(store.sync()) == [2, 3, 4]
+
+
+def test_a_store_does_not_record_the_options_of_a_name(catalog: Catalog, tmp_path: Path) -> None:
+    table_of(catalog, 1, 2)
+    secret = {"access_key": "KEY", "secret_key": "SECRET"}
+    for given, options in (
+        ("iceberg:prod.sales.users?access_key=KEY&secret_key=SECRET", None),
+        ("iceberg:prod.sales.users", secret),
+    ):
+        with follow(
+            given, tmp_path / "s", key="id", overwrite=True, storage_options=options
+        ) as store:
+            assert "SECRET" not in str(store.info())
+            follows = read_newest(store.location).follows
+            assert follows is not None
+            assert follows.place == "iceberg:prod.sales.users"
+        written = [path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()]
+        assert not any(b"SECRET" in content for content in written)
 
 
 def test_a_branch_and_a_tag_are_read_and_a_branch_is_followed(
@@ -234,7 +256,8 @@ def test_a_read_of_all_rows_says_why(
         update.rename_column("s", "t")
     store = store.sync()
     assert rebuilt(store) == (
-        "the value column 's' (large_string) is gone, and each stored row has all columns"
+        "the value column 's' (large_string) is gone, and each stored row has all columns; to read "
+        "only what changed, keep the columns, or name those to store in columns="
     )
     assert str(rebuilt(store)) in caplog.text
     with table.update_schema() as update:

@@ -59,6 +59,8 @@ cdef class Hits:
     cdef list tables             # tables of their blocks, which must stay
 
     def __cinit__(self, size_t length):
+        if length > 0xFFFFFFFF:
+            raise ValueError(f"{length} keys in one call; give at most 4294967295")
         self.length = length
         self.layers, self.tables = [], []
 

@@ -256,6 +256,8 @@ def test_arguments_are_checked(tmp_path: Path, seed: int) -> None:
     one = BinaryColumn([b"a"])
     with pytest.raises(ValueError, match="2 layers; a key has one file in one layer only"):
         ranges.owners(one)
+    with pytest.raises(ValueError, match="4294967296 keys in one call; give at most 4294967295"):
+        Hits(1 << 32)
     hits = Hits(1)
     with pytest.raises(ValueError, match="2 keys; give 1"):
         hits.find(layered, BinaryColumn([b"a", b"b"]))

@@ -238,22 +238,28 @@ cdef class DataBlocks:
         finally:
             self.check_file()
 
-    def scanned(self, list numbers not None):
-        """Return blocks for a scan: prepared ones if there are, but no others are kept.
+    def scanned(self, list numbers not None, size_t most):
+        """Return blocks for a scan, in this order, until they have `most` bytes: at least one.
 
-        The caller checks the file afterwards.
+        Prepared blocks are used if there are, but no others are kept. The caller checks the file
+        afterwards.
         """
         cdef BlockTable table = self.file.blocks
         cdef ReadyBlock held
         cdef Block block
-        cdef size_t number
+        cdef size_t number, nbytes = 0
         found = []
         for number in numbers:
             held = table.blocks[number]
             block = None if held is None else held.block
             if block is None and self.plain is not None:
                 block = self.plain.block(number, self.index)
-            found.append(self.load(number) if block is None else block)
+            if block is None:
+                block = self.load(number)
+            found.append(block)
+            nbytes += block.size
+            if nbytes >= most:
+                break
         return found
 
     def all_blocks(self):

@@ -194,7 +194,7 @@ class Reader(Mapping[bytes, bytes]):
         """Add all keys to a filter."""
         data = self._search().data
         for number in range(len(self._handles)):
-            for block in data.scanned([number]):
+            for block in data.scanned([number], 1):
                 builder.add_block(block)
         self._check_open().check_whole()  # it may have been truncated while keys were read
 

@@ -17,8 +17,10 @@ SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()
 # Bytes of blocks in one batch of a scan: with this size, the work in Python for each batch is small
 # compared with reading the blocks, and they stay in the cache of the processor.
 _BATCH = 256 << 10
-# Number of blocks in one batch, whatever the file records about their size.
+# Number of blocks in one batch, and bytes from which on none is added, whatever the file records
+# about their size.
 _MOST_BLOCKS = 1024
+_MOST_BYTES = 2 * _BATCH
 
 #: A block and the range of its records that a scan reads.
 BlockRange = tuple[Block, int, int]
@@ -46,10 +48,12 @@ def scan_parts(
         file.check_whole()
     numbers = range(first, last)[::-1] if reverse else range(first, last)
     filled = file.filled(reader._handles, numbers)
-    while some := list(islice(filled, _blocks_at_once(reader))):
+    waiting: list[int] = []
+    while waiting := waiting or list(islice(filled, _blocks_at_once(reader))):
         data, file = reader._search().data, reader._check_open()
         try:
-            parts = [(block, 0, len(block)) for block in data.scanned(some)]
+            parts = [(block, 0, len(block)) for block in data.scanned(waiting, _MOST_BYTES)]
+            some, waiting = waiting[: len(parts)], waiting[len(parts) :]
             # Only the blocks at the ends of the range have records outside of it.
             if start is not None and first in some:
                 at = some.index(first)

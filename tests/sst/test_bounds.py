@@ -80,6 +80,21 @@ def test_a_plain_copy_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> N
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.sst"]
 
 
+def test_a_scan_has_few_blocks_in_memory_whatever_the_file_says(tmp_path: Path) -> None:
+    """The recorded size is that of fewer blocks; a batch still has a few of 100 KB."""
+    path = made(tmp_path / "a.sst")
+    says(path, b"data.plain_bytes", 150_000)
+    with Reader(path) as reader:
+        for first, last in itertools.combinations([0, 1, 5, 6, 12, 33, 40], 2):
+            start = RECORDS[first][0]
+            stop = RECORDS[last][0] if last < 40 else None
+            for reverse in (False, True):
+                batches = list(reader.scan(start=start, stop=stop, reverse=reverse))
+                assert max(batch.nbytes for batch in batches) < 700_000
+                found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+                assert found == RECORDS[first:last][:: -1 if reverse else 1]
+
+
 def test_a_plain_copy_of_keys_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Reader(made(tmp_path / "a.sst")) as reader:
         monkeypatch.setattr(reader, "scan", lambda: Reader.scan(reader, reverse=True))

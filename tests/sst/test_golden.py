@@ -141,7 +141,7 @@ def test_layout(entry: dict[str, Any]) -> None:
         assert file.footer.filter == (expected["bloom_offset"], expected["bloom_bytes"])
     else:
         assert file.footer.filter is None
-    blocks = lookup_of(reader).data.scanned(list(range(info.data_blocks)))
+    blocks = lookup_of(reader).data.scanned(list(range(info.data_blocks)), 1 << 30)
     aligned = [block.aligned for block in blocks]
     assert sum(aligned) == expected["aligned_data_blocks"]
 

@@ -7,7 +7,7 @@ file tells what is wrong with it; one of an object may be an error of the connec
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,6 +28,9 @@ _STORE_BYTES = 4 << 20
 # Bytes between two ranges that are read, too, rather than by another read: a request of an object
 # store takes as long as these bytes of an answer.
 _DISK_GAP, _STORE_GAP = 4 << 10, 512 << 10
+# Bytes of a read from which on no further range is read by it: the bytes between ranges are in
+# memory, too.
+_MOST_AT_ONCE = 16 << 20
 # Bytes to read at the end of a Parquet file at first: most footers are shorter. On a disk, a second
 # read takes no time.
 _DISK_ENDING, _STORE_ENDING = 4 << 10, 64 << 10
@@ -99,30 +102,33 @@ class FileAddress:
             file: The file, open.
             ranges: Offset and size of each range, which may have no bytes.
         """
-        gap = _DISK_GAP if is_local(self.filesystem) else _STORE_GAP
+        wanted = sorted({one for one in ranges if one[1]})
         runs: list[list[int]] = []
-        for offset, size in sorted(one for one in ranges if one[1]):
-            if runs and offset <= runs[-1][1] + gap:
-                runs[-1][1] = max(runs[-1][1], offset + size)
+        for offset, size in wanted:
+            end = offset + size
+            if runs and self._is_near(offset, *runs[-1]):
+                runs[-1][1] = max(runs[-1][1], end)
             else:
-                runs.append([offset, offset + size])
-        found: dict[int, bytes] = {}
+                runs.append([offset, end])
+        found: dict[tuple[int, int], bytes] = {}
 
         def read(start: int, end: int) -> None:
-            found[start] = file.read_at(end - start, start)
+            data = file.read_at(end - start, start)
+            first, last = bisect_left(wanted, (start, 0)), bisect_left(wanted, (end, 0))
+            for offset, size in wanted[first:last]:
+                found[offset, size] = data[offset - start : offset - start + size]
 
         if is_local(self.filesystem):
             for start, end in runs:
                 read(start, end)
         elif runs:
             at_once(read, [(start, end) for start, end in runs])
-        starts = sorted(found)
+        return [found[one] if one[1] else b"" for one in ranges]
 
-        def part(offset: int, size: int) -> bytes:
-            start = starts[bisect_right(starts, offset) - 1]
-            return found[start][offset - start : offset - start + size]
-
-        return [part(*one) if one[1] else b"" for one in ranges]
+    def _is_near(self, offset: int, start: int, end: int) -> bool:
+        """Return whether a range that begins at an offset belongs to the read of another one."""
+        gap = _DISK_GAP if is_local(self.filesystem) else _STORE_GAP
+        return offset < end or (offset <= end + gap and offset - start < _MOST_AT_ONCE)
 
     def reading(
         self,

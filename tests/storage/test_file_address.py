@@ -17,6 +17,9 @@ from support.quick_store import quick_store
 from lookupstore import CorruptionError
 from lookupstore.storage.file_address import FileAddress
 
+#: A file system that is not that of the disk.
+MOCK = fs._MockFileSystem()
+
 
 class Reads(io.BytesIO):
     """A file that notes its reads, as Arrow's files are."""
@@ -46,6 +49,29 @@ def test_ranges_are_those_of_the_file(seed: int, number: int) -> None:
     # Reads do not touch, and are 4 KiB apart.
     assert all(one[1] + 4096 < other[0] for one, other in itertools.pairwise(ends))
     assert sum(size for _, size in file.noted) <= sum(size + 4096 for _, size in ranges)
+
+
+@pytest.mark.parametrize(("filesystem", "gap"), [(fs.LocalFileSystem(), 4), (MOCK, 512)])
+def test_ranges_of_a_large_part_of_a_file_are_several_reads(
+    filesystem: fs.FileSystem, gap: int, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bytes between ranges are read with them, but never many of these at once."""
+    module = pytest.importorskip("lookupstore.storage.file_address")
+    monkeypatch.setattr(module, "_MOST_AT_ONCE", 3 << 20)
+    chance = random.Random(seed)
+    content = chance.randbytes(10 << 20)
+    file: Any = Reads(content)
+    starts = itertools.accumulate(chance.randrange(gap << 10) for _ in range(1 << 20))
+    ranges = [
+        (start, chance.choice([1, 9, 2000]))
+        for start in itertools.takewhile(lambda start: start < 9 << 20, starts)
+    ]
+    ranges += [(ranges[3][0], 5), (ranges[3][0] + 1, 700_000), (77, 0)]
+    chance.shuffle(ranges)
+    found = FileAddress.on(filesystem, "x").read_ranges(file, ranges)
+    assert found == [content[offset : offset + size] for offset, size in ranges]
+    assert max(size for _, size in file.noted) <= (3 << 20) + 700_000
+    assert 3 <= len(file.noted) <= 4
 
 
 def test_a_file_of_another_size_is_damaged(tmp_path: Path) -> None:

@@ -27,9 +27,11 @@ from lookupstore.parquet.ending import ParquetEnding
 from lookupstore.parquet.footer import MAGIC, ColumnChunk, ParquetFooter, footer_bytes
 from lookupstore.parquet.structs import I32, I64, STRUCT, Struct, get, items, struct_at
 
-# Most bytes of pages that are in memory at once, and most bytes of a footer with indexes.
+# Most bytes of pages that are in memory at once, of a footer with indexes, and of an index: Python
+# objects of them take many times as much.
 _MOST_BYTES = 64 << 20
 _MOST_FOOTER = 1 << 20
+_MOST_INDEX = 1 << 20
 _BATCH_ROWS = 1 << 16
 # Fields of FileMetaData, RowGroup and ColumnChunk.
 _GROUPS, _COLUMNS, _INDEX_OFFSET, _INDEX_BYTES = 4, 1, 4, 5
@@ -258,7 +260,7 @@ class ChosenRows:
             chunk = self._indexes[group][leaf] if self._indexes else {}
             offset, size = get(chunk, _INDEX_OFFSET, I64), get(chunk, _INDEX_BYTES, I32)
             is_inside = offset and size and 0 < offset <= self._ending.size() - size
-            ranges.append((offset, size) if is_inside and size > 0 else (0, 0))
+            ranges.append((offset, size) if is_inside and 0 < size <= _MOST_INDEX else (0, 0))
         # Indexes are before the footer, and were read with it unless it is large.
         if all(not size or self._ending.has(offset) for offset, size in ranges):
             return [self._ending.read_at(size, offset) if size else b"" for offset, size in ranges]

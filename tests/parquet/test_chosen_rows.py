@@ -125,6 +125,21 @@ def test_only_pages_of_the_rows_are_read() -> None:
         assert parts.nbytes < most * len(content)
 
 
+def test_a_large_index_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = pytest.importorskip("lookupstore.parquet.chosen_rows")
+    rows = pa.table({"id": range(10_000)})
+    content = written(
+        rows, write_page_index=True, use_dictionary=False, data_page_size=400,
+        compression="none", write_batch_size=10,
+    )  # fmt: skip
+    chosen = np.array([7, 9000])
+    for most, is_read in ((1 << 20, True), (2000, False)):
+        monkeypatch.setattr(module, "_MOST_INDEX", most)
+        found, parts = chosen_of(content, ["id"], chosen)
+        assert found["id"].to_pylist() == chosen.tolist()
+        assert (parts.nbytes < 3000) == is_read
+
+
 def test_pages_of_many_groups_are_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     module = pytest.importorskip("lookupstore.parquet.chosen_rows")
     monkeypatch.setattr(module, "_MOST_BYTES", 9000)

@@ -348,7 +348,10 @@ class ColumnarFiles(FollowedFiles):
             if any(self._lookups[at].open_reader is not reader for at, reader in readers.items()):
                 self._together.files = None  # released meanwhile, and it must not be kept
         for number in files.closed:
-            if self._lookups[number].may_have(keys.of(self._plans[number].build.key_schema)):
+            lookup = self._lookups[number]
+            if lookup.may_have(keys.of(self._plans[number].build.key_schema)):
+                if lookup.open_reader is not None:  # by now all of it is here
+                    self._together.files = None
                 return None
         for number in files.opened:
             descriptors.used(self._lookups[number])

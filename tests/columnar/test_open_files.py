@@ -20,6 +20,7 @@ import pytest
 from support.forks import fork, in_child
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.errors import DuplicateKeyError
 from lookupstore.hostcache.cache import Residency
@@ -254,6 +255,29 @@ def test_no_file_is_open_if_none_was_made(
         keys = {"k": [number - 500 for number in range(5)]}
         with answered_together(monkeypatch, expected=False):
             checked(files, keys, answers_of(model, range(5), "error"))
+
+
+def test_a_copy_that_becomes_complete_is_used_with_the_others(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Nothing is opened at that moment, so the next call finds out."""
+    rng = random.Random(seed)
+    model = write_files(tmp_path / "t", rng, "int", [[1, 2], [3]], evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        files.prepare()
+        keys = {"k": [number - 500 for number in range(5)]}
+        expected = answers_of(model, range(5), "error")
+        waiting = [files._lookups[1]]
+        of_file = vars(FileLookup)["open_reader"].fget
+        complete = property(lambda one: None if one in waiting else of_file(one))
+        monkeypatch.setattr(FileLookup, "open_reader", complete)
+        for _ in range(2):
+            with answered_together(monkeypatch, expected=False):
+                checked(files, keys, expected)
+        waiting.clear()
+        checked(files, keys, expected)
+        with answered_together(monkeypatch, expected=True):
+            checked(files, keys, expected)
 
 
 def opened(files: ColumnarFiles) -> OpenFiles | None:

@@ -251,6 +251,8 @@ class Reader(Mapping[bytes, bytes]):
         lookup, layer = self._search(), self._alone
         if layer is None:
             layer = self._alone = Layer((lookup,))
+            if self._lookup is None:  # another thread has closed the reader meanwhile
+                self._alone = None
         return layer
 
     # -- the public part

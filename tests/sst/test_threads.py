@@ -17,6 +17,8 @@ from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.processors import processors
 from lookupstore.sst import Reader
 from lookupstore.sst._block import Block
+from lookupstore.sst._layer import Layer
+from lookupstore.sst._lookup import Lookup
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.stored import StoredFile
 
@@ -241,6 +243,24 @@ def test_readers_that_are_closed_while_blocks_come_and_go(path: Path, seed: int)
     run_all([*(lambda n=n: use(n) for n in range(3)), close])
     assert refused > 0
     assert 0 <= cache.nbytes <= cache.capacity
+
+
+def test_a_reader_that_is_closed_as_its_first_lookup_begins(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lookup ends well, and the closed reader does not keep the file."""
+    reader = Reader(path)
+
+    def layer(lookups: tuple[Lookup, ...]) -> Layer:
+        reader.close()
+        return Layer(lookups)
+
+    monkeypatch.setattr("lookupstore.sst.reader.Layer", layer)
+    key, value = RECORDS[7]
+    assert reader.lookup([key]).to_pylist() == [value]
+    assert reader._alone is None
+    with pytest.raises(ClosedError):
+        reader.lookup([key])
 
 
 def check_cut(path: Path, seed: int) -> None:

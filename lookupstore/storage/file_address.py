@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.read_errors import read_error, reading
-from lookupstore.storage.remote_file import RemoteFile, RemoteStream, at_once
+from lookupstore.storage.remote_file import RemoteArrowFile, RemoteFile, RemoteStream, at_once
 from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import told_by
 
@@ -30,7 +30,7 @@ _STORE_BYTES = 4 << 20
 _DISK_GAP, _STORE_GAP = 4 << 10, 512 << 10
 # Bytes of a read from which on no further range is read by it: the bytes between ranges are in
 # memory, too.
-_MOST_AT_ONCE = 16 << 20
+_MOST_AT_ONCE = 4 << 20
 # Bytes to read at the end of a Parquet file at first: most footers are shorter. On a disk, a second
 # read takes no time.
 _DISK_ENDING, _STORE_ENDING = 4 << 10, 64 << 10
@@ -74,7 +74,7 @@ class FileAddress:
         """
         if nbytes is not None and reads_of(self.filesystem) is not None:
             remote = RemoteFile(self.filesystem, self.path, nbytes=nbytes, uri=self.shown)
-            return pa.PythonFile(RemoteStream(remote), mode="r")
+            return RemoteArrowFile(RemoteStream(remote), mode="r")
         file = self.filesystem.open_input_file(self.path)
         if nbytes is not None and file.size() != nbytes:
             found = file.size()

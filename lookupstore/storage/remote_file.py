@@ -21,6 +21,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import shown_uri, told_by
@@ -214,11 +216,34 @@ class RemoteStream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, fewer at the end; less than 0: all that are left."""
-        left = max(0, self._remote.nbytes - self._at)
-        size = left if size is None or size < 0 else min(size, left)
-        data = self._remote.read(self._at, size) if size else b""
-        self._at += size
+        data = self.read_at(self._remote.nbytes if size is None or size < 0 else size, self._at)
+        self._at += len(data)
         return data
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        """Return bytes from an offset on, fewer at the end; threads may call it at once."""
+        size = min(size, max(0, self._remote.nbytes - offset))
+        return self._remote.read(offset, size) if size else b""
+
+
+class RemoteArrowFile(pa.PythonFile):  # type: ignore[misc]  # Arrow has no types
+    """A remote file for Arrow, of which threads may read ranges at the same time.
+
+    Arrow lets only one thread at a time read a file that Python has made.
+
+    Args:
+        stream: The file.
+        mode: Mode of the file, for Arrow: reading.
+    """
+
+    def __init__(self, stream: RemoteStream, mode: str) -> None:
+        self._stream = stream
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        """Return bytes from an offset on, fewer at the end."""
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+        return self._stream.read_at(nbytes, offset)
 
 
 def pause_after(attempt: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.quick_store import quick_store
 
 from lookupstore import CorruptionError
 from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.remote_file import RemoteFile
 
 #: A file system that is not that of the disk.
 MOCK = fs._MockFileSystem()
@@ -82,6 +84,31 @@ def test_a_file_of_another_size_is_damaged(tmp_path: Path) -> None:
         assert file.read() == b"12345"
     with pytest.raises(CorruptionError, match="4 bytes"):
         address.open(4)
+
+
+def test_ranges_of_an_object_are_read_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No read ends before all have begun."""
+    content = random.Random(5).randbytes(3 << 20)
+    (tmp_path / "s3" / BUCKET).mkdir(parents=True)
+    (tmp_path / "s3" / BUCKET / "x").write_bytes(content)
+    begun = threading.Barrier(3, timeout=30)
+    of_file = RemoteFile.read
+
+    def read(file: RemoteFile, offset: int, size: int) -> bytes:
+        begun.wait()
+        return of_file(file, offset, size)
+
+    ranges = [(2 << 20, 9), (5, 1000), (1 << 20, 7)]
+    with quick_store(tmp_path / "s3", 0) as quick:
+        address = FileAddress.on(quick.store.filesystem(), f"{BUCKET}/x")
+        with address.open(len(content)) as file, monkeypatch.context() as patched:
+            patched.setattr(RemoteFile, "read", read)
+            found = address.read_ranges(file, ranges)
+        assert found == [content[offset : offset + size] for offset, size in ranges]
+        with pytest.raises(ValueError, match="closed file"):
+            file.read_at(5, 0)
 
 
 def test_an_object_whose_size_is_known_takes_no_other_request(tmp_path: Path) -> None:

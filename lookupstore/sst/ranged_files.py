@@ -16,7 +16,7 @@ from lookupstore.sst.reader import Reader, lookup_of
 
 
 class RangedFiles:
-    """Open files that answer lookups together, although they were not made together.
+    """Files that are open, and answer lookups together although they were not made together.
 
     Files with disjoint ranges of keys are a layer: the range in which a key is shows its file.
     Files that overlap are in different layers, and a key is looked up in one file of each layer.

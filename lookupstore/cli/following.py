@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import click
 
@@ -19,6 +19,7 @@ from lookupstore.cli.options import (
     retain_option,
 )
 from lookupstore.cli.terminal import echo, echoed_info, is_on_terminal, unechoed
+from lookupstore.errors import LookupStoreError
 from lookupstore.following.follow import follow as follow_table
 from lookupstore.following.follower import ASKED
 from lookupstore.quantities import bytes_of, counted, seconds_of
@@ -84,7 +85,9 @@ def follow(
     """
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     location = located(path)
-    before = read_newest(location) if list_names(location) else None
+    before = None
+    with suppress(LookupStoreError):  # --overwrite replaces a damaged store, too
+        before = read_newest(location) if list_names(location) else None
     start = time.monotonic()
     with ExitStack() as logs:
         logs.enter_context(echoed_info(_LOGGER) if verbose else unechoed(_LOGGER))

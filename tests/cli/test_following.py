@@ -73,6 +73,21 @@ def test_a_version_is_one_line_and_no_version_is_none(tmp_path: Path) -> None:
     assert told.stderr == f"{path}: version 5 has the rows of the Delta table at version 1\n"
 
 
+def test_a_damaged_store_is_overwritten(tmp_path: Path) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+    deltalake.write_deltalake(table, pa.table({"id": [1], "s": ["a"]}))
+    lookupstore.follow(table, path, key="id").close()
+    (manifest,) = (path / "versions").iterdir()
+    manifest.write_text("{")
+    done = run("follow", table, path, "--key", "id")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"{manifest} is damaged" in done.stderr
+    done = run("follow", table, path, "--key", "id", "--overwrite")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"{path}: version 2 has snapshot 0 of {table}, 1 row, in ")
+    assert lookupstore.open(path).get(1) == {"s": "a"}
+
+
 def test_all_rows_are_read_before_it_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

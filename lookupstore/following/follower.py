@@ -309,7 +309,7 @@ def _read(
 
 
 def _former(current: Manifest, target: Target) -> TableMoment | None:
-    """Return the moment whose rows a version has. None: it is the newest one.
+    """Return the moment whose rows a version has. None: it is the newest one, as recorded.
 
     Raises:
         UnfollowableError: If the differences to the newest snapshot cannot be known.
@@ -342,7 +342,9 @@ def _former(current: Manifest, target: Target) -> TableMoment | None:
     if has.snapshot == wanted.snapshot:
         if has.files != wanted.files:
             raise UnfollowableError(replaced)
-        return None
+        # An open store is synced with what is recorded.
+        is_recorded = wanted.place is None or replace(has, rebuilt=None) == wanted
+        return None if is_recorded else target.newest
     try:
         former = target.former(has.snapshot)
     except FormatError as error:  # for example of a column whose type has changed since

@@ -170,6 +170,24 @@ def test_a_store_that_cannot_be_synced_says_what_to_do(tmp_path: Path) -> None:
                 assert newer.sync() is newer
 
 
+def test_another_place_is_recorded_although_no_row_has_changed(tmp_path: Path) -> None:
+    table = written(tmp_path / "t", {"id": 1, "s": "a", "n": 1})
+    follow(deltalake.DeltaTable(table), tmp_path / "s", key="id").close()
+    follow(table, tmp_path / "s", key="id").close()
+    for columns, version in ((None, 2), (["s", "n"], 3), (["s", "n"], 3)):
+        follow(table, tmp_path / "s", key="id", columns=columns).close()
+        with lookupstore.open(tmp_path / "s") as store, store.sync() as same:
+            assert (same.version, len(same)) == (version, 1)
+    with follow(deltalake.DeltaTable(table), tmp_path / "s", key="id") as same:
+        assert same.version == 3
+    deltalake.write_deltalake(
+        table, pa.table({"id": [2], "s": ["b"], "n": [2], "m": [2]}), mode="append",
+        schema_mode="merge",
+    )  # fmt: skip
+    with lookupstore.open(tmp_path / "s") as store, store.sync() as newer:
+        assert dict(newer.items()) == {1: {"s": "a", "n": 1}, 2: {"s": "b", "n": 2}}
+
+
 def test_an_open_store_is_followed_by_another_one(tmp_path: Path) -> None:
     source = lookupstore.build({"id": [1, 2], "s": ["a", "b"]}, tmp_path / "s", key="id")
     store = follow(source, tmp_path / "t", key="s")

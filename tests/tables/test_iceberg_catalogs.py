@@ -105,6 +105,22 @@ def test_a_store_does_not_record_the_options_of_a_name(catalog: Catalog, tmp_pat
         assert not any(b"SECRET" in content for content in written)
 
 
+def test_a_new_branch_is_followed_from_its_first_snapshot_on(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    table = table_of(catalog, 1)
+    follow("iceberg:prod.sales.users", tmp_path / "s", key="id").close()
+    first = table.current_snapshot()
+    assert first is not None
+    with table.manage_snapshots() as changes:
+        changes.create_branch(first.snapshot_id, "audit")
+    follow("iceberg:prod.sales.users.branch_audit", tmp_path / "s", key="id").close()
+    more(table, 2)
+    more(table, 10, branch="audit")
+    with lookupstore.open(tmp_path / "s") as store, store.sync() as newer:
+        assert list(newer) == [1, 10]
+
+
 def test_a_branch_and_a_tag_are_read_and_a_branch_is_followed(
     catalog: Catalog, tmp_path: Path
 ) -> None:

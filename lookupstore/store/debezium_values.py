@@ -44,6 +44,8 @@ _TIMES: Mapping[str, pa.DataType] = {
     f"{_DEBEZIUM}MicroTimestamp": pa.timestamp("us"),
     f"{_DEBEZIUM}NanoTimestamp": pa.timestamp("ns"),
 }
+# Units of times of a day, each by its number in a second.
+_PER_SECOND: Mapping[str, int] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 # More digits than a decimal of Arrow has.
 _EXACT = Context(prec=1000)
 # Separators of texts that name schemas.
@@ -283,9 +285,23 @@ def _as_times(column: pa.Array, given: ValueType | None, name: str, kind: pa.Dat
         raise _unknown_error(column, name, _WITH_SCHEMAS)
     try:
         stored = pa.int32() if meant.bit_width == 32 else pa.int64()
+        if pa.types.is_time(meant):
+            _check_in_day(column, name, meant)
         return column.cast(stored).cast(meant)
     except pa.ArrowInvalid as error:
         raise ValueError(f"changes: the column {name!r} has no {meant}: {error}") from None
+
+
+def _check_in_day(column: pa.Array, name: str, kind: pa.DataType) -> None:
+    """Check that integers are times of a day: a TIME of MySQL may be negative, or of days."""
+    day = 86_400 * _PER_SECOND[kind.unit]
+    beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, day))
+    if pc.any(beyond).as_py():
+        shown = column.filter(beyond)[0].as_py()
+        raise ValueError(
+            f"changes: the column {name!r} has {shown} as a {kind}, which is no time of a day; "
+            "leave the column out, or build the store with integers in it"
+        )
 
 
 def _check_numbers(column: pa.Array, name: str) -> None:

@@ -243,11 +243,14 @@ def test_without_a_schema_other_values_are_refused(
           "parameters": {"scale": "2"}}, "", "a decimal of no bytes"),
         ({"type": "bytes", "field": "raw"}, "*", "is not base64, as its schema requires"),
         ({"type": "int32", "field": "day", "name": f"{_DEBEZIUM}Date"}, 1 << 40, "has no date32"),
+        *(({"type": "int64", "field": "clock", "name": f"{_DEBEZIUM}{name}"}, value, "no time of a")
+          for name, day in (("Time", 86_400_000), ("MicroTime", 86_400_000_000))
+          for value in (-1, day)),
     ],
 )  # fmt: skip
 def test_a_schema_that_does_not_fit(tmp_path: Path, field: Row, value: Any, said: str) -> None:
     name = field["field"]
-    columns = pa.schema([FEW.field("id"), FEW.field(name)])
+    columns = pa.schema([COLUMNS.field("id"), (FEW if name in FEW.names else COLUMNS).field(name)])
     schema = {"fields": [{"field": "after", "fields": [{"type": "int64", "field": "id"}, field]}]}
     event = {"schema": schema, "payload": {"op": "c", "after": {"id": 1, name: value}}}
     with pytest.raises(ValueError, match=f"changes: the column {name!r} .*{said}"):

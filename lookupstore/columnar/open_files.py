@@ -24,7 +24,7 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found
-from lookupstore.sst._hits import Hits
+from lookupstore.sst._hits import FileHits
 from lookupstore.sst.ranged_files import RangedFiles
 
 # Numbers of hits, of keys or of files.
@@ -187,7 +187,7 @@ class OpenFiles:
     def _found(self, keys: EncodedKeys) -> _Found | None:
         """Return the rows of the keys. None: several files have one of the keys."""
         encoded = [keys.of(group.schema) for group in self._groups]
-        hits = Hits(len(keys))
+        hits = FileHits(len(keys))
         for group, wanted in zip(self._groups, encoded, strict=True):
             group.files.find(wanted, hits, group.first)
         asked, files = hits.keys().to_numpy(), self._numbers[hits.files().to_numpy()]
@@ -205,7 +205,7 @@ class OpenFiles:
         return _Found(hits, files, places)
 
     def _kept(
-        self, keys: EncodedKeys, hits: Hits, asked: _Numbers, files: _Numbers
+        self, keys: EncodedKeys, hits: FileHits, asked: _Numbers, files: _Numbers
     ) -> npt.NDArray[np.bool_] | None:
         """Return which hits count in their files. None: all of them.
 
@@ -264,7 +264,7 @@ class _Found:
         places: Number of the hit that answers each key; -1: none.
     """
 
-    hits: Hits
+    hits: FileHits
     files: _Numbers
     places: _Numbers
 
@@ -286,6 +286,8 @@ def _taken(keys: pa.Array, at: _Numbers) -> pa.Array:
     return keys.take(pa.array(at))
 
 
-def _columns_at(rows: RowSchema, hits: Hits, at: _Numbers, names: Sequence[str]) -> pa.RecordBatch:
+def _columns_at(
+    rows: RowSchema, hits: FileHits, at: _Numbers, names: Sequence[str]
+) -> pa.RecordBatch:
     """Return some columns of the rows of some hits."""
     return rows.read(len(at), names, partial(hits.read, at))[1]

@@ -10,7 +10,7 @@ from lookupstore.sst._answers import Answers
 from lookupstore.sst._layer import Layer
 
 @final
-class Hits:
+class FileHits:
     def __new__(cls, length: int) -> Self: ...
     def __len__(self) -> int: ...
     @property
@@ -21,11 +21,11 @@ class Hits:
     def read(self, hits: npt.NDArray[np.int64], answers: Answers) -> None: ...
 
 @final
-class Candidates:
-    def __new__(cls, hits: Hits, layer: Layer, keys: BinaryColumn, first: int) -> Self: ...
+class HitCandidates:
+    def __new__(cls, hits: FileHits, layer: Layer, keys: BinaryColumn, first: int) -> Self: ...
 
 @final
 class CandidateAnswers(Answers):
-    def __new__(cls, length: int, candidates: Candidates) -> Self: ...
+    def __new__(cls, length: int, candidates: HitCandidates) -> Self: ...
 
 __test__: dict[str, Any]

@@ -44,7 +44,7 @@ cdef enum:
 
 
 @cython.final
-cdef class Hits:
+cdef class FileHits:
     """The rows that files have at some of `length` keys: a hit for each file that has a key.
 
     Hits are numbered in any order. Rows stay in the maps of the files until they are read.
@@ -80,7 +80,7 @@ cdef class Hits:
             ValueError: If the files have no ranges, are not used in place, or there is another
                 number of keys.
         """
-        cdef Candidates candidates
+        cdef HitCandidates candidates
         cdef ls_batch_counts *counts
         cdef Lookup lookup
         cdef size_t i
@@ -94,7 +94,7 @@ cdef class Hits:
         if counts == NULL:
             raise MemoryError()
         try:
-            candidates = Candidates(self, layer, keys, first)
+            candidates = HitCandidates(self, layer, keys, first)
             candidates.find(counts)
             for i in range(layer.files.count):
                 lookup = layer.lookups[i]
@@ -181,10 +181,10 @@ cdef class Hits:
 
 
 @cython.final
-cdef class Candidates:
+cdef class HitCandidates:
     """The keys that pass the filters of files, each with its file, and their lookups."""
 
-    cdef Hits hits
+    cdef FileHits hits
     cdef Layer layer
     cdef BinaryColumn keys
     cdef uint32_t first     # number of the first file
@@ -195,7 +195,7 @@ cdef class Candidates:
     cdef uint32_t *owners
     cdef uint32_t *origins  # the number of each among all keys
 
-    def __cinit__(self, Hits hits not None, Layer layer not None, BinaryColumn keys not None,
+    def __cinit__(self, FileHits hits not None, Layer layer not None, BinaryColumn keys not None,
                   uint32_t first):
         self.hits, self.layer, self.keys, self.first = hits, layer, keys, first
         # All keys of a stretch may pass the filter of the last file that is tested.
@@ -276,10 +276,10 @@ cdef class Candidates:
 cdef class CandidateAnswers(Answers):
     """The rows of candidates, which become hits."""
 
-    cdef Candidates candidates
-    cdef Hits hits
+    cdef HitCandidates candidates
+    cdef FileHits hits
 
-    def __cinit__(self, size_t length, Candidates candidates not None):
+    def __cinit__(self, size_t length, HitCandidates candidates not None):
         self.candidates = candidates
         self.hits = candidates.hits
         self.owners = candidates.owners

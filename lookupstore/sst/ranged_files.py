@@ -10,7 +10,7 @@ import pyarrow as pa
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import answer
-from lookupstore.sst._hits import Hits
+from lookupstore.sst._hits import FileHits
 from lookupstore.sst._layer import FileRanges, Layer
 from lookupstore.sst.reader import Reader, lookup_of
 
@@ -65,12 +65,12 @@ class RangedFiles:
         found = self._layer.ranges.owners(BinaryColumn(keys))
         return pa.Array.from_buffers(pa.uint32(), len(keys), [None, found])
 
-    def find(self, keys: pa.Array, hits: Hits, first: int) -> None:
+    def find(self, keys: pa.Array, hits: FileHits, first: int) -> None:
         """Add the rows of many keys in all files to `hits`.
 
         Args:
             keys: Arrow array as for `lookup`.
-            hits: Hits of as many keys.
+            hits: FileHits of as many keys.
             first: Number of the first file in hits.
 
         Raises:

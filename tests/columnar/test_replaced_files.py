@@ -165,7 +165,7 @@ def test_an_object_that_is_replaced_within_a_second(
     assert plans_of(first)[0].source.stored.written == plans_of(third)[0].source.stored.written
     assert words(third) == {"new"}
     for files in (first, second):
-        if build == "never":
+        if build != "always":  # the first look at a small object makes no lookup file
             with pytest.raises(StaleStoreError, match="rewritten"):
                 files.lookup([1])
         else:

@@ -30,6 +30,7 @@ RUNNING = {
         "source/table_readers.py": "the list of readers of tables",
         "spark/__init__.py": "the list of names that are of Hudi",
         "spark/sessions.py": "the list of data sources",
+        "store/store.py": "what follows tables, which is above stores",
     },
 }
 NEVER = {

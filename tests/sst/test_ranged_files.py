@@ -17,7 +17,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
-from lookupstore.sst._hits import Hits
+from lookupstore.sst._hits import FileHits
 from lookupstore.sst._layer import FileRanges, Layer
 from lookupstore.sst.ranged_files import RangedFiles
 from lookupstore.sst.reader import lookup_of, reads_of
@@ -85,7 +85,7 @@ def asked_of(rng: random.Random, kind: str, most: int) -> pa.Array:
 
 def found_in(files: RangedFiles, keys: pa.Array, first: int) -> list[tuple[int, int, bytes]]:
     """Return the number of the key, number of the file, and row of each hit."""
-    hits = Hits(len(keys))
+    hits = FileHits(len(keys))
     files.find(keys, hits, first)
     order = np.arange(len(hits))[::-1].copy()
     rows = Values(len(hits))
@@ -151,7 +151,7 @@ def test_many_keys_that_all_files_have(tmp_path: Path, seed: int) -> None:
     readers, models = written(tmp_path, [list(range(200))] * 7, "text", rng)
     keys = pa.array([KEYS["text"](rng.randrange(210)) for _ in range(150_000)])
     files = RangedFiles(readers)
-    hits = Hits(len(keys))
+    hits = FileHits(len(keys))
     files.find(keys, hits, 0)
     every = sum(key in models[0] for key in keys.to_pylist())
     assert len(hits) == 7 * every
@@ -204,7 +204,7 @@ def test_hot_files_answer_by_their_places(tmp_path: Path, seed: int) -> None:
 def test_a_file_that_is_cut_before_its_rows_are_read(tmp_path: Path, seed: int) -> None:
     readers, _ = written(tmp_path, [list(range(50_000))] * 2, "8 bytes", random.Random(seed))
     keys = pa.array([KEYS["8 bytes"](number) for number in range(50_000)])
-    hits = Hits(len(keys))
+    hits = FileHits(len(keys))
     RangedFiles(readers).find(keys, hits, 0)
     path = tmp_path / "1.sst"
     os.truncate(path, path.stat().st_size // 2)
@@ -227,7 +227,7 @@ def test_rows_stay_when_their_files_are_closed(tmp_path: Path, seed: int) -> Non
     readers, models = written(tmp_path, [list(range(3000))] * 2, "8 bytes", random.Random(seed))
     keys = pa.array(list(models[0]))
     files = RangedFiles(readers)
-    hits = Hits(len(keys))
+    hits = FileHits(len(keys))
     files.find(keys, hits, 0)
     for number, reader in enumerate(readers):
         reader.close()
@@ -257,8 +257,8 @@ def test_arguments_are_checked(tmp_path: Path, seed: int) -> None:
     with pytest.raises(ValueError, match="2 layers; a key has one file in one layer only"):
         ranges.owners(one)
     with pytest.raises(ValueError, match="4294967296 keys in one call; give at most 4294967295"):
-        Hits(1 << 32)
-    hits = Hits(1)
+        FileHits(1 << 32)
+    hits = FileHits(1)
     with pytest.raises(ValueError, match="2 keys; give 1"):
         hits.find(layered, BinaryColumn([b"a", b"b"]))
     with pytest.raises(ValueError, match="give files that are used in place and have ranges"):

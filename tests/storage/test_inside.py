@@ -302,6 +302,7 @@ def test_errors_show_no_control_characters() -> None:
 
 # Who joins names to folders, or makes, opens and removes what is at a path, beside `Location`.
 OWN_PLACES = {
+    "_built": "looks at the package itself, before anything else can be imported",
     "storage.local": "goes through the gate",
     "storage.object_store": "the same; its work folder is its own",
     "storage.trees": "looks for the source that the caller gave; links to folders are not followed",

@@ -363,9 +363,9 @@ WRONG = [
     (lambda: Location("x", filesystem="s3"), TypeError, "filesystem is str"),
     (lambda: Location("b/x", filesystem=Asked(session="mine")), ValueError, "'session'"),
     (lambda: lookupstore.build(USERS, "x", key="id", storage_options={"key": "K"}), ValueError,
-     "there is none in path or source"),
+     "path and source are not; leave them out"),
     (lambda: ColumnarFiles("x", key="id", storage_options={"key": "K"}), ValueError,
-     "there is none in source"),
+     "and source is not; leave them out"),
     (lambda: lookupstore.open(Location("x"), storage_options={"key": "K"}), ValueError,
      "path is a Location"),
 ]  # fmt: skip

@@ -768,7 +768,7 @@ def test_a_manifest_that_was_changed(small):
 
 
 def test_a_manifest_of_another_format(small):
-    for version in (1, 3, 6):
+    for version in (1, 3, 7):
         rewrite(small, setting("format_version", value=version))
         match = f"format_version is {version}; this lookupstore reads 2, 4, 5 and 6"
         with pytest.raises(FormatError, match=match):

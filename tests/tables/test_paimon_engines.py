@@ -493,7 +493,8 @@ def test_another_function_makes_a_follower_read_all_rows(tmp_path: Path) -> None
     table.commit()
     store = store.sync()
     assert store[1]["v"] == 3
-    assert (store.info().follows or {})["rebuilt"] == "snapshot 1 has other files now"
+    reason = (store.info().follows or {})["rebuilt"]
+    assert reason.startswith("snapshot 1, which the store has, has other files in the table now")
 
 
 def test_merged_rows_have_no_position(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from lookupstore.tables.paimon.metadata import Place
 from lookupstore.tables.paimon.row_order import (
     KIND,
     SYSTEM,
-    RowOrder,
     Section,
+    SequenceOrder,
     check_system,
     counts,
     joined,
@@ -77,7 +77,7 @@ class KeyMerge:
         ignores_deletes: Whether rows that delete a key have no effect on older ones.
     """
 
-    order: RowOrder
+    order: SequenceOrder
     columns: pa.Schema
     ignores_deletes: bool
 

@@ -31,8 +31,8 @@ from lookupstore.tables.paimon.row_order import (
     DELETE,
     KIND,
     SYSTEM,
-    RowOrder,
     Section,
+    SequenceOrder,
     check_system,
     counts,
     differs,
@@ -58,7 +58,7 @@ class MergedSection:
         section: Files of the section.
     """
 
-    order: RowOrder
+    order: SequenceOrder
     engine: MergeEngine
     columns: pa.Schema
     section: Section
@@ -107,7 +107,7 @@ class _Stream:
     """
 
     def __init__(
-        self, order: RowOrder, batches: Iterator[pa.RecordBatch], file: TableFile, level: int
+        self, order: SequenceOrder, batches: Iterator[pa.RecordBatch], file: TableFile, level: int
     ) -> None:
         self._order, self._batches, self._file, self._level = order, batches, file, level
         self._rows: pa.RecordBatch | None = None
@@ -184,7 +184,7 @@ class _Chunk:
     """
 
     def __init__(
-        self, order: RowOrder, engine: MergeEngine, section: Section, rows: pa.RecordBatch
+        self, order: SequenceOrder, engine: MergeEngine, section: Section, rows: pa.RecordBatch
     ) -> None:
         self._engine, self._rows = engine, rows
         versions = order.versions(order.encoded_versions(rows))

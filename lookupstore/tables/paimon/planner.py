@@ -36,7 +36,7 @@ from lookupstore.tables.paimon.engine import (
 from lookupstore.tables.paimon.merge import Buckets, KeyMerge, ReplacedRows, sections
 from lookupstore.tables.paimon.merged_rows import MergedSection
 from lookupstore.tables.paimon.metadata import Metadata, PaimonFile, Place, Vector
-from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, RowOrder, Section
+from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, Section, SequenceOrder
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -168,7 +168,7 @@ class _Planner:
         named = {*schema.partition_keys, *schema.primary_keys, *self._sequence}
         if not named <= set(self._columns.names):
             missing = sorted(named - set(self._columns.names))
-            path = f"{metadata.uri}/schema/schema-{schema.number}"
+            path = metadata.location.show(f"schema/schema-{schema.number}")
             raise CorruptionError(path, 0, f"the columns {missing}", "none")
         self._check_columns()
         if schema.primary_keys and self._engine in _MERGING:
@@ -263,7 +263,7 @@ class _Planner:
         return tuple(name.strip() for name in text.split(",") if name.strip())
 
     @property
-    def _order(self) -> RowOrder:
+    def _order(self) -> SequenceOrder:
         """Return the order of the rows of a key."""
         schema = self._schema
         looks_up = (
@@ -271,7 +271,7 @@ class _Planner:
             or self._has_vectors
             or schema.option("force-lookup") == "true"
         )
-        return RowOrder(
+        return SequenceOrder(
             self._description,
             schema.bucket_keys,
             self._sequence,

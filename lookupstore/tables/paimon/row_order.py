@@ -42,7 +42,7 @@ Section = tuple[LeveledFile, ...]
 
 
 @dataclass(frozen=True)
-class RowOrder:
+class SequenceOrder:
     """The order of the rows of a key.
 
     Attributes:

@@ -256,31 +256,34 @@ def test_damaged_log_files(tmp_path: Path, residency: Residency, version: int, k
                  for at in range(0, len(content), 11)]  # fmt: skip
         for damaged in (*cuts, *flips):
             log.write_bytes(damaged)
-            opened = TableLookup(table.path, residency=residency)
+
+            def opened() -> TableLookup:
+                return TableLookup(table.path, residency=residency)
+
             try:
                 scanned = table.opened().scan(columns=[RECORD_KEY, "ts", "value"])
                 rows: Any = {one[RECORD_KEY]: one for one in scanned.to_pylist()}
             except (CorruptionError, FormatError) as error:
                 with pytest.raises(type(error)):
-                    opened.lookup([1, 2])
+                    opened().lookup([1, 2])
                 with pytest.raises(type(error)):
-                    opened.verify()
+                    opened().verify()
                 changed += isinstance(error, CorruptionError)
             else:
-                assert opened.lookup([1, 2]).to_pylist() == [
+                assert opened().lookup([1, 2]).to_pylist() == [
                     {name: rows.get(key, {}).get(name) for name in ("ts", "value")}
                     for key in ("1", "2")
                 ]
         log.write_bytes(content)
     assert changed > 20
-    opened = TableLookup(table.path, residency=residency)
-    assert opened.lookup([1, 2])["value"].to_pylist() == [wanted["1"]["value"], None]
+    whole = TableLookup(table.path, residency=residency)
+    assert whole.lookup([1, 2])["value"].to_pylist() == [wanted["1"]["value"], None]
     logs[0].unlink()
     with pytest.raises(StaleStoreError, match="deleted by a clean or a rollback"):
-        TableLookup.lookup(pickle.loads(pickle.dumps(opened)), [1])
-    opened.close()  # forgets the changes
+        TableLookup.lookup(pickle.loads(pickle.dumps(whole)), [1])
+    whole.close()  # forgets the changes
     with pytest.raises(StaleStoreError, match="deleted by a clean or a rollback"):
-        opened.lookup([1])
+        whole.lookup([1])
 
 
 def test_what_scans_refuse_is_refused(tmp_path: Path, residency: Residency) -> None:

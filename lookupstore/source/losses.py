@@ -152,7 +152,7 @@ LOSSES = (
     Loss("Delta, Iceberg", "deleted rows; columns that were renamed, added or widened", EXACT, ""),
     Loss("Delta", "a path into a table", REFUSED, "give the folder of the table"),
     Loss("Delta", "an empty text in a partition column", NOTED, "null, as in Delta's protocol"),
-    Loss("Delta", "other reader features", REFUSED, _AS_SPARK),
+    Loss("Delta", "reader features other than those above", REFUSED, _AS_SPARK),
     Loss("Delta", "columns of type VARIANT", REFUSED, _AS_SPARK),
     Loss("Delta", "partition columns of type binary", REFUSED, _AS_SPARK),
     Loss("Delta", "files outside the table, as in shallow clones", REFUSED, _AS_SPARK),

@@ -79,7 +79,7 @@ folders: files that are neither Parquet nor ORC | source/test_folders.py::test_e
 folders: values that the type in the first file cannot hold | source/test_errors.py::test_the_file_and_column_of_another_type_are_named
 Delta: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a_delta_table_is_refused_with_its_rows
 Delta: an empty text in a partition column | tables/test_delta.py::test_an_empty_text_of_a_partition_is_null
-Delta: other reader features | tables/test_delta.py::test_what_is_not_supported_is_named
+Delta: reader features other than those above | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: columns of type VARIANT | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: partition columns of type binary | tables/test_delta.py::test_what_is_not_supported_is_named
 Delta: files outside the table, as in shallow clones | tables/test_delta.py::test_what_is_not_supported_is_named

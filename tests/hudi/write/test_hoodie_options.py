@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "own": ({"evolve": True}, r"'evolve'; a dict needs Hudi's option names; pass .*\(evolve="),
     "service": (
         {"retain_commits": 3},
-        r"'retain_commits'; .*: pass WriteOptions\(services=TableServices\(retain_commits=",
+        r"'retain_commits'; .*; pass WriteOptions\(services=TableServices\(retain_commits=",
     ),
     "nobody's": ({"path": "/lake/visits"}, "options: not known here: 'path'$"),
     "unknown": (

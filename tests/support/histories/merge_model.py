@@ -157,7 +157,8 @@ class _Function:
                 return old + new
             case "product":
                 if isinstance(old, Decimal):
-                    return (old * new).quantize(Decimal("0.01"), ROUND_HALF_UP)
+                    # Java's decimals have no negative zero.
+                    return (old * new).quantize(Decimal("0.01"), ROUND_HALF_UP) + 0
                 return old * new
             case "max" | "bool_or":
                 return max(old, new)

@@ -100,7 +100,8 @@ class EngineHistory:
                 options[f"fields.{name}.list-agg-delimiter"] = chance.choice(["; ", ""])
                 options.pop(f"fields.{name}.distinct", None)
             removes = options.get("aggregation.remove-record-on-delete") == "true"
-            cannot = function not in _TAKEN_BACK or (name, function) == ("d", "product")
+            # `at` may be 0, by which nothing is divided.
+            cannot = function not in _TAKEN_BACK or (function == "product" and name in ("d", "at"))
             if not removes and (cannot or chance.random() < 0.1):
                 options[f"fields.{name}.ignore-retract"] = "true"
         if engine == "partial-update" and grouped and chance.random() < 0.2:

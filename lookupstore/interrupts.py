@@ -39,7 +39,7 @@ def interruptible() -> InterruptsAs:
 
 
 class InterruptsAs:
-    """A handler of SIGINT while a block runs, in place of a certain other one.
+    """A handler of SIGINT that replaces another one while a block runs.
 
     Args:
         handler: Handler while the block runs.

@@ -183,7 +183,7 @@ def _parse(texts: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _hint(text: str, name: str) -> str:
-    """Return advice about a text that is not a key, for what people try; empty: there is none."""
+    """Return advice about a text that is not a key, or an empty text."""
     if text.lower() in ("", "null", "none"):
         return f" (null is {NULL})"
     if text.startswith(f"{name}="):

@@ -74,7 +74,7 @@ class LookupFileNames:
 
     Attributes:
         made: Names of the file if a host has made it.
-        published: Size and XXH64 of the published file. None: there is none.
+        published: Size and XXH64 of the published file. None: the file is not published.
     """
 
     made: tuple[str, ...]
@@ -117,7 +117,7 @@ class FileLookup(descriptors.Holder):
         progress: Whether to show a bar while a lookup file is made. None: after a second, on a
             terminal or in a notebook.
         together: Place for the open files, which is emptied when this one is opened or released.
-            None: there is none.
+            None: the file is looked up alone.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class OpenFiles:
         Args:
             keys: The keys.
             fields: Columns to return.
-            file: Name of the column of the file of each row. None: there is none.
+            file: Name of the column for the path of each row's file. None: it is not wanted.
 
         Returns:
             None: several files have one of the keys.

@@ -30,7 +30,7 @@ class PiecesAhead(io.RawIOBase):
         self._at = 0
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read ranges of bytes, in place of those that were fetched before.
+        """Read ranges of bytes, and forget the ranges of earlier calls.
 
         Args:
             ranges: Offset and size of each range.

@@ -91,7 +91,7 @@ class SourceFile:
 
     @property
     def _gone(self) -> str:
-        """The state of the file if it is not there any more, for messages."""
+        """What error messages say if the file is gone."""
         return _GONE
 
     @property

@@ -245,7 +245,7 @@ class ChosenRows:
             ]
 
     def _indexes_of(self, places: Sequence[Range], read: ReadRanges) -> list[bytes]:
-        """Return the offset indexes of chunks, empty where there is none.
+        """Return the offset indexes of chunks; a chunk without one has empty bytes.
 
         Args:
             places: Numbers of row groups and columns.
@@ -305,7 +305,7 @@ def _pages(index: bytes, chunk: ColumnChunk, count: int) -> list[_Page]:
     """Return the pages of a chunk. Empty: Its index is missing, or does not agree with the chunk.
 
     Args:
-        index: The offset index. Empty: there is none.
+        index: The offset index. Empty: the chunk has none.
         chunk: The chunk.
         count: Number of its rows.
     """

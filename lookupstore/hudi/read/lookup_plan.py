@@ -49,7 +49,7 @@ class LookupPlan:
         values: Schema of the columns of an answer.
         build: When to make lookup files: `auto`, `always` or `never`; see `ColumnarFiles`.
         filter: Condition that rows must meet to be found. None: all rows do.
-        position: Position of the newest commit to read; empty: there is none.
+        position: Position of the newest commit to read. Empty: the table has no commit.
         is_fixed: Whether the caller chose the moment of the files with `as_of`.
         every_column: Whether the value columns are all data columns that are not in the key.
         query_type: `snapshot` or `read_optimized`.

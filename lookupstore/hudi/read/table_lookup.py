@@ -260,7 +260,7 @@ class TableLookup(ManyLookups):
 
     @property
     def position(self) -> str:
-        """Return the position of the newest commit that is read. Empty: there is none."""
+        """Return the position of the newest commit that is read. Empty: there is no commit."""
         return self._plan.position
 
     def position_at(self, moment: datetime) -> str:

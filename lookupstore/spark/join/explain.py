@@ -116,7 +116,7 @@ class JoinExplanation:
         format: Format of the dimension: `store`, `columnar files`, or that of a table, such as
             `Delta table`.
         version: Number of the version or snapshot that the join was planned on; of a Hudi table,
-            the position of the commit. None: there is none.
+            the position of the commit. None: files have no versions.
         id: Identifier of the content of that version, or of the files.
         created: Time of the version of a store, or of the commit of a table, UTC, ISO 8601. None:
             there is none.

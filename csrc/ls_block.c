@@ -410,10 +410,65 @@ ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice k
     return LS_OK;
 }
 
+/* Where key and value are in a record, for a block in which most records are alike: all have one
+ * size, and sizes of keys and values that take at most two bytes. */
+typedef struct {
+    size_t key, key_size;
+    size_t value, value_size;
+    size_t value_head; /* where the size of the value is */
+    uint8_t heads[4];  /* the stored sizes of key and value; of one byte, masked to one */
+    uint8_t masks[4];
+} record_shape;
+
+/* Finds the shape of a record. Returns 0 if other records cannot be compared with it. */
+static int shape_of(const ls_block *block, uint32_t i, record_shape *shape) {
+    ls_slice key, value;
+    if (block->positions != NULL || ls_block_record(block, i, &key, &value) != LS_OK)
+        return 0;
+    const uint8_t *record = block->data + (size_t)i * block->record_size;
+    shape->key = (size_t)(key.data - record);
+    shape->key_size = key.size;
+    shape->value_head = shape->key + key.size;
+    shape->value = (size_t)(value.data - record);
+    shape->value_size = value.size;
+    if (shape->key > 2 || shape->value - shape->value_head > 2)
+        return 0;
+    shape->masks[0] = shape->masks[2] = 0xFF;
+    shape->masks[1] = shape->key == 2 ? 0xFF : 0;
+    shape->masks[3] = shape->value - shape->value_head == 2 ? 0xFF : 0;
+    for (size_t at = 0; at < 2; at++) {
+        shape->heads[at] = record[at] & shape->masks[at];
+        shape->heads[2 + at] = record[shape->value_head + at] & shape->masks[2 + at];
+    }
+    return 1;
+}
+
+/* Returns whether a record has a shape. The byte after a size of one byte is one of the record, or
+ * of the tail of the block. */
+static inline int has_shape(const uint8_t *record, const record_shape *shape) {
+    uint32_t heads, expected, mask;
+    uint8_t found[4];
+    memcpy(found, record, 2);
+    memcpy(found + 2, record + shape->value_head, 2);
+    memcpy(&heads, found, 4);
+    memcpy(&expected, shape->heads, 4);
+    memcpy(&mask, shape->masks, 4);
+    return (heads & mask) == expected;
+}
+
 ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size_t *keys,
                          size_t *values) {
     *keys = *values = 0;
-    for (uint32_t i = from; i < to; i++) {
+    uint32_t i = from;
+    record_shape shape;
+    if (from < to && shape_of(block, from, &shape)) {
+        const uint8_t *record = block->data + (size_t)from * block->record_size;
+        for (; i < to && has_shape(record, &shape); i++)
+            record += block->record_size;
+        *keys = (i - from) * shape.key_size;
+        *values = (i - from) * shape.value_size;
+    }
+    for (; i < to; i++) {
         ls_slice key, value;
         ls_status status = ls_block_record(block, i, &key, &value);
         if (status != LS_OK)
@@ -424,14 +479,57 @@ ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size
     return LS_OK;
 }
 
+/* Returns how many pieces of a size, copied in steps one after the other, stay within `room`. */
+static size_t copied_in_steps(size_t room, size_t size) {
+    if (room < STEP)
+        return 0;
+    return size == 0 ? SIZE_MAX : (room - STEP) / size;
+}
+
+/* Copies records from `from` on, as ls_block_copy does, as long as they are alike and fit; returns
+ * their number. */
+static uint32_t copy_alike(const ls_block *block, uint32_t from, uint32_t to, int64_t *key_offsets,
+                           uint8_t *keys, size_t keys_room, int64_t *value_offsets,
+                           uint8_t *values, size_t values_room) {
+    record_shape shape;
+    if (!shape_of(block, from, &shape))
+        return 0;
+    size_t key_end = (size_t)key_offsets[0], value_end = (size_t)value_offsets[0];
+    size_t size = block->record_size, start = from * size;
+    const uint8_t *record = block->data + start;
+    size_t quick = copied_in_steps(block->records_size - start, size);
+    size_t keys_quick = copied_in_steps(keys_room - key_end, shape.key_size);
+    size_t values_quick = copied_in_steps(values_room - value_end, shape.value_size);
+    quick = quick < keys_quick ? quick : keys_quick;
+    quick = quick < values_quick ? quick : values_quick;
+    uint32_t done = 0;
+    for (; done < to - from && has_shape(record, &shape); done++, record += size) {
+        if (done < quick) { /* bytes after it are written again by what follows */
+            copy_steps(keys + key_end, record + shape.key, shape.key_size);
+            copy_steps(values + value_end, record + shape.value, shape.value_size);
+        } else {
+            if (shape.key_size > keys_room - key_end || shape.value_size > values_room - value_end)
+                break;
+            ls_copy(keys + key_end, record + shape.key, shape.key_size);
+            ls_copy(values + value_end, record + shape.value, shape.value_size);
+        }
+        key_offsets[done + 1] = (int64_t)(key_end += shape.key_size);
+        value_offsets[done + 1] = (int64_t)(value_end += shape.value_size);
+    }
+    return done;
+}
+
 ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
                         int64_t *key_offsets, uint8_t *keys, size_t keys_room,
                         int64_t *value_offsets, uint8_t *values, size_t values_room) {
-    size_t key_end = (size_t)key_offsets[0], value_end = (size_t)value_offsets[0];
-    size_t count = to - from;
-    if (key_end > keys_room || value_end > values_room)
+    size_t count = to - from, n = 0;
+    if ((size_t)key_offsets[0] > keys_room || (size_t)value_offsets[0] > values_room)
         return LS_TRUNCATED;
-    for (size_t n = 0; n < count; n++) {
+    if (!reverse && count > 0)
+        n = copy_alike(block, from, to, key_offsets, keys, keys_room, value_offsets, values,
+                       values_room);
+    size_t key_end = (size_t)key_offsets[n], value_end = (size_t)value_offsets[n];
+    for (; n < count; n++) {
         ls_slice key, value;
         uint32_t i = (uint32_t)(reverse ? to - 1 - n : from + n);
         ls_status status = ls_block_record(block, i, &key, &value);

@@ -87,10 +87,12 @@ void read_everything(const uint8_t *data, size_t size) {
         int64_t *value_offsets = room(8 * ((size_t)block.count + 1));
         uint8_t *key_bytes = room(keys), *value_bytes = room(values);
         key_offsets[0] = value_offsets[0] = 0;
-        CHECK(ls_block_copy(&block, 0, block.count, 1, key_offsets, key_bytes, keys, value_offsets,
-                            value_bytes, values) == LS_OK);
-        CHECK(key_offsets[block.count] == (int64_t)keys);
-        CHECK(value_offsets[block.count] == (int64_t)values);
+        for (int reverse = 0; reverse < 2; reverse++) {
+            CHECK(ls_block_copy(&block, 0, block.count, reverse, key_offsets, key_bytes, keys,
+                                value_offsets, value_bytes, values) == LS_OK);
+            CHECK(key_offsets[block.count] == (int64_t)keys);
+            CHECK(value_offsets[block.count] == (int64_t)values);
+        }
         free(key_offsets);
         free(value_offsets);
         free(key_bytes);

@@ -20,6 +20,7 @@ int main(int argc, char **argv) {
     test_block_bytes();
     test_malformed_blocks();
     test_blocks();
+    test_long_keys_of_one_size();
     test_adding_columns();
     test_adding_many();
     test_gather();

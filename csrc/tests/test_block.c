@@ -183,10 +183,11 @@ void test_blocks(void) {
         ls_slice keys[MANY], values[MANY], key, value;
         size_t count = random_keys(keys, below(MANY), (int)order), size;
         int one_size = (int)below(2);
+        size_t both = below(2) ? 8 : 140; /* size of key and value, if records have one size */
         ls_block_builder builder;
         new_builder(&builder);
         for (size_t i = 0; i < count; i++) {
-            values[i] = (ls_slice){filler, one_size ? 8 - keys[i].size : below(300)};
+            values[i] = (ls_slice){filler, one_size ? both - keys[i].size : below(300)};
             CHECK(add(&builder, keys[i], values[i]) == LS_OK);
         }
         uint8_t *data = finish(&builder, &size);
@@ -242,6 +243,38 @@ void test_blocks(void) {
             damage(data, size);
         free(data);
     }
+}
+
+/* Records of one size whose stored key sizes begin with the same two bytes, and whose values have
+ * stored sizes of one byte and of two. */
+void test_long_keys_of_one_size(void) {
+    uint8_t *zeros = room(3 << 14);
+    memset(zeros, 0, 3 << 14);
+    ls_slice keys[2] = {{zeros, 2 << 14}, {zeros, 1 << 14}};
+    ls_slice values[2] = {{zeros, 0}, {zeros, (1 << 14) - 1}};
+    ls_block_builder builder;
+    new_builder(&builder);
+    for (size_t i = 0; i < 2; i++)
+        CHECK(add(&builder, keys[i], values[i]) == LS_OK);
+    size_t size, key_size, value_size;
+    uint8_t *data = finish(&builder, &size);
+    ls_block block;
+    CHECK(ls_block_open(&block, data, size) == LS_OK && block.positions == NULL);
+    CHECK(ls_block_sizes(&block, 0, 2, &key_size, &value_size) == LS_OK);
+    CHECK(key_size == 3 << 14 && value_size == (1 << 14) - 1);
+    free(data);
+
+    /* A damaged second byte of the size of a value. */
+    ls_slice short_keys[2] = {slice("a"), slice("b")}, value = {zeros, 200};
+    for (size_t i = 0; i < 2; i++)
+        CHECK(add(&builder, short_keys[i], value) == LS_OK);
+    data = finish(&builder, &size);
+    data[204 + 3] ^= 2;
+    CHECK(ls_block_open(&block, data, size) == LS_OK && block.record_size == 204);
+    CHECK(ls_block_sizes(&block, 0, 1, &key_size, &value_size) == LS_OK);
+    CHECK(ls_block_sizes(&block, 0, 2, &key_size, &value_size) == LS_BAD_RECORD);
+    free(data);
+    free(zeros);
 }
 
 void test_adding_columns(void) {

@@ -12,6 +12,7 @@ void test_orders(void);
 void test_block_bytes(void);
 void test_malformed_blocks(void);
 void test_blocks(void);
+void test_long_keys_of_one_size(void);
 void test_adding_columns(void);
 void test_adding_many(void);
 void test_gather(void);

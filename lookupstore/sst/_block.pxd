@@ -53,6 +53,8 @@ cdef class Block:
     cdef readonly object offset
     cdef ls_order order
     cdef ls_block block
+    cdef int open(
+        self, object source, ls_slice data, str path, offset, ls_order order) except -1
     cdef int fail(self, ls_status status, str what) except -1
     cdef Block sortable(self)
 

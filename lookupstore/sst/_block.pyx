@@ -425,14 +425,18 @@ cdef class Block:
     errors.
     """
 
-    def __cinit__(self, data not None, str path not None, offset, str order="bytes"):
+    def __init__(self, data not None, str path not None, offset, str order="bytes"):
+        self.open(data, bytes_of(data), path, offset, order_of(order))
+
+    cdef int open(
+            self, object source, ls_slice data, str path, offset, ls_order order) except -1:
+        """Take the bytes of a block that are in `source`, and check its tail."""
         self.path = path
         self.offset = offset
-        self.order = order_of(order)
-        self.source = data
-        cdef ls_slice bytes = bytes_of(data)
-        self.size = bytes.size
-        self.fail(ls_block_open(&self.block, bytes.data, bytes.size), "a block")
+        self.order = order
+        self.source = source
+        self.size = data.size
+        return self.fail(ls_block_open(&self.block, data.data, data.size), "a block")
 
     def __len__(self):
         return self.block.count
@@ -443,8 +447,8 @@ cdef class Block:
 
     @property
     def data(self):
-        """The bytes of the block, copied if they are in a mapped file."""
-        return bytes(self.source)
+        """A copy of the bytes of the block."""
+        return (<const char *>self.block.data)[:self.size]
 
     @property
     def nbytes(self):

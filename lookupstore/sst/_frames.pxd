@@ -7,6 +7,7 @@ from lookupstore.sst._map cimport FileMap
 
 cdef class MappedBlocks:
     cdef FileMap map
+    cdef object view     # memoryview of the map, which its blocks hold
     cdef Handles handles
     cdef size_t most     # size of all data blocks in bytes
 

@@ -12,8 +12,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from crc32c import crc32c
 from zstandard import BufferWithSegments, ZstdError
 
-from lookupstore.arrow._binary cimport LS_OK, ls_get_varint64
-from lookupstore.sst._block cimport Block
+from lookupstore.arrow._binary cimport LS_OK, ls_get_varint64, ls_slice
+from lookupstore.sst._block cimport LS_ORDER_BYTES, Block
 
 from lookupstore.sst.codec import ZSTD
 
@@ -76,6 +76,7 @@ cdef class MappedBlocks:
 
     def __cinit__(self, FileMap map not None, Handles handles not None, most):
         self.map = map
+        self.view = memoryview(map)
         self.handles = handles
         self.most = most
 
@@ -91,11 +92,13 @@ cdef class MappedBlocks:
 
     cdef Block block(self, size_t number, Block index):
         """Return a block of a file with this index. None: `find` returned False."""
-        cdef const uint8_t *data
-        cdef size_t size, start = self.handles.starts[number]
-        if not self.find(number, &data, &size):
+        cdef ls_slice data
+        cdef Block found
+        if not self.find(number, &data.data, &data.size):
             return None
-        return Block(memoryview(self.map)[start:start + size], index.path, start, "bytes")
+        found = Block.__new__(Block)
+        found.open(self.view, data, index.path, self.handles.starts[number], LS_ORDER_BYTES)
+        return found
 
 
 cdef class MappedFrames:

@@ -73,6 +73,7 @@ MODULES = {
     "lookupstore.sst._data_blocks": RECORDS,
     "lookupstore.sst._filter": ["ls_filter", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._frames": [],
+    "lookupstore.sst._load": ["ls_block", "ls_load", "ls_order", "ls_row_order"],
     "lookupstore.sst._written": [],
     "lookupstore.sst._map": [],
     "lookupstore.sst._table": RECORDS,

@@ -489,8 +489,8 @@ static size_t copied_in_steps(size_t room, size_t size) {
 /* Copies records from `from` on, as ls_block_copy does, as long as they are alike and fit; returns
  * their number. */
 static uint32_t copy_alike(const ls_block *block, uint32_t from, uint32_t to, int64_t *key_offsets,
-                           uint8_t *keys, size_t keys_room, int64_t *value_offsets,
-                           uint8_t *values, size_t values_room) {
+                           uint8_t *keys, size_t keys_room, int64_t *value_offsets, uint8_t *values,
+                           size_t values_room) {
     record_shape shape;
     if (!shape_of(block, from, &shape))
         return 0;

@@ -23,6 +23,7 @@ int main(int argc, char **argv) {
     test_long_keys_of_one_size();
     test_adding_columns();
     test_adding_many();
+    test_loads();
     test_gather();
     test_filters();
     test_sort();

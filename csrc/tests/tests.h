@@ -15,6 +15,7 @@ void test_blocks(void);
 void test_long_keys_of_one_size(void);
 void test_adding_columns(void);
 void test_adding_many(void);
+void test_loads(void);
 void test_gather(void);
 void test_filters(void);
 void test_sort(void);

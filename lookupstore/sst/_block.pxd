@@ -1,7 +1,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from lookupstore.arrow._binary cimport ls_column, ls_slice, ls_status
+from cpython.object cimport PyObject
+
+from lookupstore.arrow._binary cimport BinaryColumn, ls_column, ls_slice, ls_status
 
 
 cdef extern from "ls_order.h":
@@ -17,6 +19,18 @@ cdef extern from "ls_order.h":
 
 
 cdef extern from "ls_block.h":
+    ctypedef struct ls_block_builder:
+        uint8_t *data
+        size_t capacity
+        size_t size
+        uint32_t *positions
+        size_t positions_capacity
+        uint32_t count
+        size_t record_size
+        int aligned
+        size_t last_key
+        size_t last_key_size
+    size_t ls_block_room(ls_slice key, ls_slice value) noexcept nogil
     ctypedef struct ls_block:
         const uint8_t *data
         size_t records_size
@@ -40,6 +54,25 @@ cdef extern from "ls_block.h":
         size_t values_room) noexcept nogil
 
 
+cdef class RecordBuilder:
+    cdef ls_block_builder builder
+    cdef ls_order order
+    cdef int repeats
+    cdef size_t block_size
+    cdef readonly object last_key  # key of the last record added, None before the first
+    cdef readonly size_t next_row  # row after the last one that a call has added
+    cdef bint is_full(self) noexcept
+    cdef int grow(self, size_t more) except -1
+    cdef int move(self, size_t capacity) except -1
+    cdef int refuse(
+        self, ls_status status, BinaryColumn keys, BinaryColumn values, size_t row) except -1
+
+
+cdef class BlockBuilder(RecordBuilder):
+    cdef PyObject *buffer  # bytes that no other object has seen; builder.data points into it
+    cdef size_t expected   # number of bytes that a block is expected to need
+
+
 cdef class Handles:
     cdef size_t count
     cdef size_t trailer
@@ -61,4 +94,5 @@ cdef class Block:
 
 cdef ls_order order_of(str name) except? LS_ORDER_BYTES
 cdef str status_text(ls_status status)
+cdef ls_slice slice_of(bytes value) noexcept
 cdef int check_key(ls_order order, ls_slice key, str name) except -1

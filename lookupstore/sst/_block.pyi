@@ -7,8 +7,7 @@ from typing_extensions import Self, disjoint_base
 from lookupstore.arrow._binary import BinaryColumn
 
 @disjoint_base
-class BlockBuilder:
-    def __new__(cls, order: str, repeats: bool, block_size: int) -> Self: ...
+class RecordBuilder:
     @property
     def count(self) -> int: ...
     @property
@@ -18,16 +17,11 @@ class BlockBuilder:
     @property
     def next_row(self) -> int: ...
     def add(self, key: bytes, value: bytes) -> None: ...
+
+@disjoint_base
+class BlockBuilder(RecordBuilder):
+    def __new__(cls, order: str, repeats: bool, block_size: int) -> Self: ...
     def add_many(self, keys: BinaryColumn, values: BinaryColumn, row: int) -> int: ...
-    def fill(
-        self,
-        keys: BinaryColumn,
-        values: BinaryColumn,
-        row: int,
-        nbytes: int,
-        blocks: list[bytes],
-        last_keys: list[bytes],
-    ) -> int: ...
     def finish(self) -> bytes: ...
 
 def sortable_keys(name: str, keys: BinaryColumn) -> pa.LargeBinaryArray: ...

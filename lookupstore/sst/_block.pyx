@@ -41,20 +41,8 @@ cdef extern from "Python.h":
 
 
 cdef extern from "ls_block.h":
-    ctypedef struct ls_block_builder:
-        uint8_t *data
-        size_t capacity
-        size_t size
-        uint32_t *positions
-        size_t positions_capacity
-        uint32_t count
-        size_t record_size
-        int aligned
-        size_t last_key
-        size_t last_key_size
     void ls_block_reset(ls_block_builder *builder) noexcept nogil
     size_t ls_block_memory(const ls_block_builder *builder) noexcept nogil
-    size_t ls_block_room(ls_slice key, ls_slice value) noexcept nogil
     ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value) noexcept nogil
     ls_status ls_block_add_column(
         ls_block_builder *builder, ls_order order, int repeats, const ls_column *keys,
@@ -204,28 +192,17 @@ cdef ls_slice slice_of(bytes value) noexcept:
     return out
 
 
-cdef class BlockBuilder:
-    """A builder of blocks from records in key order."""
+cdef class RecordBuilder:
+    """What builders of one block and of many share: records are added in key order."""
 
-    cdef ls_block_builder builder
-    cdef PyObject *buffer  # bytes that no other object has seen; builder.data points into it
-    cdef size_t expected   # number of bytes that a block is expected to need
-    cdef ls_order order
-    cdef int repeats
-    cdef size_t block_size
-    cdef readonly object last_key  # key of the last record added, None before the first
-    cdef readonly size_t next_row  # row after the last one that `add_many` has added
-
-    def __cinit__(self, str order, bint repeats, size_t block_size):
+    def __cinit__(self, str order, bint repeats, size_t block_size, *_):
         self.order = order_of(order)
         self.repeats = repeats
         self.block_size = block_size
         self.last_key = None
-        self.expected = 4096
         ls_block_reset(&self.builder)
 
     def __dealloc__(self):
-        Py_CLEAR(self.buffer)
         free(self.builder.positions)
 
     @property
@@ -252,21 +229,12 @@ cdef class BlockBuilder:
             self.builder.positions_capacity = positions
         capacity = self.builder.size + more + 4 * (self.builder.count + 1) + 5
         if capacity > self.builder.capacity:
-            self.move(max(capacity, 2 * self.builder.capacity, self.expected))
+            self.move(max(capacity, 2 * self.builder.capacity))
         return 0
 
     cdef int move(self, size_t capacity) except -1:
-        """Allocate a buffer of that capacity, and copy the records so far to it."""
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, capacity)
-        cdef uint8_t *data = <uint8_t *>PyBytes_AS_STRING(made)
-        if self.builder.size > 0:
-            memcpy(data, self.builder.data, self.builder.size)
-        Py_CLEAR(self.buffer)
-        Py_INCREF(made)
-        self.buffer = <PyObject *>made
-        self.builder.data = data
-        self.builder.capacity = capacity
-        return 0
+        """Give the block memory of that capacity, and move its records there."""
+        raise NotImplementedError
 
     def add(self, bytes key not None, bytes value not None):
         """Add one record; check `full` afterwards."""
@@ -290,23 +258,48 @@ cdef class BlockBuilder:
             )
         self.last_key = key
 
-    def fill(
-            self, BinaryColumn keys not None, BinaryColumn values not None, size_t row,
-            size_t nbytes, list blocks not None, list last_keys not None):
-        """Add records from `row` on until full blocks have `nbytes`; return the next row.
+    cdef int refuse(
+            self, ls_status status, BinaryColumn keys, BinaryColumn values, size_t row) except -1:
+        """Raise the error of a row that cannot be added."""
+        cdef ls_slice key
+        if status == LS_NULL:
+            which = "keys" if not ls_column_is_valid(&keys.column, row) else "values"
+            raise ValueError(f"{which}[{row}] is null; a file has no null keys or values")
+        if status == LS_BAD_COLUMN:
+            raise ValueError(f"row {row}: the Arrow offsets point outside their data buffer")
+        ls_column_get(&keys.column, row, &key)
+        if status == LS_BAD_KEY:
+            check_key(self.order, key, f"keys[{row}]")
+        if status == LS_TOO_LARGE:
+            raise ValueError(f"row {row}: a record or block of more than 2147483647 bytes")
+        raise ValueError(
+            order_text(self.last_key, (<char *>key.data)[:key.size], status == LS_OUT_OF_ORDER)
+            + f" (row {row} of this call)"
+        )
 
-        Each full block and its last key are appended to the lists. Raises the errors of `add_many`.
-        """
-        cdef size_t held = 0
-        cdef bytes block
-        while row < <size_t>keys.column.length and held < nbytes:
-            row = self.add_until_full(keys, values, row)
-            if self.is_full():
-                last_keys.append(self.last_key)
-                block = self.finish()
-                blocks.append(block)
-                held += len(block)
-        return row
+
+cdef class BlockBuilder(RecordBuilder):
+    """A builder of blocks, one at a time."""
+
+    def __cinit__(self, *_):
+        self.expected = 4096
+
+    def __dealloc__(self):
+        Py_CLEAR(self.buffer)
+
+    cdef int move(self, size_t capacity) except -1:
+        cdef bytes made
+        capacity = max(capacity, self.expected)
+        made = PyBytes_FromStringAndSize(NULL, capacity)
+        cdef uint8_t *data = <uint8_t *>PyBytes_AS_STRING(made)
+        if self.builder.size > 0:
+            memcpy(data, self.builder.data, self.builder.size)
+        Py_CLEAR(self.buffer)
+        Py_INCREF(made)
+        self.buffer = <PyObject *>made
+        self.builder.data = data
+        self.builder.capacity = capacity
+        return 0
 
     def add_many(self, BinaryColumn keys not None, BinaryColumn values not None, size_t row):
         """Add records from `row` on until the block is full or they end; return the next row.
@@ -317,10 +310,6 @@ cdef class BlockBuilder:
             ValueError: If keys are out of order or repeated, a value is null, or a key has a wrong
                 size; the message names the row. The rows before it have been added.
         """
-        return self.add_until_full(keys, values, row)
-
-    cdef size_t add_until_full(
-            self, BinaryColumn keys, BinaryColumn values, size_t row) except? 0:
         cdef size_t start = row, end = keys.column.length
         cdef ls_slice previous, key, value
         cdef ls_status status
@@ -342,24 +331,11 @@ cdef class BlockBuilder:
         if row > start:
             self.last_key = (<char *>self.builder.data)[
                 self.builder.last_key:self.builder.last_key + self.builder.last_key_size]
-        if status == LS_OK or status == LS_BLOCK_FULL:
-            return row
-        if status == LS_NULL:
-            which = "keys" if not ls_column_is_valid(&keys.column, row) else "values"
-            raise ValueError(f"{which}[{row}] is null; a file has no null keys or values")
-        if status == LS_BAD_COLUMN:
-            raise ValueError(f"row {row}: the Arrow offsets point outside their data buffer")
-        ls_column_get(&keys.column, row, &key)
-        if status == LS_BAD_KEY:
-            check_key(self.order, key, f"keys[{row}]")
-        if status == LS_TOO_LARGE:
-            raise ValueError(f"row {row}: a record or block of more than 2147483647 bytes")
-        raise ValueError(
-            order_text(self.last_key, (<char *>key.data)[:key.size], status == LS_OUT_OF_ORDER)
-            + f" (row {row} of this call)"
-        )
+        if status != LS_OK and status != LS_BLOCK_FULL:
+            self.refuse(status, keys, values, row)
+        return row
 
-    cpdef bytes finish(self):
+    def finish(self):
         """Return the encoded block and start the next one.
 
         The records were written into the returned bytes, so nothing is copied.

@@ -1,10 +1,13 @@
-"""Compressed blocks in the form in which they are written, many in one step."""
+"""Blocks in the form in which they are written, many in one step."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from lookupstore.sst._load cimport LS_TRAILER, Load, ls_load_block
+
 
 cdef extern from "ls_bytes.h":
     uint8_t *ls_put_varint(uint8_t *p, uint64_t value) noexcept nogil
@@ -15,14 +18,39 @@ cdef extern from "ls_bytes.h":
 cdef enum:
     MOST_OF_VARINT = 10
     LENGTHS = 8      # size of the lengths of lz4-java, of body and block
-    TRAILER = 5      # size of codec and checksum
 
 
-def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
+def seal_blocks(Load load not None, checksum):
+    """Complete the trailers of blocks that are written as they are.
+
+    Args:
+        load: The n blocks.
+        checksum: Checksum function of the dialect, which takes bytes and the checksum of those
+            before.
+
+    Returns:
+        List of n sizes of payloads. The load has the written bytes.
+    """
+    cdef size_t i
+    cdef ls_load_block *block
+    cdef uint8_t *trailer
+    cdef list sizes = []
+    view = memoryview(load)
+    for i in range(load.load.count):
+        block = &load.load.blocks[i]
+        trailer = load.load.data + block.start + block.size
+        trailer[0] = 0
+        covered = view[block.start:block.start + block.size + 1]
+        ls_store32(trailer + 1, <uint32_t>checksum(covered, 0))
+        sizes.append(block.size)
+    return sizes
+
+
+def pack_blocks(Load load not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
     """Return the written form of compressed blocks: payloads with their trailers.
 
     Args:
-        blocks: List of n blocks.
+        load: The n blocks.
         bodies: Sequence of the n compressed blocks, which support the buffer protocol.
         codec: Id of the codec; 0 is used for a block if compression saves 12.5 % or less.
         has_lengths: Whether the two lengths of lz4-java are before the body.
@@ -32,34 +60,32 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
     Returns:
         The bytes, and lists of n codec ids and n sizes of payloads.
     """
-    cdef size_t count = len(blocks), room = 0, at = 0, start, plain, head, i
+    cdef size_t count = load.load.count, room = 0, at = 0, start, plain, head, i
     cdef uint8_t *out
     cdef uint8_t used
     cdef Py_buffer body
-    cdef bytes block
     cdef list codecs = [], sizes = []
     if len(bodies) != count:
         raise ValueError(f"{len(bodies)} bodies of {count} blocks")
     for i in range(count):
-        plain = len(blocks[i])
+        plain = load.load.blocks[i].size
         head = head_size(plain, has_lengths)
-        room += payload_size(plain, head + <size_t>len(bodies[i])) + TRAILER
+        room += payload_size(plain, head + <size_t>len(bodies[i])) + LS_TRAILER
     packed = bytearray(room)
     cdef uint8_t[::1] written = packed
     view = memoryview(packed)
     out = &written[0] if room > 0 else NULL
     for i in range(count):
-        block = blocks[i]
-        plain = PyBytes_GET_SIZE(block)
+        plain = load.load.blocks[i].size
         head = head_size(plain, has_lengths)
         start = at
         PyObject_GetBuffer(bodies[i], &body, PyBUF_SIMPLE)
         try:
-            if payload_size(plain, head + <size_t>body.len) + TRAILER > room - at:
+            if payload_size(plain, head + <size_t>body.len) + LS_TRAILER > room - at:
                 raise ValueError("a body that has more bytes than it said")
             if payload_size(plain, head + <size_t>body.len) == plain:
                 used = 0
-                memcpy(out + at, PyBytes_AS_STRING(block), plain)
+                memcpy(out + at, load.load.data + load.load.blocks[i].start, plain)
                 at += plain
             else:
                 used = codec
@@ -76,7 +102,7 @@ def pack_blocks(list blocks not None, bodies not None, uint8_t codec, bint has_l
         sizes.append(at - start)
         out[at] = used
         ls_store32(out + at + 1, <uint32_t>checksum(view[start:at + 1], 0))
-        at += TRAILER
+        at += LS_TRAILER
     return view[:at], codecs, sizes
 
 
@@ -90,23 +116,27 @@ cdef size_t payload_size(size_t plain, size_t compressed) noexcept nogil:
     return plain if compressed >= plain - plain // 8 else compressed
 
 
-def add_handles(index not None, list last_keys not None, uint64_t offset, list sizes not None):
+def add_handles(index not None, Load load not None, uint64_t offset, list sizes not None):
     """Add a record for each block to the index: its last key, offset and size of the payload.
 
     Args:
         index: Builder of the index block.
-        last_keys: List of the last keys of n blocks.
+        load: The n blocks.
         offset: Offset of the first block; there are trailers between the blocks.
         sizes: List of the sizes of the n payloads.
     """
     cdef uint8_t handle[2 * MOST_OF_VARINT]
     cdef uint8_t *end
     cdef uint64_t size
+    cdef ls_load_block *block
     cdef size_t i
-    if len(last_keys) != len(sizes):
-        raise ValueError(f"{len(last_keys)} last keys of {len(sizes)} blocks")
-    for i in range(<size_t>len(last_keys)):
+    if load.load.count != <size_t>len(sizes):
+        raise ValueError(f"{len(sizes)} sizes of {load.load.count} blocks")
+    for i in range(load.load.count):
+        block = &load.load.blocks[i]
         size = sizes[i]
         end = ls_put_varint(ls_put_varint(handle, offset), size)
-        index.add(last_keys[i], PyBytes_FromStringAndSize(<char *>handle, end - handle))
-        offset += size + TRAILER
+        index.add(
+            (<char *>load.load.data)[block.last_key:block.last_key + block.last_key_size],
+            PyBytes_FromStringAndSize(<char *>handle, end - handle))
+        offset += size + LS_TRAILER

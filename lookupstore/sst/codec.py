@@ -17,8 +17,9 @@ import pyarrow as pa
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.sst import zstd
-from lookupstore.sst._written import pack_blocks
-from lookupstore.sst.format import MAX_BLOCK, Dialect, pack_trailer, unpack_varint
+from lookupstore.sst._load import Load
+from lookupstore.sst._written import pack_blocks, seal_blocks
+from lookupstore.sst.format import MAX_BLOCK, Dialect, unpack_varint
 from lookupstore.sst.zstd import PLAIN_FRAMES, Frames, Tuning
 
 _LENGTHS = struct.Struct("<ii")
@@ -43,7 +44,7 @@ class Codec:
             file's frames; ValueError says what is broken.
         encoder: Function that takes a level, perhaps with a dictionary, and whether to write Java's
             bytes, and returns a function from blocks to as many bodies, which have buffers. None:
-            files of this codec can only be read.
+            files of this codec can only be read, or it is that of blocks that stay as they are.
         has_lengths: Whether lz4-java's two lengths, of body and block, are before the body.
         levels: Levels of the codec; empty: it has none.
         tune: Function that chooses how to compress a file, from the requested level and the first
@@ -54,17 +55,13 @@ class Codec:
     id: int
     expansion: int
     decode: Callable[[_Body, int, Frames], _Body]
-    encoder: Callable[[Tuning, bool], Callable[[list[bytes]], Sequence[Any]]] | None
+    encoder: Callable[[Tuning, bool], Callable[[list[Any]], Sequence[Any]]] | None
     has_lengths: bool = False
     levels: range = range(0)
     tune: Callable[[int | None, Sequence[bytes]], Tuning] | None = None
 
 
-def _plain_encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
-    return lambda blocks: blocks
-
-
-def _lz4_encoder(tuning: Tuning, java: bool) -> Callable[[list[bytes]], Sequence[Any]]:
+def _lz4_encoder(tuning: Tuning, java: bool) -> Callable[[list[Any]], Sequence[Any]]:
     # Arrow's raw codec is LZ4_compress_default, which lz4-java calls too.
     lz4 = pa.Codec("lz4_raw")
     return lambda blocks: [lz4.compress(block) for block in blocks]
@@ -107,14 +104,16 @@ ZSTD = Codec(
 CODECS = {
     codec.id: codec
     for codec in (
-        Codec("none", 0, 1, lambda body, plain, frames: body, _plain_encoder),
+        Codec("none", 0, 1, lambda body, plain, frames: body, None),
         ZSTD,
         # Lengths of LZ4 and of LZO1X grow by 255 a byte.
         Codec("lz4", 2, 255, _decode_lz4, _lz4_encoder, has_lengths=True),
         Codec("lzo", 3, 255, _decode_lzo, None, has_lengths=True),
     )
 }
-_WRITTEN = {codec.name: codec for codec in CODECS.values() if codec.encoder is not None}
+_WRITTEN = {
+    codec.name: codec for codec in CODECS.values() if codec.id == 0 or codec.encoder is not None
+}
 #: Names allowed for `compression`: those of the codecs that can be written.
 COMPRESSIONS = tuple(_WRITTEN)
 
@@ -182,13 +181,12 @@ class Compressor:
             raise ValueError(f"level={level} needs compression={with_levels}, not {compression!r}")
         if level is not None and not levels[0] <= level <= levels[-1]:
             raise ValueError(f"level={level} is beyond {compression}'s {levels[-1]}")
-        assert codec.encoder is not None
         self._codec = codec
         self._level = level
         self._java = java
         self.dictionary = dictionary
         self.samples: bool = codec.tune is not None and not java
-        self._encode = codec.encoder(Tuning(level, dictionary), java)
+        self._encode = codec.encoder and codec.encoder(Tuning(level, dictionary), java)
 
     def tuned(self, sample: Sequence[bytes]) -> Compressor:
         """Return a compressor for a file that begins with some blocks."""
@@ -202,29 +200,29 @@ class Compressor:
             self._codec.name, self._level, java=self._java, dictionary=self.dictionary
         )
 
-    def packed(self, blocks: list[bytes], dialect: Dialect) -> Packed:
+    def packed(self, load: Load, dialect: Dialect) -> Packed:
         """Return blocks as written; codec 0 is used if compression saves 12.5 % or less."""
         codec = self._codec
-        if codec.id == 0 and len(blocks) == 1:  # it may be large, and is not copied
-            block = blocks[0]
-            return Packed([block, pack_trailer(dialect, 0, block)], [0], [len(block)])
-        bodies = blocks if codec.id == 0 else self._encode(blocks)
-        written, codecs, sizes = pack_blocks(
-            blocks, bodies, codec.id, codec.has_lengths, dialect.checksum
+        if self._encode is None:
+            sizes = seal_blocks(load, dialect.checksum)
+            return Packed(memoryview(load), [0] * len(load), sizes)
+        return Packed(
+            *pack_blocks(
+                load, self._encode(load.blocks()), codec.id, codec.has_lengths, dialect.checksum
+            )
         )
-        return Packed([written], codecs, sizes)
 
 
 class Packed(NamedTuple):
     """The written form of some blocks, one after the other.
 
     Attributes:
-        pieces: All bytes: payloads, each with its trailer.
+        written: All bytes: payloads, each with its trailer.
         codecs: Codec id of each block.
         sizes: Size of each payload in bytes.
     """
 
-    pieces: list[bytes | memoryview]
+    written: memoryview
     codecs: list[int]
     sizes: list[int]
 

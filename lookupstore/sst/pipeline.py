@@ -7,9 +7,11 @@ import os
 import queue
 import threading
 from collections import Counter, deque
+from itertools import chain
 
 from lookupstore.errors import ClosedError
 from lookupstore.sst._block import BlockBuilder
+from lookupstore.sst._load import Load
 from lookupstore.sst._written import add_handles
 from lookupstore.sst.codec import CODECS, Compressor, Packed
 from lookupstore.sst.format import Dialect
@@ -25,15 +27,13 @@ SAMPLE_BYTES = 1 << 20
 SAMPLE_BLOCKS = 1024
 
 
-class _Load:
-    """Some blocks to be written; `packed` is None until they are compressed."""
+class _Waiting:
+    """Blocks to be written; `packed` is None until they are compressed."""
 
-    __slots__ = ("blocks", "last_keys", "nbytes", "packed")
+    __slots__ = ("load", "packed")
 
-    def __init__(self) -> None:
-        self.blocks: list[bytes] = []
-        self.last_keys: list[bytes] = []
-        self.nbytes = 0
+    def __init__(self, load: Load) -> None:
+        self.load = load
         self.packed: Packed | None = None
 
 
@@ -72,59 +72,60 @@ class BlockPipeline:
         self.plain_bytes: int = 0
         self._output = output
         self._dialect = dialect
-        self._sample: list[tuple[bytes, bytes]] | None = [] if compressor.samples else None
-        self._sampled = 0
+        self._sample: list[Load] | None = [] if compressor.samples else None
         self._helpers = threads - 1
         self._most = LOADS_A_THREAD * threads
-        self._load = _Load()
         self._threads: list[threading.Thread] = []
-        self._todo: queue.SimpleQueue[_Load | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         # Guarded by _changed:
-        self._on_the_way: deque[_Load] = deque()
+        self._on_the_way: deque[_Waiting] = deque()
         self._writing = False
         self._stopped = False
         self._error: BaseException | None = None
         self._process = os.getpid()
 
-    def put(self, block: bytes, last_key: bytes) -> None:
-        """Add a block after the others.
+    def put(self, load: Load) -> None:
+        """Add blocks after the others.
 
         Raises:
-            OSError: This block or one before it could not be written.
+            OSError: These blocks or some before them could not be written.
         """
         if self._sample is None:
-            self._add(block, last_key)
+            self._send(load)
             return
-        self._sample.append((block, last_key))
-        self._sampled += len(block)
-        if self._sampled >= SAMPLE_BYTES or len(self._sample) >= SAMPLE_BLOCKS:
+        self._sample.append(load)
+        if (
+            sum(one.nbytes for one in self._sample) >= SAMPLE_BYTES
+            or sum(map(len, self._sample)) >= SAMPLE_BLOCKS
+        ):
             self._tune(self._sample)
 
-    def _tune(self, sample: list[tuple[bytes, bytes]]) -> None:
+    def _tune(self, sample: list[Load]) -> None:
         """Choose how to compress the file, and compress the blocks that were held back."""
-        self.compressor = self.compressor.tuned([block for block, _ in sample])
+        blocks, size = [], 0
+        for block in chain.from_iterable(load.blocks() for load in sample):
+            blocks.append(bytes(block))
+            size += len(block)
+            if size >= SAMPLE_BYTES or len(blocks) >= SAMPLE_BLOCKS:
+                break
+        self.compressor = self.compressor.tuned(blocks)
         self._sample = None
-        for block, last_key in sample:
-            self._add(block, last_key)
+        for load in sample:
+            self._send(load)
 
-    def _add(self, block: bytes, last_key: bytes) -> None:
-        self._load.blocks.append(block)
-        self._load.last_keys.append(last_key)
-        self._load.nbytes += len(block)
-        if self._load.nbytes >= LOAD:
-            self._send()
-
-    def _send(self) -> None:
-        load, self._load = self._load, _Load()
-        if not self._helpers:
-            self._write_alone(load)
+    def _send(self, load: Load) -> None:
+        if not len(load):
+            return
+        if not self._helpers or (not self._threads and load.nbytes < LOAD):  # too few for a thread
+            self._write(load, self.compressor.packed(load, self._dialect))
             return
         if not self._threads:
             self._start()
+        waiting = _Waiting(load)
         with self._changed:
-            self._on_the_way.append(load)
-        self._todo.put(load)
+            self._on_the_way.append(waiting)
+        self._todo.put(waiting)
         self._help(self._most)
 
     def finish(self) -> None:
@@ -135,10 +136,6 @@ class BlockPipeline:
         """
         if self._sample is not None:
             self._tune(self._sample)
-        if self._threads and self._load.blocks:
-            self._send()
-        self._write_alone(self._load)  # too few blocks for a thread
-        self._load = _Load()
         self._help(0)
         self.stop()
 
@@ -173,9 +170,9 @@ class BlockPipeline:
             self._threads.append(thread)
 
     def _work(self, compressor: Compressor) -> None:
-        while (load := self._todo.get()) is not None:
+        while (waiting := self._todo.get()) is not None:
             try:
-                self._do(load, compressor)
+                self._do(waiting, compressor)
             except BaseException as error:
                 with self._changed:
                     self._error = self._error or error
@@ -186,25 +183,24 @@ class BlockPipeline:
         """Compress blocks until at most a number of loads are waiting."""
         while len(self._on_the_way) > most and not self._stopped:
             try:
-                load = self._todo.get_nowait()
+                waiting = self._todo.get_nowait()
             except queue.Empty:  # other threads have all of them
                 with self._changed:
                     while len(self._on_the_way) > most and not self._stopped:
                         self._changed.wait()
             else:
-                assert load is not None
-                self._do(load, self.compressor)
+                assert waiting is not None
+                self._do(waiting, self.compressor)
         if self._stopped:
             # The error is removed: a stored error would keep the frames through which it was
             # raised.
             error, self._error = self._error, None
             raise error or ClosedError(f"{self._output.path}: the writer is closed")
 
-    def _do(self, load: _Load, compressor: Compressor) -> None:
+    def _do(self, waiting: _Waiting, compressor: Compressor) -> None:
         if self._stopped:
             return
-        load.packed = compressor.packed(load.blocks, self._dialect)
-        load.blocks.clear()
+        waiting.packed = compressor.packed(waiting.load, self._dialect)
         with self._changed:
             if self._writing:  # the thread that is writing checks again
                 return
@@ -212,26 +208,21 @@ class BlockPipeline:
         while (oldest := self._next_to_write()) is not None:
             self._write(*oldest)
 
-    def _next_to_write(self) -> tuple[_Load, Packed] | None:
+    def _next_to_write(self) -> tuple[Load, Packed] | None:
         with self._changed:
             self._changed.notify_all()
             if not self._stopped and self._on_the_way:
-                load = self._on_the_way[0]
-                if load.packed is not None:
+                oldest = self._on_the_way[0]
+                if oldest.packed is not None:
                     self._on_the_way.popleft()
-                    return load, load.packed
+                    return oldest.load, oldest.packed
             self._writing = False
             return None
 
-    def _write_alone(self, load: _Load) -> None:
-        if load.blocks:
-            self._write(load, self.compressor.packed(load.blocks, self._dialect))
-
-    def _write(self, load: _Load, packed: Packed) -> None:
+    def _write(self, load: Load, packed: Packed) -> None:
         offset = self._output.offset
-        for piece in packed.pieces:
-            self._output.write(piece)
-        add_handles(self.index, load.last_keys, offset, packed.sizes)
+        self._output.write(packed.written)
+        add_handles(self.index, load, offset, packed.sizes)
         for codec, count in Counter(packed.codecs).items():
             name = CODECS[codec].name
             self.codecs[name] = self.codecs.get(name, 0) + count

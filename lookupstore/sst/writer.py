@@ -15,8 +15,10 @@ from lookupstore.compacted.schema import Types
 from lookupstore.errors import ClosedError
 from lookupstore.keywords import shows_init
 from lookupstore.quantities import Size, bytes_of
+from lookupstore.sst import pipeline
 from lookupstore.sst._block import BlockBuilder, check_order
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
+from lookupstore.sst._load import Load, LoadBuilder
 from lookupstore.sst.codec import (
     FALSE_POSITIVES,
     PAIMON_FALSE_POSITIVES,
@@ -33,7 +35,6 @@ from lookupstore.sst.format import (
     pack_properties,
     pack_trailer,
 )
-from lookupstore.sst.pipeline import LOAD, BlockPipeline
 from lookupstore.storage.home import path_here
 from lookupstore.storage.output import Output
 
@@ -176,7 +177,7 @@ class Writer:
         self._bloom_fpp = bloom_fpp
         self._expected_entries = expected_entries
         self._properties = properties
-        self._builder = BlockBuilder(order, allow_repeats, block_size)
+        self._builder = LoadBuilder(order, allow_repeats, block_size, pipeline.LOAD)
         self._filter = self._start_filter() if bloom_fpp > 0 else None
         self._num_records = 0
         self._min_key: bytes | None = None
@@ -188,7 +189,7 @@ class Writer:
 
         self._compressor = Compressor(compression, level, java=dialect == "paimon")
         self._output = Output(self._path, overwrite=overwrite)
-        self._blocks = BlockPipeline(
+        self._blocks = pipeline.BlockPipeline(
             self._output, self._dialect, self._index, self._compressor, threads
         )
         self._process = os.getpid()
@@ -283,7 +284,8 @@ class Writer:
             self._filter.add(key)
         self._num_records += 1
         if self._builder.full:
-            self._finish_block()
+            self._builder.end_block()
+            self._pass_on()
 
     def put_many(self, keys: Any, values: Any) -> None:
         """Add records in key order.
@@ -310,12 +312,10 @@ class Writer:
             row = self._put_some(keys, values, row)
 
     def _put_some(self, keys: BinaryColumn, values: BinaryColumn, row: int) -> int:
-        """Fill some blocks from `row` on, and return the row after them."""
-        blocks: list[bytes] = []
-        last_keys: list[bytes] = []
+        """Fill blocks from `row` on, and return the row after them."""
         refused: ValueError | None = None
         try:
-            end = self._builder.fill(keys, values, row, LOAD, blocks, last_keys)
+            end = self._builder.fill(keys, values, row)
         except ValueError as error:
             end = self._builder.next_row
             refused = ValueError(f"record {self._num_records + end - row}: {error}")
@@ -324,20 +324,17 @@ class Writer:
         if self._filter is not None:
             self._filter.add_many(keys, row, end)
         self._num_records += end - row
-        self._finish_blocks(blocks, last_keys)
+        self._pass_on()
         if refused is not None:
             raise refused
         return end
 
-    def _finish_block(self) -> None:
-        last_key = self._builder.last_key
-        assert last_key is not None
-        self._finish_blocks([self._builder.finish()], [last_key])
-
-    def _finish_blocks(self, blocks: list[bytes], last_keys: list[bytes]) -> None:
+    def _pass_on(self) -> None:
+        """Write the filled blocks if there are enough."""
+        if not self._builder.is_loaded:
+            return
         try:
-            for block, last_key in zip(blocks, last_keys, strict=True):
-                self._blocks.put(block, last_key)
+            self._blocks.put(self._builder.take())
         except BaseException:
             # Blocks are lost: a caller that catches this error must not be able to finish the file.
             self.abort()
@@ -376,17 +373,15 @@ class Writer:
         self._finished = True
 
     def _finish_file(self) -> None:
-        if self._builder.count:
-            self._finish_block()
+        self._blocks.put(self._builder.take())
         self._blocks.finish()
         data_bytes = self._output.offset
         dictionary = self._blocks.compressor.dictionary
         dictionary_handle = None if dictionary is None else self._write_block(0, dictionary)
         filter_handle, entries = self._write_filter()
-        index = self._compressor.packed([self._finish_index()], self._dialect)
+        index = self._compressor.packed(Load([self._finish_index()]), self._dialect)
         index_handle = self._output.offset, index.sizes[0]
-        for piece in index.pieces:
-            self._output.write(piece)
+        self._output.write(index.written)
         native = self._dialect is NATIVE
         key_schema, value_schema, source, metadata = self._properties
         info = Info(

@@ -6,6 +6,7 @@ import random
 import struct
 from pathlib import Path
 
+from lookupstore.sst._load import Load
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import (
     NATIVE,
@@ -78,8 +79,8 @@ class Taken:
         out = bytearray()
 
         def payload_of(compressor: Compressor, block: bytes) -> tuple[int, bytes]:
-            packed = compressor.packed([block], self.dialect)
-            return packed.codecs[0], b"".join(packed.pieces)[: packed.sizes[0]]
+            packed = compressor.packed(Load([block]), self.dialect)
+            return packed.codecs[0], bytes(packed.written[: packed.sizes[0]])
 
         def put(number: int, payload: bytes) -> tuple[int, int]:
             handle = len(out), len(payload)

@@ -162,6 +162,8 @@ LOSSES = (
          "pass `deltalake.DeltaTable(uri, storage_options=...)`"),
     Loss("Iceberg", "Avro files", REFUSED, _AS_SPARK),
     Loss("Iceberg", "encrypted files", REFUSED, _AS_SPARK),
+    Loss("Iceberg", "compressed deletion vectors, or compressed footers of their files", REFUSED,
+         _AS_SPARK),
     Loss("Iceberg", "equality deletes on a nested or dropped column", REFUSED, _AS_SPARK),
     Loss("Iceberg", "files without field ids, if the table has no name mapping", REFUSED,
          _AS_SPARK),

@@ -216,7 +216,7 @@ def table_error(table: TableFolder, given: str, uri: str, part: str = "") -> For
     """
     name = table.format.value
     if given == uri:
-        what = f"{given} is the folder of {_article(name)}"
+        what = f"{given} is the folder of {with_article(name)}"
     elif part:
         what = f"{given} is inside the {name} {uri}"
     else:
@@ -256,7 +256,12 @@ def _remedy(table: TableFolder, uri: str, part: str) -> str:
     return f"give {uri!r} alone, which is read as the table, or its rows: {rows}"
 
 
-def _article(name: str) -> str:
+def with_article(name: str) -> str:
+    """Return the name of a kind of thing with its article.
+
+    >>> with_article("Iceberg table")
+    'an Iceberg table'
+    """
     return f"an {name}" if name[0] in "AEIOU" else f"a {name}"
 
 

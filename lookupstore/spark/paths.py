@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
@@ -22,17 +23,17 @@ from lookupstore.source.table_folders import (
     TableSearch,
     table_error,
     tables_among,
+    with_article,
 )
 from lookupstore.source.table_readers import READABLE
 from lookupstore.spark.unread import SPARK_ERRORS
 from lookupstore.storage.catalog_names import is_catalog_name
+from lookupstore.storage.storage_options import takes_options, with_options
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: Characters that make a path a pattern in Spark.
 PATTERN = frozenset("*?[]{}\\")
 
-# Formats of tables whose files tasks read.
-_TABLES = (TableFormat.HUDI, TableFormat.PAIMON)
 # Characters of patterns that only Spark interprets.
 _ONLY_SPARK = frozenset("{}\\")
 
@@ -46,13 +47,16 @@ class Reading:
             them.
         base: URI of the folder below which names of folders are columns. None: no folder names a
             column.
-        table: Format of the one table whose folder the path is. None: it is not that of a table.
+        table: Format of the one table whose folder or name the path is. None: it is not that of a
+            table.
+        table_path: That path, with the options of its URI. Empty: it is not that of a table.
         on_this_host: Whether all paths are local.
     """
 
     files: tuple[FoundFiles, ...] | None = None
     base: str | None = None
     table: TableFormat | None = None
+    table_path: str = ""
     on_this_host: bool = False
 
     @property
@@ -90,12 +94,17 @@ class Reading:
         ]
 
 
-def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
+def plan_reading(
+    paths: Sequence[str],
+    pinned: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Reading:
     """Plan how Spark reads paths, by the rules of `find_source`.
 
     Args:
         paths: The paths.
         pinned: Name of the argument that chooses a version of a table. None: the newest is read.
+        options: Options of the URI of a table. Spark reads files with its own settings.
 
     Raises:
         FileNotFoundError: If a path names nothing, or has neither Parquet nor ORC below it.
@@ -109,11 +118,11 @@ def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
     bases: set[str] = set()
     only_spark = False
     for path in paths:
+        with_them = with_options(path, options) if takes_options(path) else path
         if is_catalog_name(path):
-            raise FormatError(
-                f"df_or_path: {shown_uri(path)} is a table of a catalog; give what Spark reads: "
-                "spark.table(...); or call lookupstore.build, which needs no Spark"
-            )
+            return _table_alone(TableFormat.ICEBERG, with_them, paths)
+        if with_them != path and (there := _table_at(with_them)) is not None:
+            return _table_alone(there, with_them, paths)
         if not (_ONLY_SPARK.isdisjoint(_address(path)) and _can_open(path)):
             only_spark = True
             continue  # `check_files` checks the files that Spark finds
@@ -125,21 +134,7 @@ def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
             only_spark = True  # the pattern has another meaning in Spark
             continue
         if isinstance(those, FoundTable):
-            what = f"df_or_path: {shown_uri(path)} is a {those.format.value}"
-            if those.format not in _TABLES:
-                if pinned is not None:
-                    raise FormatError(
-                        f"{what}; give the DataFrame that Spark reads of that version, or call "
-                        f"lookupstore.build with {pinned}, which needs no Spark"
-                    )
-                line = those.format.spark_line.format(path)
-                raise FormatError(
-                    f"{what}; give what Spark reads: {line}; or call lookupstore.build, which "
-                    "needs no Spark"
-                )
-            if len(paths) > 1:
-                raise FormatError(f"{what}; give it alone")
-            return Reading(table=those.format)
+            return _table_alone(those.format, path, paths)
         found += those
         bases |= {uri_of(_fixed(path)) for one in those if one.columns.types}
     if pinned is not None:
@@ -157,6 +152,27 @@ def plan_reading(paths: Sequence[str], pinned: str | None = None) -> Reading:
         )
     here = all("://" not in path or path.startswith("file:") for path in paths)
     return Reading(tuple(found), next(iter(bases), None), on_this_host=here)
+
+
+def _table_alone(table_format: TableFormat, path: str, paths: Sequence[str]) -> Reading:
+    """Return the reading of a table.
+
+    Raises:
+        FormatError: If there are other paths.
+    """
+    if len(paths) > 1:
+        what = with_article(table_format.value)
+        raise FormatError(f"df_or_path: {shown_uri(path)} is {what}; give it alone")
+    return Reading(table=table_format, table_path=path)
+
+
+def _table_at(uri: str) -> TableFormat | None:
+    """Return the format of the table at a URI with options. None: Spark may find files there."""
+    try:
+        found = find_source([uri], tables=READABLE) if _can_open(uri) else None
+    except (FileNotFoundError, ValueError):
+        return None
+    return found.format if isinstance(found, FoundTable) else None
 
 
 def _of_argument(error: FileNotFoundError | ValueError) -> Exception:

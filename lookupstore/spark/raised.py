@@ -24,6 +24,7 @@ _KINDS: dict[str, type[Exception]] = {
         ValueError,
         TypeError,
         OSError,
+        ImportError,
         FileExistsError,
         FileNotFoundError,
         PermissionError,

@@ -174,6 +174,15 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
     return f"{scheme}://{address}" + (f"?{said}" if said else "")
 
 
+def takes_options(path: str) -> bool:
+    """Return whether a path is a URI with known options, or the name of a table of a catalog.
+
+    >>> takes_options("s3://box/users"), takes_options("s3a://box/users")
+    (True, False)
+    """
+    return is_catalog_name(path) or ("://" in path and path.partition("://")[0].lower() in _NAMES)
+
+
 def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[Any]:
     """Return arguments with options in their URIs, also in lists and generators.
 

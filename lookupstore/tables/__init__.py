@@ -12,5 +12,6 @@ is the same for all formats, and done here.
 - `commits`: which commit of a table is the newest up to a time; `delta_commits`, `iceberg` and
   `paimon` say it of their formats
 - `columns`: columns of a file in the names and types of the table
+- `roaring`: bitmaps of positions
 - `rows`: the rows of a snapshot, as the source of a store
 """

@@ -28,7 +28,8 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.inside import joined
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
-from lookupstore.storage.uris import hide_urls, shown_uri
+from lookupstore.storage.storage_options import with_options
+from lookupstore.storage.uris import hide_urls, open_uri, shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.rows import snapshot_source
@@ -291,7 +292,8 @@ class TableRoot:
     Args:
         uri: Path or URI of the table.
         options: Options of its object store.
-        sizes: Sizes of files, by their paths below the table. Default: unknown.
+        sizes: Sizes of the data files, by their paths below the table. None: files of the log are
+            read, whose times pyarrow does not understand on every server.
     """
 
     def __init__(
@@ -299,12 +301,17 @@ class TableRoot:
     ) -> None:
         self._uri: str = uri if uri.endswith("/") else f"{uri}/"
         local = _local_path(self._uri)
-        self._folder = "" if local is None else local
-        self._filesystem: fs.FileSystem = fs.LocalFileSystem()
-        if local is None:
+        opened = None if sizes is None else _opened_by_arrow(uri, options)
+        self._filesystem: fs.FileSystem
+        if local is not None:
+            self._filesystem, self._folder = fs.LocalFileSystem(), local
+        elif opened is not None:
+            self._filesystem, self._folder = opened
+        else:
             from deltalake.fs import DeltaStorageHandler
 
-            self._filesystem = fs.PyFileSystem(DeltaStorageHandler(uri, options, dict(sizes or {})))
+            handler = DeltaStorageHandler(uri, options, dict(sizes or {}))
+            self._filesystem, self._folder = fs.PyFileSystem(handler), ""
 
     def address(self, path: str) -> FileAddress:
         """Return the address of a file.
@@ -325,16 +332,33 @@ class TableRoot:
                 )
             return FileAddress.on(fs.LocalFileSystem(), local)
         relative = unquote(path)
-        if self._folder:
-            return FileAddress.on(self._filesystem, joined(self._folder, relative))
-        return FileAddress(self._filesystem, joined("", relative), shown_uri(self._uri + relative))
+        there = joined(self._folder, relative)
+        if _local_path(self._uri) is not None:
+            return FileAddress.on(self._filesystem, there)
+        return FileAddress(self._filesystem, there, shown_uri(self._uri + relative))
 
     def path_of(self, uri: str) -> str:
         """Return the path, on its file system, of the file of a URI."""
-        if not self._folder:
-            return unquote(uri.removeprefix(self._uri))
+        if _local_path(self._uri) is None:
+            return joined(self._folder, unquote(uri.removeprefix(self._uri)))
         local = _local_path(uri)
         return uri if local is None else local
+
+
+def _opened_by_arrow(
+    uri: str, options: Mapping[str, str] | None
+) -> tuple[fs.FileSystem, str] | None:
+    """Return the file system of pyarrow and the path in it of a table on S3.
+
+    Processes that only read data files then need no deltalake. None: pyarrow has no such options,
+    or would look for them elsewhere than deltalake.
+    """
+    if not options or not uri.startswith("s3://"):
+        return None
+    try:
+        return open_uri(with_options(uri, options))
+    except (ValueError, OSError):
+        return None
 
 
 def _local_path(uri: str) -> str | None:

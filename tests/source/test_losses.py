@@ -89,6 +89,7 @@ Delta, Iceberg: deleted rows; columns that were renamed, added or widened | tabl
 Delta, Iceberg, Paimon: `on_duplicate="first"` or `"last"` | source/test_tables_as_sources.py::test_a_delta_table_with_deletion_vectors_lacks_the_deleted_rows
 Iceberg: Avro files | tables/test_iceberg.py::test_what_is_not_supported_is_named
 Iceberg: encrypted files | tables/test_iceberg.py::test_what_is_not_supported_is_named
+Iceberg: compressed deletion vectors, or compressed footers of their files | tables/test_puffin.py::test_what_is_compressed_is_refused_by_name
 Iceberg: equality deletes on a nested or dropped column | tables/test_iceberg.py::test_what_is_not_supported_is_named
 Iceberg: files without field ids, if the table has no name mapping | tables/test_iceberg.py::test_columns_of_files_without_field_ids_are_found_by_the_name_mapping
 Iceberg: scans with a limit | tables/test_iceberg.py::test_what_is_not_supported_is_named

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyroaring import BitMap
 
 
 def table_of(catalog: InMemoryCatalog, rows: pa.Table, **properties: str) -> Table:
@@ -53,3 +57,25 @@ def positions_file(path: Path, file: str, positions: Sequence[int]) -> None:
         [pa.field(name, kinds[name], False, {"PARQUET:field_id": ids[name]}) for name in ids]
     )
     pq.write_table(pa.table([[file] * len(positions), positions], schema=schema), path)
+
+
+def vectors_file(path: Path, deleted: Mapping[str, Sequence[int]], **more: Any) -> None:
+    """Write a file of deletion vectors.
+
+    Source: the specification of Puffin, and its blob type `deletion-vector-v1`.
+    """
+    written, blobs = b"PFA1", []
+    for file, positions in deleted.items():
+        vector = (
+            struct.pack(">I", 0xD1D33964) + struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
+        )
+        blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+        blobs.append({
+            "type": "deletion-vector-v1", "fields": [2147483546], "snapshot-id": -1,
+            "sequence-number": -1, "offset": len(written), "length": len(blob),
+            "properties": {"referenced-data-file": file, "cardinality": str(len(positions))},
+            **more,
+        })  # fmt: skip
+        written += blob
+    footer = json.dumps({"blobs": blobs}).encode()
+    path.write_bytes(written + b"PFA1" + footer + struct.pack("<II", len(footer), 0) + b"PFA1")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
 import random
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from pyroaring import BitMap
 
 import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
@@ -30,7 +26,13 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
-from support.iceberg_tables import add_deletes, described, positions_file, table_of
+from support.iceberg_tables import (
+    add_deletes,
+    described,
+    positions_file,
+    table_of,
+    vectors_file,
+)
 
 ROWS = pa.schema({
     "id": pa.int32(),
@@ -195,27 +197,6 @@ def test_rows_that_are_deleted_by_position_are_left_out(
     scan = table.scan("id > 100 and name != '200'", selected_fields=("id",))
     assert rows_of(scan) == counted(scan.to_arrow())
     assert open_source(scan).count_rows() is None
-
-
-def vectors_file(path: Path, deleted: dict[str, Sequence[int]]) -> None:
-    """Write a file of deletion vectors.
-
-    Source: the specification of Puffin, and its blob type `deletion-vector-v1`.
-    """
-    written, blobs = b"PFA1", []
-    for file, positions in deleted.items():
-        vector = (
-            struct.pack(">I", 0xD1D33964) + struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
-        )
-        blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
-        blobs.append({
-            "type": "deletion-vector-v1", "fields": [2147483546], "snapshot-id": -1,
-            "sequence-number": -1, "offset": len(written), "length": len(blob),
-            "properties": {"referenced-data-file": file, "cardinality": str(len(positions))},
-        })  # fmt: skip
-        written += blob
-    footer = json.dumps({"blobs": blobs}).encode()
-    path.write_bytes(written + b"PFA1" + footer + struct.pack("<II", len(footer), 0) + b"PFA1")
 
 
 def test_a_deletion_vector_counts_instead_of_older_deletes(

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyroaring import BitMap, BitMap64
 from support.histories.paimon import ROWS, TYPES, PaimonHistory
 from support.paimon_tables import BITMAP, BITMAP64, PaimonTable
 
@@ -27,7 +26,6 @@ from lookupstore.source.opening import open_source
 from lookupstore.source.table_objects import source_at
 from lookupstore.tables.paimon import merge
 from lookupstore.tables.paimon.avro_file import records_of
-from lookupstore.tables.paimon.roaring import bitmap32, bitmap64
 
 
 def rows_of(source: Any) -> Counter[str]:
@@ -187,26 +185,6 @@ def test_deletion_vectors_of_an_append_table(tmp_path: Path) -> None:
     assert source.count_rows() == 200_003 - len(gone)
     rows = pa.Table.from_batches(source.batches(["id"]))["id"].to_pylist()
     assert Counter(rows) == Counter([*sorted(set(range(200_000)) - set(gone)), 1, 1, 2])
-
-
-def test_bitmaps_are_those_of_roaring(seed: int) -> None:
-    chance = random.Random(seed)
-    for _ in range(50):
-        numbers = set(chance.sample(range(1 << 20), chance.choice([0, 1, 100, 9000])))
-        for _ in range(chance.randrange(6)):
-            start = chance.randrange(1 << 31)
-            numbers |= set(range(start, start + chance.choice([1, 5000, 70_000])))
-        small = BitMap(numbers)
-        if chance.random() < 0.5:
-            small.run_optimize()
-        content = small.serialize()
-        assert bitmap32(content).tolist() == sorted(numbers)
-        shift = chance.choice([0, 1 << 40])
-        large = BitMap64(one + shift for one in [*numbers, 1])
-        assert bitmap64(large.serialize()).tolist() == list(large)
-        for wrong in (content[:-1], content + b"\0", b"\0" + content):
-            with pytest.raises(ValueError, match=r"."):
-                bitmap32(wrong)
 
 
 # ---- schemas

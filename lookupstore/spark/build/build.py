@@ -56,8 +56,10 @@ from lookupstore.spark.raised import raised_in
 from lookupstore.spark.sessions import session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
 from lookupstore.spark.unread import SPARK_ERRORS, naming_files
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options, takes_options
 from lookupstore.storage.uris import check_path, shown_uri
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded
@@ -79,7 +81,7 @@ _log = logging.getLogger(__name__)
 
 
 def build_store(
-    df_or_path: DataFrame | Paths,
+    df_or_path: Any,
     path: str | os.PathLike[str] | Location,
     *,
     key: str | Sequence[str],
@@ -103,10 +105,12 @@ def build_store(
     """Build a store with Spark and open it on the driver.
 
     Args:
-        df_or_path: Rows to store: a DataFrame, or files or a table that Spark can read. Files are
-            Parquet or ORC: a file, folder, glob or URI, or a list of these. A table is the folder
-            or URI of a Hudi or Paimon table, and its current rows are stored. A path of plain
-            Parquet takes half the time of a DataFrame of it.
+        df_or_path: Rows to store: a DataFrame, files or a table. Files are Parquet or ORC: a file,
+            folder, glob or URI, or a list of these. A table is the folder or URI of a Delta, Hudi
+            or Paimon table, or of an Iceberg table without a catalog; the name
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`; a `deltalake.DeltaTable`; or a table or scan of
+            pyiceberg. The driver lists the files of a table, and executors read them without
+            Spark's readers. A path of plain Parquet takes half the time of a DataFrame of it.
         path: Folder of the store, on a file system that the driver and all executors share; or a
             URI or location, to which executors upload files that they write in temporary folders.
         key: Key columns, in the order that sorts the store.
@@ -136,15 +140,14 @@ def build_store(
             see `lookupstore.build`.
         retain: Time for which replaced versions are kept: a timedelta, seconds, or a text such as
             `"1h"`; see `lookupstore.expire`.
-        version: Number of the snapshot of a Paimon table to store. For a Hudi table, give `as_of`.
-            Default: the newest snapshot.
-        as_of: Time of the snapshot or commit to store of a Paimon or Hudi table, as a datetime or a
-            text such as `"2026-03-07 13:56:57+01:00"`. A time without a zone is in UTC for Paimon,
-            and in the zone of its instants for Hudi, where an instant is also accepted. Default:
-            the newest one.
+        version: Version of a Delta table, or number of a snapshot of an Iceberg or Paimon table, to
+            store. For a Hudi table, give `as_of`. Default: the newest one, or that of the object.
+        as_of: Time of the version, snapshot or commit of a table to store instead: a datetime, or a
+            text such as `"2026-03-07 13:56:57+01:00"`. A time without a zone is in UTC, and for a
+            Hudi table in the zone of its instants, where an instant is also accepted.
         spark: Session that reads paths. Default: the active one, or a new one from `session()`.
-        storage_options: Options of `path`, if it is a URI, such as credentials; see
-            `lookupstore.Location`. Executors use them too. Spark reads its sources with its own
+        storage_options: Options, such as credentials, of `path` and of the URI or name of a table;
+            see `lookupstore.Location`. Executors use them too. Spark reads files with its own
             settings.
 
     Raises:
@@ -154,8 +157,11 @@ def build_store(
             out of range. The error names the remedy.
         TypeError: If the source or the type of a column cannot be stored.
         FileExistsError: If `path` holds a store and `overwrite` is false, or holds something else.
-        FormatError: If the paths are files of a table. The error names the line to write instead.
+        FormatError: If the paths are files of a table, or a table has something that is not
+            supported. The error names the line to write instead, or the feature.
+        ImportError: If the package that lists or reads the files of a table is not installed.
         CorruptionError: If a file is damaged.
+        StaleStoreError: If a file of a table is gone.
         FileNotFoundError: If the source does not exist, or an executor wrote to a folder that the
             driver does not see.
         CommitConflictError: If another build of the same store was published at the same moment.
@@ -164,36 +170,42 @@ def build_store(
     Errors of executors are raised with their own types. A failed build removes its files and leaves
     an older store unchanged.
     """
-    location = located(path, storage_options)
     nbytes: int | None = None
     df: DataFrame | TableParts
+    paths: list[str] = []
     pinned = (
         None if version is None and as_of is None else "as_of" if version is None else "version"
     )
-    if isinstance(df_or_path, DataFrame):
+    told, first, given, table_format = Reading(), "", df_or_path, library_format(df_or_path)
+    if not isinstance(given, DataFrame) and table_format is None:
+        paths = _paths(given)
+    uris = [one for one in paths if takes_options(one)]
+    location = located(paths_with_options(storage_options, path=path, df_or_path=uris)[0])
+    if isinstance(given, DataFrame):
         if pinned is not None:
             raise ValueError(
                 f"{pinned} is given, but df_or_path is a DataFrame; read that version with Spark, "
                 "and leave it out"
             )
-        df, source, paths, told = df_or_path, DATAFRAME, [], Reading()
+        df, source = given, DATAFRAME
         check_not_streaming(df, "df_or_path")
         spark = df.sparkSession
     else:
-        paths = _paths(df_or_path)
         spark = spark or session()
-        first = shown_uri(paths[0])
-        told = plan_reading(paths, pinned)
-        if told.table is TableFormat.HUDI:
+        if paths:
+            first = shown_uri(paths[0])
+            told = plan_reading(paths, pinned, storage_options)
+            given, table_format = told.table_path, told.table
+        if table_format is TableFormat.HUDI:
             if version is not None:
                 raise ValueError(
                     f"version is given, but {first} is a Hudi table, whose commits have times; "
                     "give the time of an instant as as_of"
                 )
-            df, nbytes = _read_rows(spark, paths[0], as_of)
+            df, nbytes = _read_rows(spark, given, as_of)
             source, paths = f"{first} (Hudi table)", []
-        elif told.table is not None:
-            df = table_parts(told.table, paths[0], version=version, as_of=as_of)
+        elif table_format is not None:
+            df = table_parts(table_format, given, version=version, as_of=as_of)
             source, paths, nbytes = df.description, [], df.nbytes
         else:
             check_unseen(paths, spark)
@@ -423,13 +435,11 @@ def _numbered(df: DataFrame, task: BuildTask) -> DataFrame:
 
 def _paths(given: Paths) -> list[str]:
     listed = list(given) if isinstance(given, (list, tuple)) else [given]
-    remedy = "give a Spark DataFrame, or paths of Parquet or ORC"
+    remedy = "give a Spark DataFrame, a table, or paths of Parquet or ORC"
     paths: list[str] = []
     for item in listed:
         if not isinstance(item, (str, os.PathLike)):
             found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
-            if library_format(item) is not None:
-                remedy = "give the DataFrame that Spark reads of it, or call lookupstore.build"
             raise TypeError(f"df_or_path: found a {found}; {remedy}")
         check_path(os.fspath(item))
         paths.append(expanded(os.fspath(item)))
@@ -438,6 +448,8 @@ def _paths(given: Paths) -> list[str]:
     for path in paths:
         # This is checked first, because Spark would log a long trace. Spark interprets globs and
         # URIs.
+        if is_catalog_name(path):
+            continue
         if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
             remedy = ""
             if _TABLE_NAME.fullmatch(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,23 +49,24 @@ class TableParts:
         """
         groups = _groups(self.parts, parallelism(spark))
         numbers = spark.range(0, len(groups), 1, max(1, len(groups)))
-        return numbers.mapInArrow(functools.partial(encode_parts, task, groups), task.packs)
+        encode = functools.partial(encode_parts, task, pickle.dumps(groups))
+        return numbers.mapInArrow(encode, task.packs)
 
 
 def table_parts(
-    table_format: TableFormat, path: str, *, version: int | None = None, as_of: Any = None
+    table_format: TableFormat, given: Any, *, version: int | None = None, as_of: Any = None
 ) -> TableParts:
     """Return the rows of a snapshot of a table.
 
     Args:
         table_format: Format of the table, which is not Hudi.
-        path: Folder or URI of the table.
-        version: Number of the snapshot. None: the newest one, or that of `as_of`.
+        given: Folder, URI or name of the table, or an object of the library of its format.
+        version: Number of the snapshot. None: that of the object, or of `as_of`; or the newest one.
         as_of: Time of the snapshot. None: not given.
 
     Raises the errors of opening the table.
     """
-    commits = table_commits(table_format, path, version=version, as_of=as_of)
+    commits = table_commits(table_format, given, version=version, as_of=as_of)
     snapshot = commits.snapshot(commits.opened)
     return TableParts(snapshot.description, snapshot.schema, differing_files(snapshot, ()))
 

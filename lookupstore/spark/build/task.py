@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -164,10 +165,25 @@ def encode_splits(task: BuildTask, splits: Splits, batches: Batches) -> Batches:
     yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
 
 
-def encode_parts(
-    task: BuildTask, parts: Sequence[Sequence[RowDifference]], batches: Batches
-) -> Batches:
-    """Turn numbers of tasks into packs of the rows of a table that these read."""
+def encode_parts(task: BuildTask, pickled: bytes, batches: Batches) -> Batches:
+    """Turn numbers of tasks into packs of the rows of a table that these read.
+
+    Args:
+        task: Description of the build.
+        pickled: Pickle of the parts of the table that each task reads. File systems in it may need
+            packages that Spark would not name in the error for a function that it cannot open.
+        batches: Numbers of tasks.
+
+    Raises:
+        ImportError: If this executor lacks a package that reads the files.
+    """
+    try:
+        parts: Sequence[Sequence[RowDifference]] = pickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"the Python of an executor lacks the package {error.name}, which reads the files of "
+            "this table; install it on all executors, or give the path of the table"
+        ) from None
     numbers = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
     encoded = (
         task.encode_ranked(rows.columns)

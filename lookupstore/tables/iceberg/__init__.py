@@ -2,5 +2,6 @@
 
 - `planner`: the files of a snapshot or scan, and the former snapshots of a table
 - `deletes`: the delete files of a snapshot, and the rows that they delete in each data file
+- `puffin`: files of deletion vectors
 - `commits`: the newest commit up to a time
 """

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.extras import require
 from lookupstore.keys.schema import KeySchema
 from lookupstore.tables.columns import FIELD_ID, without_ids
+from lookupstore.tables.iceberg.puffin import vectors_of
 from lookupstore.tables.rows import rows_of
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
@@ -209,7 +209,7 @@ def _count(positions: Mapping[str, npt.NDArray[np.int64]]) -> int:
 def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
     """Return the positions in each data file that a delete file has, by the path of the former."""
     if file.file_format == VECTORS:
-        return _vectors(file)
+        return vectors_of(file.address, file.nbytes)
     rows = _rows(description, file, _POSITIONS).combine_chunks()
     paths = rows["file_path"].combine_chunks().dictionary_encode()
     numbers, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
@@ -218,20 +218,6 @@ def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np
     parts = np.split(positions[order], ends[:-1])
     # Without rows there is a part, and no path.
     return dict(zip(paths.dictionary.to_pylist(), parts, strict=False))
-
-
-def _vectors(file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
-    """Return the positions in each data file that a file of deletion vectors has."""
-    require("iceberg", "reading deletion vectors of an Iceberg table")
-    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-    from pyiceberg.table.puffin import PuffinFile
-
-    with file.address.reading("deletion vectors"), file.address.open(file.nbytes) as handle:
-        payload = handle.read(file.nbytes)
-    return {
-        one.referenced_data_file: one.to_vector().to_numpy()
-        for one in deletion_vectors_from_puffin_file(PuffinFile(payload))
-    }
 
 
 def _rows(description: str, file: TableFile, stored: pa.Schema) -> pa.Table:

@@ -12,5 +12,5 @@ Paimon's own library, `pypaimon`, needs a pyarrow before 20. Therefore its metad
 - `engine`, `functions`: how the rows of a key become one, by the options of the table
 - `merged_rows`: rows that are made of those of several files
 - `row_order`: which row of a key is the newer
-- `deletion_vectors`, `roaring`: rows that are deleted by position
+- `deletion_vectors`: rows that are deleted by position
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.tables.paimon.metadata import Vector
-from lookupstore.tables.paimon.roaring import Positions, bitmap32, bitmap64
+from lookupstore.tables.roaring import Positions, bitmap32, bitmap64
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import DeletedRows
 

@@ -361,7 +361,7 @@ def test_errors_of_executors_come_out_as_raised(spark, tmp_path, sql, message):
     old = lookupstore.build(pa.table({"id": [1]}), tmp_path / "store", key="id")
     df = spark.range(100).selectExpr(sql)
     with pytest.raises(ValueError, match=message) as error:
-        build_store(df, old.path, key="id", buckets=2, overwrite=True)
+        build_store(df, old.path, key="id", buckets=2, overwrite=True, allow_new_key=True)
     assert "\n" not in str(error.value)
     assert error.value.__cause__ is None
     with LookupStore(old.path) as again:

@@ -4,12 +4,17 @@ A daemon forks a worker for each task that runs while others are busy, after eac
 for each step of planning a read or a write: in a small test, the imports are most of what these do.
 The rest is Spark's. Workers that import for themselves are in the tests of examples, the demo and
 Connect.
+
+A test may name packages that the workers of its jobs lack.
 """
 
 import gc
 import importlib
+import os
 import sys
 
+for _name in os.environ.get("WORKERS_LACK", "").split():
+    sys.modules[_name] = None  # type: ignore[assignment]
 if "pyspark.daemon" in sys.orig_argv:
     for _name in ("pandas", "pyarrow.dataset", "lookupstore.spark", sys.orig_argv[-1]):
         importlib.import_module(_name)

@@ -6,7 +6,8 @@ Spark passes on the text of a trace, but not the class of the exception.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -34,6 +35,22 @@ _KINDS: dict[str, type[Exception]] = {
         DuplicateKeyError,
     )
 }
+
+
+@contextmanager
+def raising(steps: Collection[Callable[..., Any]]) -> Iterator[None]:
+    """Raise errors that lookupstore raised on executors with their own types.
+
+    Args:
+        steps: Functions of lookupstore that run in the workers; see `raised_in`.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        raised = raised_in(error, steps)
+        if raised is None:
+            raise
+        raise raised from None
 
 
 def raised_in(error: PySparkException, steps: Collection[Callable[..., Any]]) -> Exception | None:

@@ -29,7 +29,7 @@ from lookupstore.hudi.write.plan import (
     UPSERT,
 )
 from lookupstore.hudi.write.result import WriteResult
-from lookupstore.hudi.write.retries import RETRIED, retried
+from lookupstore.hudi.write.retries import RETRIED, retried_on
 from lookupstore.hudi.write.rows.stored import StoredRows
 from lookupstore.hudi.write.write import Write
 from lookupstore.progress import progress_bars
@@ -354,20 +354,15 @@ class WriteVerbs(ServiceVerbs):
     ) -> WriteResult:
         """Run a write and the services that follow it; `operation` is Hudi's name."""
         options = given_options(given, self._options, operation)
-        view: TableView | None = None
         with progress_bars(options.progress, late=True) as bars:
 
-            def write(attempt: int) -> WriteResult:
-                nonlocal view
-                view = self.writable(options, dry_run=dry_run)
+            def write(view: TableView, attempt: int) -> WriteResult:
                 done = work(Write(view, options, dry_run=dry_run, bars=bars))
                 return replace(done, retries=attempt)
 
-            def has_changed() -> bool:
-                return view is not None and view.reloaded().timeline != view.timeline
-
             again = options.retries if operation in RETRIED else 0
-            result = retried(write, again, rows, has_changed)
+            current = partial(self.writable, options, dry_run=dry_run)
+            result = retried_on(current, write, again, rows)
         return self.after_write(result, options)
 
     def _written_rows(

@@ -49,7 +49,7 @@ from lookupstore.hudi.write.plan import (
     Replaced,
     WritePlan,
 )
-from lookupstore.hudi.write.retries import RETRIED, retried
+from lookupstore.hudi.write.retries import RETRIED, retried_on
 from lookupstore.hudi.write.rows.key_texts import KeyTexts
 from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
@@ -120,7 +120,7 @@ __all__ = [
     "planned_merge",
     "positions_in",
     "read_arguments",
-    "retried",
+    "retried_on",
     "told_apart",
     "with_missing",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lookupstore.errors import CommitConflictError, StaleStoreError
+from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.plan import DELETE, INSERT, UPSERT
 from lookupstore.source.kept import KeptRows
 
@@ -23,6 +24,35 @@ _log = logging.getLogger(__name__)
 # Longest pause in seconds after the first conflict, which doubles with each conflict, and longest
 # pause of all.
 _PAUSE, _LONGEST = 0.05, 5.0
+
+
+def retried_on(
+    open_view: Callable[[], TableView],
+    write: Callable[[TableView, int], T],
+    retries: int,
+    rows: KeptRows | None = None,
+) -> T:
+    """Write to the current table, and again after another writer's commit or clean.
+
+    Args:
+        open_view: Function that returns the current table.
+        write: Function that writes, given the table and the number of conflicts so far.
+        retries: Number of times to try again.
+        rows: Rows of the write; see `retried`.
+
+    Raises the errors of `retried`.
+    """
+    view: TableView | None = None
+
+    def attempt(number: int) -> T:
+        nonlocal view
+        view = open_view()
+        return write(view, number)
+
+    def has_changed() -> bool:
+        return view is not None and view.reloaded().timeline != view.timeline
+
+    return retried(attempt, retries, rows, has_changed)
 
 
 def retried(

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -28,6 +27,7 @@ from lookupstore.hudi.index import index_of, written_name
 from lookupstore.hudi.keys import Incoming, ordering_of, paths_of, read_keys
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.table import TableMerge
+from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
     SOURCE,
     TARGET,
@@ -41,14 +41,14 @@ from lookupstore.hudi.write import (
     fixed_columns,
     given_options,
     planned_merge,
-    retried,
+    retried_on,
 )
 from lookupstore.spark.hudi.keys import Batches, KeyTask, RowTask, tables_of, with_keys
 from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.tag import KEY_FIELDS, key_task, keyed_schema, numbered_rows
 from lookupstore.spark.hudi.write import PLACE_FIELDS, STEPS, SparkRows
 from lookupstore.spark.jobs import watched_jobs
-from lookupstore.spark.raised import raised_in
+from lookupstore.spark.raised import raising
 from lookupstore.spark.types import arrow_schema, numbered, spark_type
 
 # Indexes that search all partitions, by the index that searches the row's own partition.
@@ -126,36 +126,31 @@ def _executed(
             f"options.index is {given.index!r}; give a name, so that executors can create it"
         )
     uri = table.location.uri
-    try:
-        with watched_jobs(df.sparkSession, f"lookupstore: merge {uri}", "Writing") as done:
-            result = retried(
-                lambda attempt: replace(
-                    _merged(df, table, on, clauses, given, dry_run, done), retries=attempt
-                ),
-                0 if dry_run else given.retries,
-            )
-    except PySparkException as error:
-        raised = raised_in(error, (with_keys, rows_to_merge, *STEPS))
-        if raised is None:
-            raise
-        raise raised from None
+    with watched_jobs(df.sparkSession, f"lookupstore: merge {uri}", "Writing") as done:
+
+        def write(view: TableView, attempt: int) -> WriteResult:
+            with raising((with_keys, rows_to_merge, *STEPS)):
+                merged = _merged(df, view, on, clauses, given, dry_run, done)
+            return replace(merged, retries=attempt)
+
+        current = partial(table.writable, given, dry_run=dry_run)
+        result = retried_on(current, write, given.retries)
     return table.after_write(result, given)
 
 
 def _merged(
     df: DataFrame,
-    table: HudiTable,
+    view: TableView,
     on: Sequence[str] | None,
     clauses: GivenMerge,
     options: WriteOptions,
     dry_run: bool,
     done: Any,
 ) -> WriteResult:
-    view = table.writable(options, dry_run=dry_run)
     columns = view.table_schema.columns
     names = [name for name in df.columns if name not in META_COLUMNS]
     given = arrow_schema(df.select(*(df[f"`{name}`"] for name in names)).schema)
-    task = _task(table, view, given, on, clauses, str(options.index))
+    task = _task(view, given, on, clauses, str(options.index))
     rows = numbered_rows(df, names)
     keyed = rows.mapInArrow(partial(with_keys, task), keyed_schema(rows))
     spread = keyed.repartitionByRange(*task.together).sortWithinPartitions(*task.together, "row")
@@ -185,8 +180,7 @@ def _merged(
 
 
 def _task(
-    table: HudiTable,
-    view: Any,
+    view: TableView,
     given: pa.Schema,
     on: Sequence[str] | None,
     clauses: GivenMerge,

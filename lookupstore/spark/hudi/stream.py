@@ -26,7 +26,7 @@ from lookupstore.hudi.write import (
     GivenOptions,
     Missing,
     given_options,
-    retried,
+    retried_on,
     with_missing,
 )
 from lookupstore.spark.hudi.tables import Table, table_of
@@ -71,10 +71,16 @@ class HudiSink:
         # Another driver of the query may have committed the batch, so this is checked each time.
         verb = self._operation.upper()
         again = self._options.retries if verb in RETRIED else 0
-        retried(lambda _: self._write(df, batch_id, query, query_id), again)
 
-    def _write(self, df: DataFrame, batch_id: int, query: str, query_id: str | None) -> None:
-        committed = committed_batch(self._table.view(), query)
+        def write(view: TableView, _: int) -> None:
+            self._write(view, df, batch_id, query, query_id)
+
+        retried_on(self._table.view, write, again)
+
+    def _write(
+        self, view: TableView, df: DataFrame, batch_id: int, query: str, query_id: str | None
+    ) -> None:
+        committed = committed_batch(view, query)
         if committed is not None:
             _check_checkpoint(self._table.location.uri, query, committed, batch_id, query_id)
         if committed is not None and committed.number >= batch_id:

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -66,7 +65,7 @@ from lookupstore.hudi.write import (
     WrittenFile,
     bulk_order,
     given_options,
-    retried,
+    retried_on,
     with_missing,
 )
 from lookupstore.progress import Advance
@@ -100,7 +99,7 @@ from lookupstore.spark.hudi.tag import (
     numbered_rows,
 )
 from lookupstore.spark.jobs import watched_jobs
-from lookupstore.spark.raised import raised_in
+from lookupstore.spark.raised import raising
 from lookupstore.spark.types import arrow_schema, column_named, spark_type
 
 Operation = Literal[
@@ -200,23 +199,21 @@ def upsert(
     table = table_of(table, storage_options)
     given = with_missing(given_options(options, table.options, operation.upper()), missing)
     uri = table.location.uri
-    try:
-        with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
-            if operation == "delete_partition":
+    with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
+        if operation == "delete_partition":
+            with raising(STEPS):
                 paths = _partitions(df, table)
-                return table.delete_partition(paths, options=given, dry_run=dry_run)
-            verb = operation.upper()
-            result = retried(
-                lambda attempt: replace(
-                    _write_rows(df, table, verb, given, dry_run, done), retries=attempt
-                ),
-                given.retries if verb in RETRIED and not dry_run else 0,
-            )
-    except PySparkException as error:
-        raised = raised_in(error, STEPS)
-        if raised is None:
-            raise
-        raise raised from None
+            return table.delete_partition(paths, options=given, dry_run=dry_run)
+        verb = operation.upper()
+        _check_options(verb, given)
+
+        def write(view: TableView, attempt: int) -> WriteResult:
+            with raising(STEPS):
+                written = _write_rows(df, view, verb, given, dry_run, done)
+            return replace(written, retries=attempt)
+
+        current = partial(table.writable, given, dry_run=dry_run)
+        result = retried_on(current, write, given.retries if verb in RETRIED else 0)
     return table.after_write(result, given)
 
 
@@ -231,17 +228,8 @@ def _partitions(df: DataFrame, table: HudiTable) -> list[str]:
     return sorted(row.partition for row in paths.distinct().collect())
 
 
-def _write_rows(
-    df: DataFrame,
-    table: HudiTable,
-    operation: str,
-    options: WriteOptions,
-    dry_run: bool,
-    done: Any,
-) -> WriteResult:
-    """Find rows, write and commit; `done` is called with the number of written rows."""
-    columns = arrow_schema(df.schema)
-    # The class of an index is imported before any other work.
+def _check_options(operation: str, options: WriteOptions) -> None:
+    """Check the options that Spark restricts, before any other work."""
     if not isinstance(options.index, str):
         raise TypeError(
             f"options.index is {options.index!r}; give a name, so that executors can create it"
@@ -253,7 +241,18 @@ def _write_rows(
             f"options.on_error is {options.on_error!r}; in Spark a row that cannot be written "
             "fails the write: leave the option out, and filter such rows first"
         )
-    view = table.writable(options, dry_run=dry_run)
+
+
+def _write_rows(
+    df: DataFrame,
+    view: TableView,
+    operation: str,
+    options: WriteOptions,
+    dry_run: bool,
+    done: Any,
+) -> WriteResult:
+    """Find rows, write and commit; `done` is called with the number of written rows."""
+    columns = arrow_schema(df.schema)
     task, missing = _row_task(view, columns, operation, options)
     if operation == UPSERT and task.brings:
         df = _with_kept(df, task)

@@ -148,8 +148,10 @@ def build(
             such as `"1GiB"`.
         version: Version of a Delta table, or number of a snapshot of an Iceberg or Paimon table, to
             read. Default: the newest one, or that of the object.
-        as_of: Time of the version or snapshot to read instead: a datetime, or a text such as
-            `"2026-03-07 13:56:57"`; without a zone, in UTC. Default: not given.
+        as_of: Time of the version, snapshot or commit of a table to read instead: a datetime, or a
+            text such as `"2026-03-07 13:56:57"`. A time without a zone is in UTC, and for a Hudi
+            table in the zone of its instants, where an instant is also accepted. Default: not
+            given.
         storage_options: Options for all URIs among `source` and `path`: credentials, region,
             endpoint and the like, by the names that pandas or deltalake have for them.
 

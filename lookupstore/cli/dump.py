@@ -34,7 +34,7 @@ from lookupstore.storage.uris import shown_uri
 from lookupstore.store.file_checks import missing_file_error
 from lookupstore.store.manifest import DataFile
 from lookupstore.store.path_kind import PathKind, kind_of
-from lookupstore.store.version_files import read_newest, read_numbered
+from lookupstore.store.version_files import number_at, read_newest, read_numbered
 
 
 @click.command()
@@ -76,8 +76,8 @@ def dump(
             addresses = _addresses_at(path, kind, version, as_of)
         layouts = (("", columnar_layout(address)) for address in addresses)
     elif kind is PathKind.STORE and (os.path.isdir(path) or "://" in path):
-        check_no_commit(path, kind, as_of=as_of)
-        layouts = _of_store(path, version, records=records or hexadecimal)
+        number = number_at(Location(path), version, as_of)
+        layouts = _of_store(path, number, records=records or hexadecimal)
     else:
         check_no_commit(path, kind, version=version, as_of=as_of)
         layouts = iter([("", _of_file(path, order, records=records or hexadecimal))])

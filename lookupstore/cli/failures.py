@@ -53,6 +53,12 @@ def _build_of_table(found: re.Match[str]) -> str:
     return f"run: lookupstore build {shlex.quote(folder)} STORE --key COLUMN"
 
 
+def _follow_again(found: re.Match[str]) -> str:
+    path, key = (ast.literal_eval(one) for one in found.groups())
+    names = shlex.quote(",".join(key))
+    return f"lookupstore follow TABLE {shlex.quote(path)} --key {names} --where SQL"
+
+
 def _chosen_columns(found: re.Match[str]) -> str:
     return f"give --columns {shlex.quote(','.join(ast.literal_eval(found[1])))}"
 
@@ -97,6 +103,11 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"add columns with WriteOptions\(evolve=True\)": "add columns with --evolve",
     r"pass metadata='(\w+)' in options=WriteOptions\(metadata='\w+'\)": r"give --metadata \1",
     r"^version and as_of both": "--version and --as-of both",
+    r"lookupstore\.follow\(TABLE, PATH, key=\.\.\.\)": "lookupstore follow TABLE PATH --key A,B",
+    r"lookupstore\.follow\(TABLE, ('.*?'|\".*?\"), key=(\[.*?\]), where=\.\.\.\)": _follow_again,
+    r" as as_of$": " as --as-of",
+    r"(?<=: )as_of is ": "--as-of is ",
+    r"leave as_of out": "leave --as-of out",
     r"; a number is a version$": "; give a number as --version",
     r"; look keys up in lookupstore\.hudi\.TableLookup\((.*), as_of=\.\.\.\), or .*$": (
         r"; pass its rows: lookupstore hudi scan \1 --as-of TIME --output arrow"

@@ -55,8 +55,8 @@ def head(
     kind = None if is_read else kind_of(paths[0])
     if kind is PathKind.STORE:
         text.check_unused(f"{shown_uri(paths[0])} is a store")
-        check_no_commit(paths[0], kind, as_of=as_of)
-        with open_store(paths[0], version=version) as store, store.scan(columns=wanted) as reader:
+        store = open_store(paths[0], version=version, as_of=as_of)
+        with store, store.scan(columns=wanted) as reader:
             write_rows(reader.schema, limited(reader, limit), output)
         return
     if version is not None or as_of is not None:

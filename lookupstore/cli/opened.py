@@ -94,7 +94,7 @@ def open_lookups(
             greatest value are read. None: all folders.
         on_duplicate: Handling of repeated keys of columnar files: `error`, `first` or `last`.
         version: Version of a store or table. None: the current one.
-        as_of: Time of the version of a table. None: the current one.
+        as_of: Time of the version of a store or table. None: the current one.
         order: Order of the keys of a sorted file.
         no_cache: Whether no lookup files are made of columnar files.
     """
@@ -150,10 +150,9 @@ def open_lookups(
         raise click.UsageError(
             f"{shown_uri(path)} names columnar files; give --key and their key columns"
         )
-    check_no_commit(path, kind, as_of=as_of)
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
-        return open_store(path, version=version)
-    check_no_commit(path, kind, version=version)
+        return open_store(path, version=version, as_of=as_of)
+    check_no_commit(path, kind, version=version, as_of=as_of)
     return Reader(path, order=order)
 
 
@@ -234,12 +233,12 @@ def keyless_files(
 def check_no_commit(
     path: str, kind: PathKind, *, version: int | None = None, as_of: str | None = None
 ) -> None:
-    """Refuse to choose a commit of a store or sorted file.
+    """Refuse to choose a version of a sorted file.
 
     Args:
         path: Path or URI of it.
         kind: Its kind.
-        version: Value of `--version`. None: not given, or the kind has versions.
+        version: Value of `--version`. None: not given.
         as_of: Value of `--as-of`. None: not given.
 
     Raises:
@@ -249,11 +248,12 @@ def check_no_commit(
         return
     if "://" not in path and not os.path.exists(expanded(path)):
         return  # opening it raises the error
-    what = f"{shown_uri(path)} is a {kind.value}, and"
-    if as_of is not None:
-        raise click.UsageError(f"{what} --as-of is for tables; leave it out")
-    if version is not None:
-        raise click.UsageError(f"{what} --version is for stores and tables; leave it out")
+    if as_of is not None or version is not None:
+        name = "--version" if as_of is None else "--as-of"
+        raise click.UsageError(
+            f"{shown_uri(path)} is a {kind.value}, and {name} is for stores and tables; leave it "
+            "out"
+        )
 
 
 @contextmanager

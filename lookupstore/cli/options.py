@@ -135,8 +135,8 @@ no_cache_option: Option = click.option(
 as_of_option: Option = click.option(
     "--as-of",
     metavar="INSTANT|TIME",
-    help="Read the table as of this time, such as '2026-03-07 13:56:57+01:00', or as of the "
-    "beginning of a date. A time without a zone is in UTC; of a Hudi table, in the zone of its "
+    help="Read the store or table as of this time, such as '2026-03-07 13:56:57+01:00', or as of "
+    "the beginning of a date. A time without a zone is in UTC; of a Hudi table, in the zone of its "
     "instants. A Hudi table also takes an instant of 17 digits.",
 )
 query_type_option: Option = click.option(

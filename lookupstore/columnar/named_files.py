@@ -162,7 +162,8 @@ def named_files(
         table = NamedTable(found.format, commits, shown_path(found.path))
         return table.files(commits.opened, key, where, latest_partition)
     if version is not None or as_of is not None:
-        raise no_commit_error("as_of" if version is None else "version", found, uri)
+        table_format = found.format if isinstance(found, FoundTable) else None
+        raise no_commit_error("as_of" if version is None else "version", table_format, uri)
     if not isinstance(found, FoundTable):
         files: Sequence[SourceFile] = source_files(found, latest_partition=latest_partition)
         those = [(file.uri, file.schema) for file in files]

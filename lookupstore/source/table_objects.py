@@ -51,8 +51,20 @@ def opened_table(table_format: TableFormat, given: Any) -> Source:
 
 
 def source_at(source: Any, *, version: int | None, as_of: Any) -> Source:
-    """Return a table at one of its commits as a source; see `commits_at`."""
-    return with_checked_texts(commit_source(commits_at(source, version=version, as_of=as_of)))
+    """Return a table at one of its commits as a source.
+
+    The arguments and errors are those of `commits_at`, but the table may be a Hudi table at a time.
+    """
+    table_format, given = _table_at(source, "as_of" if version is None else "version")
+    if table_format is not TableFormat.HUDI:
+        commits = table_commits(table_format, given, version=version, as_of=as_of)
+        return with_checked_texts(commit_source(commits))
+    if version is not None:
+        raise ValueError(
+            f"version is given, but {shown_path(given)} is a Hudi table, whose commits have times; "
+            "give the time of an instant as as_of"
+        )
+    return with_checked_texts(table_reader(table_format).source_as_of(given, as_of))
 
 
 def commits_at(source: Any, *, version: int | None, as_of: Any) -> Any:
@@ -68,31 +80,47 @@ def commits_at(source: Any, *, version: int | None, as_of: Any) -> Any:
 
     Also raises the errors of `table_commits`.
     """
-    table_format, given = library_format(source), source
-    if table_format is None:
-        argument = "as_of" if version is None else "version"
-        if not isinstance(source, (str, os.PathLike, Location)):
-            raise ValueError(
-                f"{argument} is given, but source is {type_name(source)}, which has no versions; "
-                "leave it out"
-            )
-        given = path_of(source)
-        found = find_source([given], tables=READABLE)
-        if not isinstance(found, FoundTable) or found.format is TableFormat.HUDI:
-            raise no_commit_error(argument, found, shown_path(given))
-        table_format, given = found.format, found.path
+    argument = "as_of" if version is None else "version"
+    table_format, given = _table_at(source, argument)
+    if table_format is TableFormat.HUDI:
+        raise no_commit_error(argument, table_format, shown_path(given))
     return table_commits(table_format, given, version=version, as_of=as_of)
 
 
-def no_commit_error(argument: str, found: object, uri: str) -> ValueError:
+def _table_at(source: Any, argument: str) -> tuple[TableFormat, Any]:
+    """Return the format of a table, and its path or object.
+
+    Args:
+        source: Folder or URI of the table, or an object of the library of its format.
+        argument: Name of the argument that chooses a commit.
+
+    Raises:
+        ValueError: If it is something else, which has no commits.
+    """
+    table_format = library_format(source)
+    if table_format is not None:
+        return table_format, source
+    if not isinstance(source, (str, os.PathLike, Location)):
+        raise ValueError(
+            f"{argument} is given, but source is {type_name(source)}, which has no versions; "
+            "leave it out"
+        )
+    given = path_of(source)
+    found = find_source([given], tables=READABLE)
+    if not isinstance(found, FoundTable):
+        raise no_commit_error(argument, None, shown_path(given))
+    return found.format, found.path
+
+
+def no_commit_error(argument: str, found: TableFormat | None, uri: str) -> ValueError:
     """Return the error for an argument that chooses a commit where there is none to choose.
 
     Args:
         argument: Name of the argument.
-        found: What was found at the path: a Hudi table, or files.
+        found: Format of the table at the path, which is Hudi. None: files are there.
         uri: Path or URI for people.
     """
-    if isinstance(found, FoundTable):
+    if found is not None:
         return ValueError(
             f"{argument} is given, but {uri} is a Hudi table; look keys up in "
             f"lookupstore.hudi.TableLookup({uri!r}, as_of=...), or pass the rows of "

@@ -43,6 +43,7 @@ from lookupstore.store.version_files import (
     located,
     name_of,
     names_of_store,
+    number_at,
     standing,
 )
 from lookupstore.store.warming import Limits, warm_files
@@ -62,6 +63,7 @@ def open(
     path: str | os.PathLike[str] | Location,
     *,
     version: int | None = None,
+    as_of: datetime | str | None = None,
     cache_bytes: Size | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
@@ -71,6 +73,8 @@ def open(
         path: Folder of the store, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
             `hdfs://`), or a `lookupstore.Location`.
         version: Number of the version. Default: the current version.
+        as_of: Time when the version was current instead, as a datetime or a text such as
+            `"2026-11-22 07:30Z"`; a text without a zone is in UTC.
         cache_bytes: Size of a cache of decoded blocks for this store alone, in bytes or as a text
             such as `"1GB"`. Default: the cache that all stores of the process share.
         storage_options: Credentials, region, endpoint and similar options of a URI, by the names
@@ -78,6 +82,8 @@ def open(
 
     Raises:
         FileNotFoundError: There is no such folder or version.
+        ValueError: `as_of` is not a time, is in the future, or is before the first version; or
+            `version` is given, too.
         FormatError: The folder is not a store, or its format is newer.
         CorruptionError: The manifest or a data file contradicts itself.
 
@@ -89,6 +95,7 @@ def open(
     (1, {'name': 'seven'})
     """
     location = located(path, storage_options)
+    version = number_at(location, version, as_of)
     return LookupStore(location, version=version, cache_bytes=cache_bytes)
 
 

@@ -414,6 +414,35 @@ def too_early_error(location: Location, moment: Moment, argument: str) -> FileNo
     )
 
 
+def number_at(location: Location, version: int | None, as_of: Moment | None) -> int | None:
+    """Return the number of the version that is chosen by its number or a time. None: by neither.
+
+    Args:
+        location: Location of the store.
+        version: Number of a version. None: not given.
+        as_of: Time when a version was current, as `version_at` takes it. None: not given.
+
+    Raises:
+        TypeError: If `as_of` is a number, or not a time.
+        ValueError: If both are given, or the store had no version yet at the time.
+
+    Also raises the errors of `version_at`.
+    """
+    if as_of is None:
+        return version
+    if version is not None:
+        raise ValueError("version and as_of both choose a version; give one of them")
+    if isinstance(as_of, int):
+        raise TypeError(f"as_of is {as_of!r}; give a time, or a number as version")
+    found = version_at(location, as_of, "as_of")
+    if found is None:
+        raise ValueError(
+            f"{location.uri}: as_of is {str(as_of)!r}, when the store had no version yet; give a "
+            "later time"
+        )
+    return found.number
+
+
 def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
     if isinstance(moment, str):
         # Python takes any character between date and time: the sign of a zone after a date, too.

@@ -1440,7 +1440,7 @@ def test_a_table_at_a_version_or_a_time(tmp_path: Path) -> None:
     refused = run("get", tmp_path / "1.parquet", 7, "--key", "id", "--version", 1)
     assert "--version is given, but" in refused.stderr
     refused = run("get", tmp_path / "s0[]", 7, "--as-of", "2002-01-01")
-    assert "is a store, and --as-of is for tables; leave it out" in refused.stderr
+    assert "--as-of is '2002-01-01', when the store had no version yet" in refused.stderr
 
 
 def test_a_hudi_table_at_a_time(tmp_path: Path) -> None:

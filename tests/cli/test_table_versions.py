@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -94,18 +95,46 @@ def test_former_rows_of_a_hudi_table(tmp_path: Path) -> None:
     for verb in (("head", path), ("dump", path), ("info", path), ("get", path, 1)):
         assert "is a Hudi table" in refusal(*verb, "--version", 1)
         assert "2026-03-07 13:56:57" in refusal(*verb, "--as-of", "yesterday")
-    said = refusal("build", path, tmp_path / "s", "--key", "id", *which)
-    assert f"pass its rows: lookupstore hudi scan '{path}' --as-of TIME --output arrow" in said
+    for given, expected in ((which, {1: 10}), ((), {1: 11, 2: 20})):
+        value("build", path, tmp_path / "s", "--key", "id", "--overwrite", *given)
+        with lookupstore.open(tmp_path / "s") as store:
+            assert {key: row["v"] for key, row in store.items()} == expected
+    said = refusal("build", path, tmp_path / "n", "--key", "id", "--version", 1)
+    assert "is a Hudi table, whose commits have times; give the time of an instant as --as" in said
+    said = refusal("build", path, tmp_path / "n", "--key", "id", "--as-of", "yesterday")
+    assert "--as-of is 'yesterday'" in said
 
 
-def test_stores_and_files_are_refused(tmp_path: Path) -> None:
+def test_former_versions_of_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    lookupstore.build(arrow({1: 10}), path, key="id").close()
+    time.sleep(0.002)
+    with lookupstore.upsert(path, arrow({1: 11, 2: 20})) as store:
+        created = store.created
+    before = created - timedelta(milliseconds=1)
+    for moment, version, expected in ((before, 1, {1: 10}), (created, 2, {1: 11, 2: 20})):
+        which = ("--as-of", moment.isoformat())
+        assert lines("head", path, *which) == [{"id": id, "v": v} for id, v in expected.items()]
+        assert lines("scan", path, *which) == lines("head", path, *which)
+        assert lines("get", path, 1, *which) == [{"id": 1, "v": expected[1]}]
+        assert value("info", path, *which)["version"] == version
+        assert value("verify", path, *which)["num_rows"] == len(expected)
+        assert value("dump", path, *which) == value("dump", path, "--version", version)
+    for verb in (("head", path), ("dump", path), ("info", path), ("get", path, 1)):
+        for given, said in (
+            (("--as-of", "2000-01-01"), "when the store had no version yet; give a later time"),
+            (("--as-of", "2200-01-01"), "after now"),
+            (("--as-of", "yesterday"), "--as-of is 'yesterday'; give the number of a version, or"),
+            (("--as-of", created.isoformat(), "--version", 1), "--version and --as-of both choose"),
+        ):
+            assert said in refusal(*verb, *given)
+
+
+def test_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(arrow({1: 10}), tmp_path / "f.parquet")
     lookupstore.build(arrow({1: 10}), tmp_path / "s", key="id").close()
     (one,) = (tmp_path / "s" / "data").glob("*.sst")
     for verb in ("head", "info", "dump", "verify"):
-        assert "is a store, and --as-of is for tables" in refusal(
-            verb, tmp_path / "s", "--as-of", "2026-01-01"
-        )
         for option in (("--as-of", "2026-01-01"), ("--version", 1)):
             said = refusal(verb, tmp_path / "f.parquet", *option)
             assert f"{option[0]} is given, but {tmp_path}/f.parquet names files, which have" in said

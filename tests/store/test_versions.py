@@ -145,6 +145,44 @@ def test_versions_of_a_store(place):
         lookupstore.open(place, version="1")
 
 
+def test_a_store_as_of_a_time(tmp_path):
+    created = []
+    for n in range(1, 4):
+        with lookupstore.build({"id": [n]}, tmp_path, key="id", overwrite=True) as store:
+            created.append(store.created)
+        time.sleep(0.002)
+    paris = timezone(timedelta(hours=1))
+    for n, moment in enumerate(created, 1):
+        given = [
+            moment,
+            moment.astimezone(paris),
+            moment.isoformat(),
+            moment + timedelta(0, 0, 900),
+        ]
+        given.append(moment.replace(tzinfo=None).isoformat(" "))
+        for one in given:
+            with lookupstore.open(tmp_path, as_of=one) as store:
+                assert (store.version, list(store)) == (n, [n])
+    with lookupstore.open(tmp_path, as_of=created[2] - timedelta(0, 0, 900)) as store:
+        assert store.version == 2
+    for given, error, said in (
+        ({"as_of": created[0] - timedelta(1)}, ValueError, "had no version yet; give a later time"),
+        ({"as_of": "2200-01-01"}, ValueError, "after now"),
+        ({"as_of": "soon"}, ValueError, "as_of is 'soon'"),
+        ({"as_of": datetime(2020, 1, 1)}, ValueError, "without a zone"),
+        ({"as_of": 2}, TypeError, "as_of is 2; give a time, or a number as version"),
+        ({"as_of": created[0], "version": 1}, ValueError, "version and as_of both choose"),
+    ):
+        with pytest.raises(error, match=said):
+            lookupstore.open(tmp_path, **given)
+    with pytest.raises(FileNotFoundError, match="no such store folder"):
+        lookupstore.open(tmp_path / "none", as_of=created[0])
+    lookupstore.expire(tmp_path, retain=0)
+    with pytest.raises(FileNotFoundError, match="versions of that time have been removed"):
+        lookupstore.open(tmp_path, as_of=created[1])
+    assert lookupstore.open(tmp_path, as_of=created[2]).version == 3
+
+
 def test_a_reader_stays_at_its_version_and_finds_the_newest(place):
     old = build(table_of(1), place, key="id", buckets=3)
     assert old.newest() is old

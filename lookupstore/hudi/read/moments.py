@@ -46,6 +46,7 @@ class SliceMoment:
             that were pending.
         later: Request times of commits that do not count.
         condition: Condition that rows meet. None: all rows count.
+        as_of: Time of the moment, if it was chosen by its time. Empty: it was not.
     """
 
     view: TableView = field(repr=False)
@@ -53,6 +54,7 @@ class SliceMoment:
     snapshot_id: str
     later: frozenset[str] = frozenset()
     condition: RowFilter | None = None
+    as_of: str = ""
 
     @property
     def description(self) -> str:
@@ -92,7 +94,7 @@ class SliceMoment:
         files = f"{count} file{'s'[: count != 1]}"
         return Source(
             plan.wanted,
-            f"{plan.location.uri} (Hudi table, {files})",
+            f"{plan.location.uri} (Hudi table{self.as_of and f' as of {self.as_of}'}, {files})",
             lambda columns: _rows(plan, None, plan.files, columns),
             self._count_rows,
             is_files=True,
@@ -139,6 +141,8 @@ class SliceMoment:
         writes = [(one.time, one.action, one.position) for one in view.timeline.writes()]
         # A commit may change the columns without adding rows.
         said = [view.location.uri, writes, str(view.table_schema.columns)]
+        if self.as_of:
+            said.append(self.as_of)
         if condition is not None:
             said.append(condition.identity)
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

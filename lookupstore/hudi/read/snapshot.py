@@ -14,7 +14,9 @@ import pyarrow as pa
 from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.read.moments import SliceHistory, data_columns
+from lookupstore.hudi.read.moments import SliceHistory, SliceMoment, data_columns
+from lookupstore.hudi.read.scan_plan import plan_scan
+from lookupstore.hudi.timeline.given_times import When, given_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.source.folder_columns import said_by
 from lookupstore.source.source import Source
@@ -44,6 +46,26 @@ def table_source(path: str | Location) -> Source:
     (['id'], 2)
     """
     return SliceHistory(path).newest.source()
+
+
+def source_as_of(path: str | Location, as_of: When) -> Source:
+    """Return the rows of a table at a time as the source of a store, in its columns of now.
+
+    Args:
+        path: Folder or URI of the table.
+        as_of: Instant or time, as `HudiTable.scan` takes it.
+
+    Raises:
+        ValueError: If `as_of` is not a time, or the table had no rows yet.
+        StaleStoreError: If the files of that time may be deleted.
+
+    Also raises the errors of `table_source`.
+    """
+    view = read_view(as_location(path))
+    time = given_time("as_of", as_of, view.options.timezone)
+    assert time is not None
+    plan = plan_scan(view, data_columns(view), as_of=time)
+    return SliceMoment(view, plan, time, as_of=time).source()
 
 
 #: The history of a table, by its folder or URI.

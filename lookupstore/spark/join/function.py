@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,14 +39,16 @@ def register_lookup(
     columns: Sequence[str] | None = None,
     *,
     key: str | Sequence[str] | None = None,
+    version: int | None = None,
+    as_of: datetime | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> UserDefinedFunctionLike:
     """Register a function of Spark SQL that looks up the row at a key.
 
     The function takes the values of the key columns, in their order, and returns a struct of the
     value columns. The struct is null where the key is missing or has a null. `plane(tailnum).seats`
-    selects one column of it. The version of a store that is current at this call answers. Register
-    the function again to use a newer version.
+    selects one column of it. The version that is current at this call answers, unless another one
+    is chosen. Register the function again to use a newer version.
 
     Args:
         spark: Session to register the function with, which may be one of Spark Connect.
@@ -57,6 +60,10 @@ def register_lookup(
         key: Names of the key columns. Columnar files at a path need them. For a Hudi table, these
             are the columns of the record key, and perhaps the partition columns. Default: the key
             of the store or of the opened files, and for a table the record key, in all partitions.
+        version: Number of the version of a store or Delta table, or of the snapshot of an Iceberg
+            or Paimon table, that answers. Default: the current one, or that of an open object.
+        as_of: Time of the version, snapshot or commit that answers: a datetime or a text such as
+            `"2026-11-22 07:30Z"`; of a Hudi table also an instant. Default: not given.
         storage_options: Options of the URI of `store`, such as credentials; see
             `lookupstore.Location`.
 
@@ -67,7 +74,8 @@ def register_lookup(
         RuntimeError: If Spark is older than 4.1, the first version with functions over Arrow.
         KeyError: If the store lacks a column.
         TypeError: If Spark has no type for a value column.
-        ValueError: If SQL would have to quote the name, or `key` is not the key of `store`.
+        ValueError: If SQL would have to quote the name, `key` is not the key of `store`, or there
+            is no version to choose, or none at that time.
         FileNotFoundError: If there is no such store.
 
     If an argument is of another kind than its key column, the query fails with a `TypeError`. Tasks
@@ -83,7 +91,11 @@ def register_lookup(
         raise ValueError(f"name is {name!r}; give letters, digits and underscores")
     run_driver_python(spark)
     (given,) = paths_with_options(storage_options, store=store)
-    opened = dimension_of(given, () if key is None else key, columns=columns)
+    if version is not None and as_of is not None:
+        raise ValueError("version and as_of both choose a version; give one of them")
+    opened = dimension_of(
+        given, () if key is None else key, columns=columns, version=version, as_of=as_of
+    )
     try:
         if key is not None and opened.key != ((key,) if isinstance(key, str) else tuple(key)):
             raise ValueError(f"key is {key!r}, but the key of {opened.path} is {opened.key}")

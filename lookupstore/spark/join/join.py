@@ -29,7 +29,7 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
-from lookupstore.store.version_files import list_names, located, version_at
+from lookupstore.store.store import open as open_store
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
@@ -302,22 +302,7 @@ def dimension_of(
         return ColumnarFiles(
             store, key=key, columns=chosen, mode=mode, where=where, version=version, as_of=as_of
         )
-    if as_of is not None:
-        return _store_at(located(store), as_of)
-    return LookupStore(store, version=version)  # raises an error if it is not a store
-
-
-def _store_at(location: Location, as_of: datetime | str) -> LookupStore:
-    """Open the version of a store that was current at a time."""
-    if not list_names(location):
-        return LookupStore(location)  # raises the error
-    found = version_at(location, as_of, "as_of")
-    if found is None:
-        raise ValueError(
-            f"{location.uri}: as_of is {str(as_of)!r}, when the store had no version yet; give a "
-            "later time"
-        )
-    return LookupStore(location, version=found.number)
+    return open_store(store, version=version, as_of=as_of)  # raises an error if it is not a store
 
 
 def _open_error(store: Dimension, pinned: str) -> ValueError:

@@ -15,15 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, TableLookup
-from lookupstore.spark import LookupJoin, build_store, explain_join, lookup_join, lookup_joins
+from lookupstore.spark import (
+    LookupJoin,
+    build_store,
+    explain_join,
+    lookup_join,
+    lookup_joins,
+    register_lookup,
+)
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 pytest.importorskip("fastavro")
-import deltalake
-from support.changing_tables import CHANGES
+from support.changing_tables import CHANGES, DeltaChanges
 
 pytestmark = [
     pytest.mark.spark,
@@ -172,7 +177,6 @@ def test_a_stream_stays_at_the_version_without_a_warning(
 
 def test_sources_of_a_build_without_versions(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "v": [1]}), tmp_path / "f.parquet")
-    deltalake.write_deltalake(str(tmp_path / "d"), pa.table({"id": [1]}))
 
     def built(source: Any, **pin: Any) -> None:
         build_store(source, tmp_path / "s", key="id", spark=spark, **pin)
@@ -181,8 +185,34 @@ def test_sources_of_a_build_without_versions(spark: SparkSession, tmp_path: Path
         built(spark.range(2), version=1)
     with pytest.raises(ValueError, match=r"as_of is given, but .* names files"):
         built(tmp_path / "f.parquet", as_of="2026-01-01")
-    with pytest.raises(FormatError, match=r"reads of that version, or call .*build with version"):
-        built(tmp_path / "d", version=0)
     assert not (tmp_path / "s").exists()
-    with lookupstore.build(tmp_path / "d", tmp_path / "s", key="id", version=0) as store:
-        assert len(store) == 1  # the remedy
+
+
+def test_a_function_of_one_version(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a store, of a table with numbers, and of a Hudi table, which has instants."""
+    path, facts = tmp_path / "s", spark.range(2)
+    times = published(path)
+    delta, hudi = DeltaChanges(tmp_path), tmp_path / "h"
+    table = HudiTable.create(hudi, pa.table({"id": [0], "v": [0]}), record_key="id")
+    pins: list[tuple[Any, dict[str, Any]]] = []
+    for number, moment in enumerate(times, 1):
+        delta.commit({0: number, 1: number})
+        instant = table.upsert(pa.table({"id": [0, 1], "v": [number] * 2})).instant
+        assert instant is not None
+        pins += [
+            (path, {"version": number}), (str(path), {"as_of": moment}),
+            (delta.given, {"version": delta.latest()[1]}), (str(hudi), {"as_of": instant.time}),
+        ]  # fmt: skip
+    for at, (given, pin) in enumerate(pins):
+        key = None if given in (path, str(path), str(hudi)) else "id"
+        function = register_lookup(spark, f"pinned{at}", given, key=key, **pin)
+        found = facts.select("id", function("id").v.alias("v")).collect()
+        assert {row.id: row.v for row in found} == dict.fromkeys(range(2), 1 + at // 4)
+    for given, pin, said in (
+        (path, {"version": 1, "as_of": times[0]}, "version and as_of both choose"),
+        (lookupstore.open(path), {"version": 1}, "version is given, but store is an open Lookup"),
+        (path, {"as_of": times[0] - timedelta(days=1)}, "had no version yet; give a later time"),
+        (hudi, {"version": 1}, "is a Hudi table, whose commits have times"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            register_lookup(spark, "never", given, **pin)

@@ -20,6 +20,7 @@ _COMMANDS = {
         "Build a store from files or a table.",
     ),
     "follow": ("lookupstore.cli.following", "Bring a store to the newest snapshot of a table."),
+    "sync": ("lookupstore.cli.following", "Bring a store that follows a table up to date."),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
     "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),
     "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),

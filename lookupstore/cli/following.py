@@ -1,4 +1,4 @@
-"""``lookupstore follow``: bring a store to the newest snapshot of a table."""
+"""``lookupstore follow | sync``: bring a store to the newest snapshot of a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 
 import click
 
+from lookupstore.cli import STORAGE_OPTIONS
 from lookupstore.cli.changing import temp_dir_option, threads_option
 from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
 from lookupstore.cli.failures import spoken
@@ -24,11 +25,22 @@ from lookupstore.following.follow import follow as follow_table
 from lookupstore.following.follower import ASKED
 from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
+from lookupstore.storage.storage_options import takes_options
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.store import LookupStore
+from lookupstore.store.store import open as open_store
 from lookupstore.store.version_files import list_names, located, read_newest
 
 # The logger that says why all rows are read, and how many were new.
 _LOGGER = "lookupstore.following.follower"
+
+_verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also print how many rows were read, or that nothing has changed.",
+)
 
 
 @click.command()
@@ -55,8 +67,7 @@ _LOGGER = "lookupstore.following.follower"
 @temp_dir_option
 @threads_option
 @retain_option
-@click.option("-v", "--verbose", is_flag=True,
-              help="Also print how many rows were read, or that nothing has changed.")  # fmt: skip
+@_verbose_option
 @output_option("table", "json")
 def follow(
     table: str,
@@ -107,15 +118,61 @@ def follow(
             retain=kept_for,
             temp_dir=temp_dir,
         )
-    seconds = time.monotonic() - start
+    _report(path, shown_uri(table), store, before, time.monotonic() - start, verbose, output)
+
+
+@click.command()
+@click.argument("path", type=PLACE, metavar="STORE")
+@retain_option
+@_verbose_option
+@output_option("table", "json")
+@click.pass_context
+def sync(ctx: click.Context, path: str, retain: str, verbose: bool, output: str) -> None:
+    """Bring a store that 'lookupstore follow' made to the newest snapshot of its table.
+
+    The store records its table, columns and condition. Rows that have changed are published, and
+    one line is printed. If nothing has changed, nothing is printed, except on a terminal or with
+    -v.
+    """
+    kept_for, before = seconds_of(retain, "--retain"), read_newest(located(path))
+    table = "" if before.follows is None else before.follows.place or ""
+    # PATH has these options already.
+    options = ctx.meta[STORAGE_OPTIONS] if takes_options(table) else None
+    start = time.monotonic()
+    with ExitStack() as logs:
+        logs.enter_context(echoed_info(_LOGGER) if verbose else unechoed(_LOGGER))
+        with open_store(path) as store:
+            newer = store.sync(retain=kept_for, storage_options=options)
+            _report(path, table, newer, before, time.monotonic() - start, verbose, output)
+
+
+def _report(
+    path: str,
+    table: str,
+    store: LookupStore,
+    before: Manifest | None,
+    seconds: float,
+    verbose: bool,
+    output: str,
+) -> None:
+    """Print what became of a store, and close it.
+
+    Args:
+        path: Path or URI of the store.
+        table: Path or URI of its table, for people.
+        store: The store at its newest version.
+        before: The version before. None: There was none.
+        seconds: Time that it took.
+        verbose: Whether the logger was echoed.
+        output: Form of the output: `table` or `json`.
+    """
     with store:
         if output == "json":
             write_info(store, output)
             return
         after = store.info()
     snapshot = (after.follows or {}).get("snapshot")
-    said = f"{shown_uri(path)}: version {after.version} has snapshot {snapshot} of "
-    said += shown_uri(table)
+    said = f"{shown_uri(path)}: version {after.version} has snapshot {snapshot} of {table}"
     if before is not None and before.version == after.version:
         if is_on_terminal() and not verbose:  # otherwise the logger says so
             echo(f"{said}, the newest one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import click.testing
@@ -145,3 +146,46 @@ def test_errors_name_options(tmp_path: Path) -> None:
     assert "no such file or folder" in error(tmp_path / "none", tmp_path / "s", "--key", "id")
     said = error(table, tmp_path / "s", "--key", "id", "--where", "x = 1")
     assert "x is no column; the table has 'id', 's'" in said
+
+
+def test_a_store_is_synced_with_what_it_records(tmp_path: Path) -> None:
+    table, path = tmp_path / "t", tmp_path / "s"
+
+    def said(*more: str) -> str:
+        done = run("sync", path, *more)
+        assert (done.exit_code, done.stderr) == (0, "")
+        return re.sub(r"in \d+\.\d s", "in T", done.stdout)
+
+    deltalake.write_deltalake(table, pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]}))
+    assert run("follow", table, path, "--key", "id", "--where", "s <> 'c'").exit_code == 0
+    assert said() == ""
+    deltalake.DeltaTable(table).update(updates={"s": "'c'"}, predicate="id = 1")
+    assert said() == (
+        f"{path}: version 2 has snapshot 1 of {table}, 1 row (version 1: snapshot 0, 2 rows), in T"
+        "\n"
+    )
+    assert list(lookupstore.open(path)) == [2]
+    told = run("sync", path, "-v")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert told.stderr == f"{path}: version 2 has the rows of the Delta table at version 1\n"
+    deltalake.write_deltalake(table, pa.table({"id": [4], "s": ["d"]}), mode="append")
+    found = json.loads(said("--output", "json", "--retain", "0"))
+    assert (found["version"], found["num_rows"], found["follows"]["snapshot"]) == (3, 2, "2")
+    assert [one.number for one in lookupstore.versions(path)] == [3]
+
+
+def test_stores_that_cannot_be_synced(tmp_path: Path) -> None:
+    def error(path: Path) -> str:
+        found = run("sync", path)
+        assert found.exit_code in (1, 2)
+        return " ".join(found.stderr.split())
+
+    lookupstore.build(pa.table({"id": [9]}), tmp_path / "own", key="id").close()
+    said = error(tmp_path / "own")
+    assert "follows no table; make one that does: lookupstore follow TABLE PATH --key A,B" in said
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    table = deltalake.DeltaTable(tmp_path / "t")
+    lookupstore.follow(table, tmp_path / "it's", key="id").close()
+    path = shlex.quote(str(tmp_path / "it's"))
+    assert f"lookupstore follow TABLE {path} --key id --where SQL" in error(tmp_path / "it's")
+    assert "no such store folder" in error(tmp_path / "none")

@@ -146,6 +146,7 @@ LINES: dict[str, list[list[str]]] = {
     "join": [["H/flat.parquet", "H/store", "--on", NAME, "--prefix", "p"]],
     "info": [["H/store"], ["H/rows.parquet"], ["H/one.sst"], ["H/flat.csv"], ["H/table"]],
     "follow": [["H/store", "H/following", "--key", NAME], ["H", "H/following", "--key", NAME]],
+    "sync": [["H/store"]],
     "versions": [["H/store"]],
     "expire": [["H/store", "--retain", "0"]],
     "publish": [["H/store", "H/published"]],
@@ -250,8 +251,8 @@ def test_what_commands_print_is_seen(name: str, here: Path) -> None:
                     else (done.stdout.splitlines())
                 ):
                     json.loads(line)
-    # deltalake accepts no folders of such names.
-    assert succeeded or name in ("hudi restore", "follow"), done.output
+    # deltalake accepts no folders of such names, and the store follows no table.
+    assert succeeded or name in ("hudi restore", "follow", "sync"), done.output
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - OURS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from lookupstore.errors import CorruptionError, listed
+from lookupstore.errors import CorruptionError, listed, meant
 from lookupstore.hudi.clustering.incremental import Continuation, KeptLayouts
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.choice import LayoutChoice
@@ -144,8 +144,8 @@ def check_columns(view: TableView, choice: LayoutChoice) -> None:
     columns = view.table_schema.columns
     for name in choice.by:
         if name not in columns.names:
-            known = listed(columns.names)
-            raise KeyError(f"by: the table has no column {name!r}; it has {known}")
+            others = meant(name, columns.names, f"it has {listed(columns.names)}")
+            raise KeyError(f"by: the table has no column {name!r}{others}")
         SortColumn(columns.field(name))  # raises an error if it has no order
 
 

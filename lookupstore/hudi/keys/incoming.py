@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.exact_casts import is_castable
 from lookupstore.arrow.types import concat
-from lookupstore.errors import columns_example
+from lookupstore.errors import columns_example, meant
 from lookupstore.hudi.keys.asked_key import key_columns
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
 from lookupstore.hudi.keys.given_columns import (
@@ -520,6 +520,13 @@ class IncomingKeys:
         given = given_columns(source, columns)
         names = given.names
         there = [name for name in options.partition_by if name in names]
+        for name in options.partition_by:
+            alike = [one for one in names if one.lower() == name.lower()]
+            if alike and name not in alike:  # keys would be found in all partitions
+                raise ValueError(
+                    f"keys have the column {alike[0]!r}, but the partition column is {name!r}; "
+                    "rename it, or leave it out to find the keys in all partitions"
+                )
         # Columns of the key may also be columns of the partition, and do not show whether the other
         # partition columns were given.
         says = any(name not in options.record_key for name in there)
@@ -535,10 +542,8 @@ class IncomingKeys:
         wanted = list(dict.fromkeys(wanted))
         for name in wanted:
             if name not in names:
-                raise ValueError(
-                    f"keys have no column {name!r}; give all columns of the record key, such as "
-                    f"{columns_example(wanted)}"
-                )
+                example = f"give all columns of the record key, such as {columns_example(wanted)}"
+                raise ValueError(f"keys have no column {name!r}{meant(name, names, example)}")
             given_type, kind = given.field(name).type, columns.field(name).type
             if not is_castable(given_type, kind):
                 raise type_error("keys", given.field(name), columns)

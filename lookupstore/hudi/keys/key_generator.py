@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.time_paths import TimeFaultError, TimePaths, time_paths
 from lookupstore.hudi.options import TableOptions
 from lookupstore.storage.inside import fault_of
@@ -244,9 +244,9 @@ def _check_names(table: pa.Table | pa.RecordBatch, fields: Sequence[str], what: 
         if list(fields).count(name) > 1:
             raise ValueError(f"fields names {name!r} twice; give each field once")
         if table.schema.get_field_index(name) < 0:
-            raise KeyError(
-                f"no single column {name!r} among {listed(table.schema.names) or 'none'}"
-            )
+            names = table.schema.names
+            others = meant(name, names, f"there are {listed(names) or 'none'}")
+            raise KeyError(f"there is no single column {name!r}{others}")
 
 
 def _text(array: pa.Array, name: str, what: str) -> pa.Array:

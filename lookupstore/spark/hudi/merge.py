@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.types import concat
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import index_of, written_name
 from lookupstore.hudi.keys import Incoming, ordering_of, paths_of, read_keys
@@ -190,7 +190,8 @@ def _task(
     columns, options = view.table_schema.columns, view.options
     for name in on or ():
         if name not in given.names:
-            raise KeyError(f"on: df has no column {name!r}; it has {listed(given.names)}")
+            others = meant(name, given.names, f"it has {listed(given.names)}")
+            raise KeyError(f"on: df has no column {name!r}{others}")
     keys = given if on is None else pa.schema([given.field(name) for name in on])
     named = written_name(view)
     _, paths = read_keys(keys.empty_table(), columns, options, named=named)

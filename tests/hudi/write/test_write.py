@@ -287,6 +287,13 @@ def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
     assert table.delete([5], options=anywhere).rows_deleted == 2
     with pytest.raises(ValueError, match="keys have no column 'id'"):
         table.delete(pa.table({"day": ["a"]}))
+    with pytest.raises(ValueError, match=r"keys have no column 'id'; did you mean 'ID'\?"):
+        table.delete(pa.table({"ID": [5]}))
+    # Without its partition, a key is deleted in all of them.
+    others = pa.table({"id": pa.array([7], pa.int32()), "Day": ["a"]})
+    for delete in (table.delete, lambda keys: table.merge(keys).when_matched_delete().execute()):
+        with pytest.raises(ValueError, match=r"have the column 'Day', but .* is 'day'; rename it"):
+            delete(others)
     with pytest.raises(TypeError, match="'id' is string; give int32"):
         table.delete(pa.array(["5"]))
     composite = make(tmp_path / "c", record_key=["id", "value"], partition_by=["day", "value"])

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable
 
 import pyarrow as pa
 
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.boxes import keeps_layouts
@@ -69,8 +69,8 @@ class RowOrder:
     def __init__(self, columns: pa.Schema, options: WriteOptions) -> None:
         for name in options.sort_by:
             if name not in columns.names:
-                known = listed(columns.names)
-                raise KeyError(f"sort_by: the table has no column {name!r}; it has {known}")
+                others = meant(name, columns.names, f"it has {listed(columns.names)}")
+                raise KeyError(f"sort_by: the table has no column {name!r}{others}")
         self._mode = options.sort_mode
         self._memory = options.memory
         path, key = KEY_FIELDS

@@ -156,7 +156,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"in types=": "in --schema",
     r"say it otherwise, or give an expression of pyarrow\.compute": "say it otherwise",
     r"temp_dir(=|(?=:))": "--temp-dir",
-    r"pass pyarrow\.csv\.open_csv\(\.\.\.\) with parse_options": "give --delimiter ';'",
+    r"is separated by ('.'); pass pyarrow\.csv\.open_csv\(.*$": (
+        r"is separated by \1; give --delimiter \1"
+    ),
     r"pass pyarrow\.csv\.read_csv\(\.\.\.\) with ParseOptions\(quote_char=False\)": (
         "give --quote none"
     ),

@@ -14,6 +14,7 @@ from lookupstore.cli.opened import lookups_options, naming_no_cache, only_files,
 from lookupstore.cli.options import PLACE, columns_option, names_of, no_cache_option, output_option
 from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import TextFlags, check_kept, text_flags
+from lookupstore.cli.text_remedies import KEYS
 from lookupstore.keys.joins import HOWS, How, check_adds_nothing
 from lookupstore.progress import watched
 from lookupstore.source.opening import in_types, with_every_column
@@ -78,6 +79,7 @@ def join(
         pairs = _pairs(",".join(on))
         keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
                 if name in opened.key]  # fmt: skip
+        ctx.meta[KEYS] = {fact for fact, _ in keys}
         source = in_types(with_every_column(text.source_of([facts])), pa.schema(keys))
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)

@@ -37,8 +37,6 @@ from lookupstore.source.text_limits import TextLimits
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 
-# Notation of CSV that is not read without an option.
-_SEMICOLONS = CsvDialect(separator=";")
 # Bytes of text that are read at a time.
 _BLOCK = 1 << 20
 
@@ -290,8 +288,12 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             limits = TextLimits(wanted.text.max_text)
             stream = open_stream(whole, name, limits, dialect)
             return _parsed(stream.read(wanted.as_given(fields, names, name)), fields)
-        if set(key.names) <= set(_names_in(head.removeprefix(BOM), name, _SEMICOLONS)):
-            raise click.UsageError(f"--keys: {name} is separated by ';'; give --delimiter ';'")
+        for sign in ";|":
+            other = CsvDialect(separator=sign)
+            if set(key.names) <= set(_names_in(head.removeprefix(BOM), name, other)):
+                raise click.UsageError(
+                    f"--keys: {name} is separated by {sign!r}; give --delimiter {sign!r}"
+                )
         if not wanted.text.is_usual or name.lower().endswith(".csv"):
             raise wanted.missing_error(name, names)
         if _is_json(head, key.names):

@@ -13,11 +13,15 @@ import click
 _NULL = re.compile(
     r"#?n\.?/?a\.?|k\. ?a\.|<na>|nil|null|none|nan|nat|missing|unknown|\\+n|[^\w\s]*", re.IGNORECASE
 )
+#: Name in the context of a command for the columns that hold keys, whose types the store has.
+KEYS = "lookupstore.keys"
 # Formats of dates that are not ISO 8601, and of times after them.
 _DATES = (
     "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d-%b-%Y", "%d %b %Y",
     "%d %B %Y", "%B %d, %Y",
 )  # fmt: skip
+# Times that name no zone.
+_LOCAL_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){1,2}(\.\d+)?"
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 
@@ -31,7 +35,8 @@ def wrong_text(found: re.Match[str]) -> str:
     context = click.get_current_context(silent=True)
     # Another type than the destination's would not fit there.
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
-    remedy = _WrongText(column, kind, text, decimal, is_fixed).remedy()
+    is_key = context is not None and column in context.meta.get(KEYS, ())
+    remedy = _WrongText(column, kind, text, decimal, is_fixed, is_fixed or is_key).remedy()
     how = "" if decimal is None else f" with --decimal {decimal!r}"
     return f"the column {column!r} is {kind} and has '{text}' in row {row}{how}; {remedy}"
 
@@ -46,6 +51,7 @@ class _WrongText:
         text: Text, escaped as by `repr`.
         decimal: Sign that `--decimal` gives. None: a point.
         is_fixed: Whether the column cannot have another type.
+        is_no_text: Whether the column cannot be text.
     """
 
     column: str
@@ -53,12 +59,13 @@ class _WrongText:
     text: str
     decimal: str | None
     is_fixed: bool
+    is_no_text: bool
 
     def remedy(self) -> str:
         """Return the remedy."""
         if _NULL.fullmatch(self.text):
             null = self.text.replace(r"\\", "\\")
-            other = "correct it, or give" if self.is_fixed else f"give {self._types('text')}, or"
+            other = "correct it, or give" if self.is_no_text else f"give {self._types('text')}, or"
             return f"{other} --null '{null}' if it means null"
         return self._notation() or self._time() or self._type()
 
@@ -82,16 +89,16 @@ class _WrongText:
             return "take out points between thousands, and give --decimal ','"
         if is_fraction and self._is(r"[+-]?\d+,\d+"):
             remedy = "give --decimal ',', or write decimals with a point"
-            return remedy if self.is_fixed else f"{remedy}, or give {self._types('text')}"
+            return self._or_text(remedy)
         if is_integer and self._is(r"-?\d+,00?"):  # 3,000 may be a thousand
             return "give --decimal ','"
         if is_integer and self._is(r"[+-]?\d+,\d+") and not self.is_fixed:
-            return f"give --decimal ',' {self._types('double')}, or {self._types('text')}"
+            return self._or_text(f"give --decimal ',' {self._types('double')}")
         return None
 
     def _time(self) -> str | None:
         """Return the remedy for a date or time, None for another type."""
-        if "tz=" in self.kind and re.match(r"\d{4}-\d\d-\d\d[T ]", self.text):
+        if "tz=" in self.kind and self._is(_LOCAL_TIME):
             return "give --zone with the zone of such times, for example UTC"
         is_date = self.kind.startswith("date")
         if not is_date and not self.kind.startswith("timestamp"):
@@ -102,9 +109,11 @@ class _WrongText:
         if fitting:
             quoted = (one.replace("--types ", "--types '") + "'" for one in fitting)
             return f"give {' or '.join(quoted)}"
-        read = "dates such as 2026-05-19" if is_date else "times such as 2026-05-19 07:40:00"
-        remedy = f"only {read} are read: convert it, for example with pandas.to_datetime"
-        return remedy if self.is_fixed else f"{remedy}, or give {self._types('text')}"
+        zone = "+02:00" if "tz=" in self.kind else ""
+        read = "dates such as 2026-05-19" if is_date else f"times such as 2026-05-19 07:40:00{zone}"
+        return self._or_text(
+            f"only {read} are read: convert it, for example with pandas.to_datetime"
+        )
 
     def _type(self) -> str:
         """Return the remedy for any other text."""
@@ -113,10 +122,13 @@ class _WrongText:
         number = self.text.replace(self.decimal or ".", ".")
         # A number with a zero before it is a code, which only text keeps.
         if self.kind == "double" or not re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", number):
-            return f"give {self._types('text')}"
+            return "correct it" if self.is_no_text else f"give {self._types('text')}"
         if "decimal" in self.kind:
             return f"give {self._types('decimal(P,S)')} with more digits"
         return f"give {self._types('double')}"
+
+    def _or_text(self, remedy: str) -> str:
+        return remedy if self.is_no_text else f"{remedy}, or give {self._types('text')}"
 
 
 def _is_in(text: str, form: str) -> bool:

@@ -40,7 +40,8 @@ class CsvRows:
         dialect: Separator, quotes, nulls, names and decimal separator.
 
     Raises:
-        ValueError: If the first lines are not CSV in UTF-8, or are separated by semicolons.
+        ValueError: If the first lines are not CSV in UTF-8, or are separated by semicolons or
+            vertical bars, or columns lack a name.
         FormatError: If the first row is too long.
 
     >>> rows = CsvRows([b"id,zip\\n1,02134\\n"], "users.csv")
@@ -208,7 +209,14 @@ class CsvRows:
                 f"source: {self._name}: the line of names has zero bytes, as text in UTF-16 has: "
                 f"{line[:_SHOWN]!r}; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it"
             )
-        return self._fields(line)
+        names = self._fields(line)
+        if names.count("") > 1:
+            raise ValueError(
+                f"source: {self._name}: the first line does not name all columns: "
+                f"{line[:_SHOWN].decode(errors='replace')!r}; delete the lines before the line of "
+                "names, or name each column"
+            )
+        return names
 
     def _fields(self, line: bytes) -> list[str]:
         return _fields(line, self._separator, self._dialect.quote)
@@ -289,8 +297,8 @@ def names_at(head: bytes, name: str, dialect: CsvDialect = USUAL) -> list[str]:
         dialect: Separator and quotes.
 
     Raises:
-        ValueError: If semicolons separate the names without being the separator, or a quote is
-            wrong.
+        ValueError: If semicolons or vertical bars separate the names without being the separator,
+            or a quote is wrong.
 
     >>> names_at(b"id\\tzip\\n1\\t2\\n", "users.csv")
     ['id', 'zip']
@@ -338,17 +346,20 @@ def _separator(head: bytes, name: str, dialect: CsvDialect) -> str:
     """Return the separator of the fields in a text that begins with `head`.
 
     Raises:
-        ValueError: If the separator is a semicolon, since numbers may then have a comma.
+        ValueError: If the separator is a semicolon, since numbers may then have a comma, or is
+            another sign than a comma or tab.
     """
     if dialect.separator is not None:
         return dialect.separator
     line = _first_line(head, dialect.quote)
     if ".tsv" in name.lower()[-8:] or line.count(b"\t") > line.count(b","):
         return "\t"
-    if b";" in line and b"," not in line:
-        raise ValueError(
-            f"source: {name} is separated by ';'; pass pyarrow.csv.open_csv(...) with parse_options"
-        )
+    for sign in ";|":
+        if sign.encode() in line and b"," not in line:
+            raise ValueError(
+                f"source: {name} is separated by {sign!r}; pass pyarrow.csv.open_csv(...) with "
+                "parse_options, and with convert_options where codes such as 02134 are text"
+            )
     return ","
 
 

@@ -90,8 +90,11 @@ LOSSES = (
     Loss("CSV", "quotes not closed at the end of a field", REFUSED,
          "double quotes within quotes, or parse with `quote_char=False`, `--quote none`"),
     Loss("CSV", 'quotes inside a field, such as 5" pipe', EXACT, "text"),
-    Loss("CSV", "fields separated by semicolons", REFUSED,
-         "pass `pyarrow.csv.open_csv(...)` with `parse_options`, or give `--delimiter`"),
+    Loss("CSV", "fields separated by semicolons or vertical bars", REFUSED,
+         "pass `pyarrow.csv.open_csv(...)` with `parse_options`, and `convert_options` for codes "
+         "such as 02134; or give `--delimiter`"),
+    Loss("CSV", "two columns without a name, as below a title", REFUSED,
+         "delete the lines before the line of names"),
     Loss("CSV", "empty lines", NOTED, "skipped, also where the file has one column"),
     Loss("JSON lines", "integers beyond int64", EXACT,
          "uint64 or decimal, also in lists and structs"),

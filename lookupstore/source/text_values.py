@@ -91,7 +91,7 @@ def typed(
         kinds.append(pa.timestamp(field.type.unit))
         times = _fitted(texts, kinds[1], decimal, form)
         if times is not None:
-            return _in_zone(times, field, name, zone).cast(field.type)
+            return _in_zone(times, texts, field, name, row, zone).cast(field.type)
     # Times without a zone are no values of the one kind, those with a zone none of the other.
     place = max(_first_misfit(texts, kind, decimal, form) for kind in kinds)
     texts, row = texts.slice(place), row + place
@@ -158,11 +158,29 @@ def _misfit(texts: pa.Array, field: pa.Field, row: int) -> str:
     return f"the column {field.name!r} is {field.type} and has {texts[0].as_py()!r} in row {row}"
 
 
-def _in_zone(times: pa.Array, field: pa.Field, name: str, zone: str | None) -> pa.Array:
+def _in_zone(
+    times: pa.Array, texts: pa.Array, field: pa.Field, name: str, row: int, zone: str
+) -> pa.Array:
+    """Return local times as instants.
+
+    Raises:
+        ValueError: If the clocks were changed at one of them. The row of the error is that of its
+            text.
+    """
     try:
         return pc.assume_timezone(times, zone)
-    except pa.ArrowInvalid as error:  # the clocks were changed
-        raise ValueError(f"source: {name}: the column {field.name!r}: {error}") from None
+    except pa.ArrowInvalid:
+        pass
+    if len(times) > 1:
+        half = len(times) // 2
+        first = _in_zone(times.slice(0, half), texts, field, name, row, zone)
+        rest = _in_zone(times.slice(half), texts.slice(half), field, name, row + half, zone)
+        return pa.concat_arrays([first, rest])
+    raise ValueError(
+        f"source: {name}: {_misfit(texts, field, row)}, which {zone} has twice or not at all, "
+        "since clocks were changed; write its offset, such as +01:00, or read the column as "
+        "timestamp_ntz"
+    )
 
 
 def _first(texts: pa.Array) -> str | None:

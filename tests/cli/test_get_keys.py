@@ -320,6 +320,7 @@ def test_csv_is_read_as_everywhere(tmp_path: Path) -> None:
         (b'id,v\n1,2\n"3"x,4\n', "row 2 has text after the quote that closes a field"),
         (b"id,v\n1,2\n\xff,4\n", "the column 'id' is not UTF-8 in row 2"),
         (b"id;v\n1;2\n", "is separated by ';'; give --delimiter ';' (see"),
+        (b"id|v\n1|2\n", "is separated by '|'; give --delimiter '|' (see"),
         (b"", "is empty; leave it out"),
     ],
 )

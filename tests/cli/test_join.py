@@ -112,6 +112,31 @@ def test_a_narrow_table_has_the_key_and_what_was_appended(
     assert "… 12 more columns" in result.output
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("007", "correct it\n"),
+        ("NA", "correct it, or give --null 'NA' if it means null\n"),
+        ("1.5", "give --types plane=double\n"),
+        ('"1,5"', "give --decimal ',' --types plane=double\n"),
+    ],
+)
+def test_remedies_for_keys_of_text_leave_a_type_that_can_match(
+    tmp_path: Path, planes: pa.Table, text: str, remedy: str
+) -> None:
+    """Text matches no number: `--types plane=text` would only lead to another error."""
+    facts = tmp_path / "facts.csv"
+    facts.write_text(f"plane,n\n{text},{text}\n")
+    words = ["join", facts, tmp_path / "store", "--on", "plane=id", "--output", "csv"]
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"in row 1; {remedy}")
+    options = re.findall(r"(--\w+) (\S+)", remedy.replace("'", ""))
+    if options:
+        result = run(*words, *(part for pair in options for part in pair))
+        assert result.exit_code == 0, result.stderr
+
+
 def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table) -> None:
     given = tmp_path / "facts.parquet"
     store = tmp_path / "store"

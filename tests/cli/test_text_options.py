@@ -73,8 +73,16 @@ def test_times_that_name_no_zone() -> None:
         "id,seen\n6,2026-03-01T02:01:16Z\n7,2026-03-01T02:01:16+01:00\n8,soon\n"
     )
     assert "has 'soon' in row 3" in refused("hudi upsert t bad.csv --zone UTC")
-    Path("gap.csv").write_text("id,seen\n6,2026-03-29 02:30:00\n")  # the clocks went forward
-    assert "the column 'seen'" in refused("hudi upsert t gap.csv --zone Europe/Berlin")
+    for changed in ("2026-03-29 02:30:00", "2026-10-25 02:30:00"):  # clocks go forward, and back
+        Path("gap.csv").write_text(f"id,seen\n6,2026-03-29 01:30:00\n7,\n8,{changed}\n9,\n")
+        said = refused("hudi upsert t gap.csv --zone Europe/Berlin")
+        assert f"the column 'seen' is timestamp[us, tz=UTC] and has '{changed}' in row 3" in said
+        assert "which Europe/Berlin has twice or not at all, since clocks were changed; " in said
+        done("build gap.csv local --key id --overwrite --types", "seen=timestamp_ntz")
+    Path("named.csv").write_text("id,seen\n6,2026-03-01 02:01:16 UTC\n")
+    for more in ("", " --zone UTC"):  # the option would not help
+        said = refused(f"hudi upsert t named.csv{more}")
+        assert "in row 1; only times such as 2026-05-19 07:40:00+02:00 are read" in said
     assert "zone is 'Mars'; give UTC or a name" in refused("hudi upsert t gap.csv --zone Mars")
     done("build t.csv s --key id --zone Europe/Berlin --types", "seen=timestamp")
     assert rows_of("s")[0]["seen"].hour == 1

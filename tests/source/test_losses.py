@@ -56,7 +56,8 @@ CSV: later values of another type | source/test_streams.py::test_a_later_value_o
 CSV: quotes inside a field, such as 5" pipe | source/test_csv_rows.py::test_inch_marks_and_quoted_line_breaks_in_pieces
 CSV: rows with more or fewer fields than names | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
 CSV: quotes not closed at the end of a field | source/test_csv_rows.py::test_errors_name_the_row_of_the_file
-CSV: fields separated by semicolons | source/test_streams.py::test_what_is_refused
+CSV: fields separated by semicolons or vertical bars | source/test_streams.py::test_what_is_refused
+CSV: two columns without a name, as below a title | source/test_streams.py::test_what_is_refused
 JSON lines: integers beyond int64 | source/test_json_rows.py::test_integers_are_exact
 JSON lines: integers that float64 cannot represent, next to floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
 JSON lines: arrays, or one array of all rows | source/test_streams.py::test_what_is_refused

@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -396,7 +397,9 @@ class SpillFile:
             yield self._reader.get_batch(number)
 
     def close(self) -> None:
-        self._file.close()
+        # It writes what a full disk has refused, which would replace the error that names the file.
+        with suppress(OSError):
+            self._file.close()
 
 
 @dataclass

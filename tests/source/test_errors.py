@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import itertools
 import os
 import random
@@ -260,6 +261,11 @@ class _File:
         if self._disk.room < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return int(self._file.write(data))
+
+    def close(self) -> None:
+        self._file.close()
+        if self._disk.room < 0 and isinstance(self._file, io.BufferedIOBase):  # it writes the rest
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

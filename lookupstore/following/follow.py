@@ -166,7 +166,8 @@ def follow(
         TypeError: If `table` is not a table, `where` is not a filter, or the type of a key column
             has no order.
         FileNotFoundError: There is no such table or folder.
-        FileExistsError: There is a store that follows no table, or the folder has other files.
+        FileExistsError: There is a store that follows no table or one at another path, or the
+            folder has other files.
         FormatError: If the table has something that is not supported, which the error names, or
             the path is not that of a table.
         ImportError: If the package that reads the table, or SQL, is not installed.

@@ -136,7 +136,7 @@ class Follower:
         if current is None:
             return self._build(target, None, ASKED if is_there else None)
         try:
-            former = _former(current, target)
+            former = _former(self.location, current, target)
             if former is None:
                 _log.info(
                     "%s: version %d has the rows of the %s",
@@ -308,15 +308,22 @@ def _read(
         raise UnfollowableError(f"{found}; {_KEEP_SNAPSHOTS}") from None
 
 
-def _former(current: Manifest, target: Target) -> TableMoment | None:
+def _former(location: Location, current: Manifest, target: Target) -> TableMoment | None:
     """Return the moment whose rows a version has. None: it is the newest one, as recorded.
 
     Raises:
+        FileExistsError: If the store has the rows of a table at another place.
         UnfollowableError: If the differences to the newest snapshot cannot be known.
     """
     has, wanted = current.follows, target.follows
     assert has is not None
     if has.table != wanted.table:
+        # A table that was created again is at its old place.
+        if has.place is not None and wanted.place not in (None, has.place):
+            raise FileExistsError(
+                f"{location.uri}: there is already a store, which follows another table, "
+                f"{has.place}; give each table its own store, or pass overwrite=True to replace it"
+            )
         raise UnfollowableError(
             f"the store has the rows of another table, {has.table}; give each table its own store"
         )

@@ -209,11 +209,17 @@ def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCapt
 
 def test_another_table_in_the_folder_is_noticed(tmp_path: Path) -> None:
     rows = rows_of([1])
-    store = None
     for created, name in ((1, "one"), (2, "other")):
         table = PaimonTable(tmp_path / name, ROWS, ["id"], created=created)
         table.commit(table.add(rows, sequence=[created]))
-        store = follow(tmp_path / name, tmp_path / "s", key="id")
-    assert store is not None
+    follow(tmp_path / "one", tmp_path / "s", key="id")
+    with pytest.raises(FileExistsError, match=r"follows another table, .*/one; give each table"):
+        follow(tmp_path / "other", tmp_path / "s", key="id")
+    (tmp_path / "one").rename(tmp_path / "moved")
+    store = follow(tmp_path / "moved", tmp_path / "s", key="id")
+    assert "it was restored, or written again" in str(rebuilt(store)), "the table was moved"
+    (tmp_path / "moved").rename(tmp_path / "gone")
+    (tmp_path / "other").rename(tmp_path / "moved")
+    store = follow(tmp_path / "moved", tmp_path / "s", key="id")
     assert str(rebuilt(store)).startswith("the store has the rows of another table, 0-1; ")
     assert (store.info().follows or {})["table"] == "0-2"

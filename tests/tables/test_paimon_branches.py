@@ -71,8 +71,11 @@ def test_a_store_follows_a_branch_and_notices_another_one(tmp_path: Path) -> Non
     store = lookupstore.follow(folder, tmp_path / "s", key="id", columns=["name"])
     assert {key: row["name"] for key, row in store.items()} == names(folder)
     assert store.sync() is store
-    store = lookupstore.follow(tmp_path / "t", tmp_path / "s", key="id", columns=["name"])
-    assert "rows of another table" in (store.info().follows or {})["rebuilt"]
+    main = {"table": tmp_path / "t", "path": tmp_path / "s", "key": "id", "columns": ["name"]}
+    with pytest.raises(FileExistsError, match="branch-b; give each table its own store, or pass"):
+        lookupstore.follow(**main)
+    store = lookupstore.follow(**main, overwrite=True)
+    assert (store.info().follows or {})["rebuilt"] == "overwrite is set"
     assert {key: row["name"] for key, row in store.items()} == names(tmp_path / "t")
 
 

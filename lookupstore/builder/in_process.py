@@ -288,7 +288,7 @@ def publish_build(
         with new:
             check_file_options(new.folder, new.id, options, threads)
             current = new.current()
-            new.check_key(plan.key_schema, current)
+            new.check_columns(plan, current)
             if buckets is None and current is not None:
                 buckets = current.buckets
             kept = {} if buckets is None else files_to_keep(current, plan, options, buckets)

@@ -1,9 +1,10 @@
-"""Name the column that differs between two versions of a store."""
+"""Name the columns that differ between two versions of a store."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from lookupstore.arrow.fitting import is_kindred
 from lookupstore.store.data_files import Schemas
 
 
@@ -14,6 +15,22 @@ def column_difference(before: Schemas, after: Schemas) -> str | None:
     if before.row_schema != after.row_schema:
         return _difference("value", before.row_schema.schema, after.row_schema.schema)
     return None
+
+
+def lost_columns(before: Schemas, after: Schemas) -> list[str]:
+    """Describe the value columns of a version that a newer one lacks, or has with another kind.
+
+    Readers of such a column fail, or get values of another kind. Columns of the same kind, such as
+    numbers of two sizes, do not count.
+    """
+    old, new = before.row_schema.schema, after.row_schema.schema
+    lost = []
+    for field in old:
+        if field.name not in new.names:
+            lost.append(f"{field.name!r} ({field.type}) is gone")
+        elif not is_kindred(kind := new.field(field.name).type, field.type):
+            lost.append(f"{field.name!r} was {field.type} and is {kind}")
+    return lost
 
 
 def _difference(kind: str, before: pa.Schema, after: pa.Schema) -> str:

@@ -15,10 +15,18 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
+from lookupstore.errors import (
+    CommitUnknownError,
+    CorruptionError,
+    FormatError,
+    LookupStoreError,
+    listed,
+)
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import Location
+from lookupstore.store.column_differences import lost_columns
+from lookupstore.store.data_files import Schemas
 from lookupstore.store.expiry import expire, names_all_in_use
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.marks import mark_name
@@ -189,20 +197,30 @@ class NewVersion:
             _log.warning("%s: the version being replaced is damaged: %s", self.location.uri, error)
             return None
 
-    def check_key(self, key: KeySchema, current: Manifest | None) -> None:
+    def check_columns(self, new: Schemas, current: Manifest | None) -> None:
         """Refuse another key than that of the current version, whose open readers would fail.
+
+        A value column that is gone, or has values of another kind, is only logged: the columns of a
+        source change on purpose, too. A change of the current version has its own reasons.
 
         Raises:
             ValueError: If keys of the current version cannot be looked up in the new one, and
                 `allow_new_key` is False.
         """
-        if current is None or self._allow_new_key or key.answers(current.key_schema):
+        if current is None:
             return
-        raise ValueError(
-            f"{self.location.uri}: the key of the new version is {_shown(key)}, but that of "
-            f"version {current.version} is {_shown(current.key_schema)}; convert the source, or "
-            "pass allow_new_key=True if every reader looks up the new key"
-        )
+        if not (self._allow_new_key or new.key_schema.answers(current.key_schema)):
+            raise ValueError(
+                f"{self.location.uri}: the key of the new version is {_shown(new.key_schema)}, but "
+                f"that of version {current.version} is {_shown(current.key_schema)}; convert the "
+                "source, or pass allow_new_key=True if every reader looks up the new key"
+            )
+        lost = [] if self._is_change else lost_columns(current, new)
+        if lost:
+            _log.warning(
+                "%s: readers of version %d may need value columns that change: %s",
+                self.location.uri, current.version, listed(lost, str),
+            )  # fmt: skip
 
     def publish(self, manifest: Manifest, *, replaces: VersionName | None = None) -> Manifest:
         """Publish the version, and remove versions that are too old now.

@@ -113,7 +113,7 @@ def publish(
         advance = _megabytes(bars, manifest) if bars else None
         # While the mark exists, files that versions name are kept; any other file may be deleted.
         replaced = read_versions(target) if list_names(target) else []
-        new.check_key(manifest.key_schema, replaced[-1] if replaced else None)
+        new.check_columns(manifest, replaced[-1] if replaced else None)
         there = _named_by_content(replaced)
         files = []
         for i, file in enumerate(manifest.named_files):

@@ -49,3 +49,32 @@ def test_what_differs(
         store.changes(1)
     assert said in str(raised.value)
     assert "Schema(" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("newer", "lost", "lost_again"),
+    [
+        ({"price": ["5"]}, "'price' was double and is string", "'price' was string and is double"),
+        ({"price": [1]}, None, None),
+        ({"price": [1.5], "more": [1]}, None, "'more' (int64) is gone"),
+        ({}, "'price' (double) is gone", None),
+    ],
+)
+def test_value_columns_that_readers_may_need_are_logged(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    newer: dict[str, list[object]],
+    lost: str | None,
+    lost_again: str | None,
+) -> None:
+    path = tmp_path / "s"
+    lookupstore.build({"id": [1], "price": [1.5]}, path, key="id").close()
+    lookupstore.build({"id": [1], **newer}, path, key="id", overwrite=True).close()
+    with lookupstore.open(path, version=1) as first:
+        lookupstore.publish(first, path, overwrite=True).close()
+    said = [
+        f"{path}: readers of version {version} may need value columns that change: {what}"
+        for version, what in ((1, lost), (2, lost_again))
+        if what is not None
+    ]
+    assert [one.getMessage() for one in caplog.records] == said

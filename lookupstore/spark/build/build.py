@@ -313,10 +313,10 @@ def task_of(
     """Return the information about a new version, which has begun, that executors need.
 
     Raises:
-        ValueError: If the replaced version has another key; see `NewVersion.check_key`.
+        ValueError: If the replaced version has another key; see `NewVersion.check_columns`.
     """
     current = new.current()
-    new.check_key(plan.key_schema, current)
+    new.check_columns(plan, current)
     return BuildTask(
         plan=plan,
         schema=pa.schema([schema.field(name) for name in plan.columns]),

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.joins import one_array
+from lookupstore.source.source import type_name
 from lookupstore.store.store import LookupStore
 from lookupstore.store.store import open as open_store
 
@@ -199,8 +200,14 @@ def collate(batch: LookupBatch) -> dict[str, torch.Tensor | list[Any]]:
     such as texts, become lists.
 
     Raises:
+        TypeError: If the batch is not of a `LookupDataset`, or of a `Subset` of one.
         ValueError: If a column of numbers has nulls, which no tensor has.
     """
+    if not isinstance(batch, LookupBatch):
+        raise TypeError(
+            f"batch is {type_name(batch)}; collate takes batches of a LookupDataset, or of a "
+            "torch.utils.data.Subset of one: leave collate_fn out for other datasets"
+        )
     table = batch.table
     return {name: _tensor(name, one_array(table[name])) for name in table.column_names}
 

@@ -167,16 +167,18 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
     >>> pandas_frame(pa.table({"n": [1, 2]})).shape
     (2, 1)
     """
-    if not table.num_columns:  # a table without columns would have no rows
+    try:
         import pandas
-
+    except ImportError as error:
+        raise ImportError(
+            "a pandas DataFrame needs pandas: pip install pandas", name="pandas"
+        ) from error
+    if not table.num_columns:  # a table without columns would have no rows
         return pandas.DataFrame(index=pandas.RangeIndex(table.num_rows))
     columns = [movable(column) for column in table.columns]
     table = pa.table(columns, names=table.column_names, metadata=table.schema.metadata)
     if not arrow:
         return table.to_pandas()
-    import pandas
-
     return table.to_pandas(types_mapper=pandas.ArrowDtype)
 
 

@@ -132,17 +132,18 @@ def plan_build(
     ['name']
     """
     counts = Counter(schema.names)
+    structs = {field.name for field in schema if pa.types.is_struct(field.type)}
     keys = column_names("key", key)
     if not keys:
         raise ValueError("key is empty; name at least one column of the source")
     for name in keys:
-        _check_column(counts, name, "key")
+        _check_column(counts, name, "key", structs)
     if columns is None:
         values = [name for name in schema.names if name not in keys]
     else:
         values = [name for name in column_names("columns", columns) if name not in keys]
     for name in values:
-        _check_column(counts, name, "columns")
+        _check_column(counts, name, "columns", structs)
     nullable = column_names("nullable_keys", nullable_keys)
     for name in nullable:
         if name not in keys:
@@ -150,7 +151,7 @@ def plan_build(
     keep, rank = _keep_rule(on_duplicate)
     rank_schema = None
     if rank is not None:
-        _check_column(counts, rank, "on_duplicate")
+        _check_column(counts, rank, "on_duplicate", structs)
         rank_schema = KeySchema(_fields(schema, [rank], nullable=[rank]), nullable=[rank])
     try:
         key_schema = KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable)
@@ -169,8 +170,14 @@ def plan_build(
     return BuildPlan(key_schema, row_schema, keep, rank_schema)
 
 
-def _check_column(counts: Counter[str], name: str, argument: str) -> None:
+def _check_column(counts: Counter[str], name: str, argument: str, structs: set[str]) -> None:
     count = counts[name]
+    struct, dot, inner = name.partition(".")
+    if count == 0 and dot and struct in structs:
+        raise KeyError(
+            f"{argument}: {name!r} is a field of the struct {struct!r}, not a column; make it a "
+            f"column of the source, for example in DuckDB: SELECT *, {name} AS {inner}"
+        )
     if count == 0:
         others = meant(name, counts, f"it has [{listed(counts.elements())}]")
         raise KeyError(f"{argument}: the source has no column {name!r}{others}")

@@ -192,6 +192,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^on: ": "--on: ",
     r"give a prefix=, or choose columns=": "give --prefix, or choose --columns",
     r"a dict from fact column to key column": "FACT=KEY",
+    r"the fact column comes first: \{'(.*)': '(.*)'\}$": r"the fact column comes first: \1=\2",
+    r"\(columns=\)": "(--columns)",
+    r"^starts_with: (.*), or start= and stop=$": r"--starts-with: \1, or --start and --stop",
     r"build from its rows: deltalake\.DeltaTable\((?P<file>.*)\)$": _build_of_table,
     # The state of these tables is in their folder, so that a build reads it.
     r"pass the table of its catalog, .*\((?P<file>.*/metadata/v\d+(\.gz)?\.metadata\.json"

@@ -122,6 +122,8 @@ def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...
     for fact, key in name_pairs(on):
         if fact not in facts:
             others = meant(fact, facts, f"they have [{listed(facts)}]")
+            if fact != key and fact in keys.names and key in facts:
+                others = f"; the fact column comes first: {{{key!r}: {fact!r}}}"
             raise KeyError(f"on: the facts have no column {fact!r}{others}")
         if list(facts).count(fact) > 1:
             raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")

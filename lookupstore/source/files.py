@@ -215,7 +215,8 @@ def _read_file(
                     columns.append(fitted(column, field, shown, rows_before=rows))
                 else:
                     raise ValueError(
-                        f"source: {shown} lacks the column {field.name!r}, which the first file has"
+                        f"source: {shown} lacks the column {field.name!r}, which the first file "
+                        "has; choose columns that all files have (columns=)"
                     )
             rows += batch.num_rows
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -155,7 +155,8 @@ def check_there(names: Sequence[str], known: pa.Schema, path: str) -> None:
     missing = [one for one in known.names if one not in names]
     if missing:
         raise ValueError(
-            f"source: {path} lacks the column {missing[0]!r}, which the first file has"
+            f"source: {path} lacks the column {missing[0]!r}, which the first file has; choose "
+            "columns that all files have (columns=)"
         )
 
 

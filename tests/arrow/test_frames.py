@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 import string
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
+from lookupstore.arrow.frames import pandas_frame
 
 D = datetime.date
 T = datetime.datetime
@@ -206,3 +208,9 @@ def test_an_index_that_arrow_does_not_have(tmp_path: Path) -> None:
     frame = pd.DataFrame({"k": [1]}, index=pd.Index([object()], name="at"))
     with pytest.raises(TypeError, match=r"source: pandas gives no Arrow table: .*object"):
         lookupstore.build(frame, tmp_path / "s", key="k")
+
+
+def test_a_frame_of_pandas_names_the_package_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas: pip install pandas"):
+        pandas_frame(pa.table({"n": [1]}))

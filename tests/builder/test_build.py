@@ -1163,3 +1163,17 @@ def test_rich_is_not_imported_for_a_quiet_build(tmp_path):
         "build(pa.table({'id': [1]}), sys.argv[1], key='id'); assert 'rich' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "s")], check=True)
+
+
+def test_a_field_of_a_struct_is_no_column_and_the_remedy_makes_one(tmp_path):
+    nested = pa.table({"id": [1], "place": [{"zip": "02134"}]})
+    pq.write_table(nested, tmp_path / "a.parquet")
+    for argument in ({"key": "place.zip"}, {"key": "id", "columns": ["place.zip"]}):
+        with pytest.raises(KeyError, match="is a field of the struct 'place'") as raised:
+            build(tmp_path / "a.parquet", tmp_path / "s", **argument)
+    select = str(raised.value).rpartition("DuckDB: ")[2].strip('"')
+    rows = duckdb.sql(f"{select} FROM '{tmp_path}/a.parquet'")
+    with build(rows, tmp_path / "s", key="zip") as store:
+        assert store.get("02134") == {"id": 1, "place": {"zip": "02134"}}
+    with pytest.raises(KeyError, match=r"no column 'id\.x'; did you mean 'id'"):
+        build(nested, tmp_path / "t", key="id.x")

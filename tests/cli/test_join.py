@@ -145,6 +145,7 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
     for words, said in (
         ([given, store, "--on", "plane"], "the store has no key column 'plane'"),
         ([given, store, "--on", "where=id"], "the facts have no column 'where'"),
+        ([given, store, "--on", "id=plane"], "'id'; the fact column comes first: plane=id\n"),
         (
             [given, store, "--on", "plane=id", "--how", "anti", "--columns", "seats"],
             "--columns is 'seats'; anti joins add no columns",

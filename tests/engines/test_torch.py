@@ -134,3 +134,10 @@ def test_other_processes_map_large_keys(
     del dataset
     gc.collect()
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_batches_of_another_dataset_are_refused() -> None:
+    """PyTorch gives a list of rows, for example those of a `ConcatDataset`."""
+    rows: Any = [{"n": 1}]
+    with pytest.raises(TypeError, match="batch is list; collate takes batches of a LookupDataset"):
+        lookup_torch.collate(rows)

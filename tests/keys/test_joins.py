@@ -550,6 +550,8 @@ def test_what_is_refused(planes: tuple[Lookups, pa.Table], seed: int) -> None:
     for rows in kinds:
         with pytest.raises(KeyError, match="on: the facts have no column 'tail'; they have"):
             lookups.join(rows, {"tail": "id"})
+        with pytest.raises(KeyError, match=r"fact column comes first: {'plane': 'id'}"):
+            lookups.join(rows, {"id": "plane"})
         with pytest.raises(KeyError, match="on: the store has no key column 'tail'"):
             lookups.join(rows, {"plane": "tail"})
         with pytest.raises(KeyError, match="on: no fact column for the key column 'id'"):

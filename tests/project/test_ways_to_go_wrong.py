@@ -411,7 +411,7 @@ COMMANDS = [
         lambda _: typed("get twice.parquet 1 --key id --on-duplicate last")),
     Way("lookupstore scan --starts-with of numbers",
         lambda _: [build(), typed("scan users --starts-with 1")], RefusedError,
-        ("starts_with: the key field 'id' is int64", "--prefix"),
+        ("--starts-with: the key field 'id' is int64", "--prefix", "or --start and --stop"),
         lambda _: typed("scan users --prefix 1")),
     Way("lookupstore scan FILE --prefix",
         lambda _: [sorted_file(), typed("scan ages.sst --prefix a")], RefusedError,

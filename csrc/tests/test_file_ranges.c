@@ -12,6 +12,7 @@ typedef struct {
     key_set set;
     ls_slice firsts[MOST_FILES], lasts[MOST_FILES];
     uint64_t starts[MOST_FILES], ends[MOST_FILES];
+    uint32_t cells[LS_RANGES_CELLS];
     ls_file_ranges ranges;
 } made_ranges;
 
@@ -28,7 +29,12 @@ static made_ranges *make_ranges(key_kind kind) {
         made->lasts[count++] = made->set.keys[last];
         at = last + 1 + (below(2) ? 0 : below(5));
     }
-    made->ranges = (ls_file_ranges){made->firsts, made->lasts, made->starts, made->ends, count, 99};
+    made->ranges = (ls_file_ranges){.firsts = made->firsts,
+                                    .lasts = made->lasts,
+                                    .starts = made->starts,
+                                    .ends = made->ends,
+                                    .cells = count > 1 ? made->cells : NULL,
+                                    .count = count};
     ls_file_ranges_build(&made->ranges);
     return made;
 }
@@ -125,7 +131,8 @@ void test_shared_file_ranges(void) {
         firsts[i] = (ls_slice){texts[i], 31};
         lasts[i] = (ls_slice){texts[i], 40};
     }
-    ls_file_ranges ranges = {firsts, lasts, starts, ends, 8, 0};
+    uint32_t cells[LS_RANGES_CELLS];
+    ls_file_ranges ranges = {firsts, lasts, starts, ends, cells, 8, 0, 0, 0};
     ls_file_ranges_build(&ranges);
     CHECK(ranges.shared == 30);
     for (size_t i = 1; i < 8; i++)

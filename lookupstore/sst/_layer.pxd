@@ -51,6 +51,7 @@ cdef extern from "ls_file_ranges.h":
         const ls_slice *lasts
         uint64_t *starts
         uint64_t *ends
+        uint32_t *cells
         uint32_t count
         size_t shared
     void ls_file_ranges_build(ls_file_ranges *ranges) noexcept nogil
@@ -62,6 +63,7 @@ cdef extern from "ls_file_ranges.h":
         const uint32_t *places, size_t start, size_t end, uint32_t *owners) noexcept nogil
     enum:
         LS_RANGES_KEYS
+        LS_RANGES_CELLS
 
 
 # When the system is asked what is in memory.
@@ -80,6 +82,7 @@ cdef class FileRanges:
     cdef list keys              # first and last keys of all files
     cdef ls_slice *bounds       # these keys: all first ones, then all last ones
     cdef uint64_t *numbers      # 8 bytes of each, in that order
+    cdef uint32_t *cells        # cells of the layers with several files
     cdef ls_file_ranges *each   # the ranges of the files of each layer
     cdef readonly size_t count  # number of layers
     cdef readonly size_t files  # number of all files

@@ -52,14 +52,17 @@ cdef class FileRanges:
 
     def __cinit__(self, list layers not None):
         cdef ls_file_ranges *one
-        cdef size_t i = 0, start = 0
+        cdef size_t i = 0, start = 0, divided = 0
         bounds = [pair for layer in layers for pair in layer]
         self.keys = [first for first, _ in bounds] + [last for _, last in bounds]
         self.count, self.files = len(layers), len(bounds)
         self.each = <ls_file_ranges *>calloc(self.count + 1, sizeof(ls_file_ranges))
         self.bounds = <ls_slice *>calloc(2 * self.files + 1, sizeof(ls_slice))
         self.numbers = <uint64_t *>calloc(2 * self.files + 1, sizeof(uint64_t))
-        if self.each == NULL or self.bounds == NULL or self.numbers == NULL:
+        self.cells = <uint32_t *>calloc(
+            sum(len(layer) > 1 for layer in layers) + 1, LS_RANGES_CELLS * sizeof(uint32_t))
+        if (self.each == NULL or self.bounds == NULL or self.numbers == NULL
+                or self.cells == NULL):
             raise MemoryError()
         for i, key in enumerate(self.keys):
             self.bounds[i] = bytes_of(<bytes?>key)
@@ -75,6 +78,9 @@ cdef class FileRanges:
             one.firsts, one.lasts = self.bounds + start, self.bounds + self.files + start
             one.starts, one.ends = self.numbers + start, self.numbers + self.files + start
             one.count = <uint32_t>len(layer)
+            if one.count > 1:
+                one.cells = self.cells + divided
+                divided += LS_RANGES_CELLS
             ls_file_ranges_build(one)
             start += len(layer)
 
@@ -82,6 +88,7 @@ cdef class FileRanges:
         free(self.each)
         free(self.bounds)
         free(self.numbers)
+        free(self.cells)
 
     def owners(self, BinaryColumn keys not None):
         """Return the number of the file of each key, as a buffer of 32-bit integers.

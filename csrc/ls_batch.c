@@ -134,54 +134,96 @@ ls_status ls_batch_filter_owned(const uint32_t *known, const ls_file_ranges *ran
     return LS_OK;
 }
 
-/* Chooses the files of the keys [from, to) that are not null and inside a range; returns their
- * number. If these are not all keys, sets their indices and hashes. */
-static size_t choose_inside(const ls_file_ranges *ranges, const ls_column *keys,
-                            const uint64_t *numbers, size_t from, size_t to, uint32_t *owners,
-                            uint32_t *indices, uint64_t *hashes) {
-    size_t count = to - from, size = 0;
-    int all = keys->validity == NULL;
-    ls_file_ranges_route(ranges, numbers, keys, NULL, from, to, owners);
-    for (size_t i = 0; i < count; i++)
-        all &= ls_file_ranges_inside(ranges, owners[i], numbers[i]);
-    if (all)
-        return count;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t owner = owners[i];
-        hashes[size] = keys->hashes[from + i];
-        indices[size] = (uint32_t)(from + i);
-        owners[size] = owner;
-        size += (size_t)(ls_file_ranges_inside(ranges, owner, numbers[i]) &
-                         ls_column_is_valid(keys, from + i));
+/* Number of parts into which the hashes of a stretch are sorted: the part of a filter that the keys of
+ * one part read fits into the first cache of a processor, up to millions of records. */
+#define PART_BITS 10
+#define PARTS (1 << PART_BITS)
+
+void ls_batch_order(const ls_column *keys, size_t from, size_t to, const uint64_t *numbers,
+                    ls_batch_stretch *stretch) {
+    uint32_t next[PARTS] = {0}, start = 0;
+    stretch->least = UINT64_MAX;
+    stretch->greatest = 0;
+    for (size_t i = from; i < to; i++)
+        next[keys->hashes[i] >> (64 - PART_BITS)] += (uint32_t)ls_column_is_valid(keys, i);
+    for (size_t part = 0; part < PARTS; part++) {
+        uint32_t size = next[part];
+        next[part] = start;
+        start += size;
     }
-    return size;
+    stretch->count = start;
+    for (size_t i = from; i < to; i++) {
+        if (!ls_column_is_valid(keys, i))
+            continue;
+        uint64_t number = numbers[i - from];
+        uint32_t at = next[keys->hashes[i] >> (64 - PART_BITS)]++;
+        stretch->indices[at] = (uint32_t)i;
+        stretch->hashes[at] = keys->hashes[i];
+        stretch->numbers[at] = number;
+        stretch->least = number < stretch->least ? number : stretch->least;
+        stretch->greatest = number > stretch->greatest ? number : stretch->greatest;
+    }
+}
+
+/* Some keys of a stretch, each with the file in whose range it is. */
+typedef struct {
+    const uint32_t *indices;
+    const uint64_t *hashes;
+    size_t count;
+    uint32_t owners[PASS];
+    uint32_t own_indices[PASS];
+    uint64_t own_hashes[PASS];
+} ls_batch_inside;
+
+/* Finds the keys [start, end) of a stretch that are inside a range. */
+static void choose_inside(const ls_file_ranges *ranges, const ls_column *keys,
+                          const ls_batch_stretch *stretch, size_t start, size_t end,
+                          ls_batch_inside *found) {
+    uint64_t own[PASS];
+    const uint64_t *numbers = stretch->numbers + start;
+    const uint32_t *indices = stretch->indices + start;
+    const uint64_t *hashes = stretch->hashes + start;
+    size_t size = 0;
+    found->indices = indices;
+    found->hashes = hashes;
+    found->count = end - start;
+    if (ranges->shared > 0) {
+        ls_file_ranges_numbers(ranges, keys, indices, 0, end - start, own);
+        numbers = own;
+    }
+    ls_file_ranges_route(ranges, numbers, keys, indices, 0, end - start, found->owners);
+    if (ranges->count == 1 && ls_file_ranges_inside(ranges, 0, stretch->least) &&
+        ls_file_ranges_inside(ranges, 0, stretch->greatest))
+        return;
+    for (size_t i = 0; i < end - start; i++) {
+        uint32_t owner = found->owners[i];
+        found->own_indices[size] = indices[i];
+        found->own_hashes[size] = hashes[i];
+        found->owners[size] = owner;
+        size += (size_t)ls_file_ranges_inside(ranges, owner, numbers[i]);
+    }
+    found->indices = found->own_indices;
+    found->hashes = found->own_hashes;
+    found->count = size;
 }
 
 void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const *filters,
-                            uint32_t first, const ls_column *keys, const uint64_t *numbers,
-                            size_t from, size_t to, ls_batch_item *items, size_t *count,
-                            ls_batch_counts *counts) {
-    uint32_t owners[PASS], chosen[PASS];
-    uint64_t own[PASS], made[PASS];
+                            uint32_t first, const ls_column *keys, const ls_batch_stretch *stretch,
+                            ls_batch_item *items, size_t *count, ls_batch_counts *counts) {
+    ls_batch_inside found;
     uint8_t maybe[PASS];
     size_t kept = *count;
-    for (size_t start = from; start < to; start += PASS) {
-        size_t end = start + PASS < to ? start + PASS : to, passed = 0;
-        const uint64_t *some = numbers + (start - from);
-        if (ranges->shared > 0) {
-            ls_file_ranges_numbers(ranges, keys, NULL, start, end, own);
-            some = own;
-        }
-        size_t size = choose_inside(ranges, keys, some, start, end, owners, chosen, made);
-        const uint64_t *hashes = size == end - start ? keys->hashes + start : made;
-        const uint32_t *indices = size == end - start ? NULL : chosen;
-        size_t at = indices == NULL ? start : 0;
+    for (size_t start = 0; start < stretch->count; start += PASS) {
+        size_t end = start + PASS < stretch->count ? start + PASS : stretch->count, passed = 0;
+        choose_inside(ranges, keys, stretch, start, end, &found);
+        size_t size = found.count;
         if (size == 0)
             continue;
         if (ranges->count == 1)
-            ls_filter_test_many(filters[0], keys, indices, at, at + size, hashes, maybe);
+            ls_filter_test_many(filters[0], keys, found.indices, 0, size, found.hashes, maybe);
         else
-            ls_filter_test_each(filters, owners, keys, indices, at, at + size, hashes, maybe);
+            ls_filter_test_each(filters, found.owners, keys, found.indices, 0, size, found.hashes,
+                                maybe);
         for (size_t i = 0; i < size;) {
             size_t stop = size - i < sizeof(uint64_t) ? size : i + sizeof(uint64_t);
             uint64_t any = 1;
@@ -190,8 +232,8 @@ void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const
             if (any == 0) /* most keys are in other files */
                 i = stop;
             for (; i < stop; i++) {
-                uint32_t index = indices == NULL ? (uint32_t)(start + i) : indices[i];
-                items[kept] = (ls_batch_item){hashes[i], index, first + owners[i], 0};
+                items[kept] =
+                    (ls_batch_item){found.hashes[i], found.indices[i], first + found.owners[i], 0};
                 kept += maybe[i];
                 passed += maybe[i];
             }
@@ -202,8 +244,8 @@ void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const
             continue;
         }
         for (size_t i = 0; i < size; i++)
-            counts[owners[i]].asked = 1;
-        count_ruled_out(owners, maybe, size, counts);
+            counts[found.owners[i]].asked = 1;
+        count_ruled_out(found.owners, maybe, size, counts);
     }
     *count = kept;
 }

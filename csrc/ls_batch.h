@@ -67,14 +67,27 @@ ls_status ls_batch_filter_owned(const uint32_t *owners, const ls_file_ranges *ra
                                 size_t to, const uint64_t *hashes, ls_batch_item *items,
                                 size_t *count, ls_batch_counts *counts, size_t *bad);
 
-/* Appends items of the keys [from, to) that are not null, are inside the range of a file and pass
- * its filter, and counts those that do not pass; `first` is added to the numbers of files in items.
- * numbers[i - from]: the first 8 bytes of key i, as by ls_file_ranges_numbers.
- * REQUIRES: the column has hashes; room for to - from items after the first *count. */
+/* Keys of a column that are not null, in the order of their hashes, as far as some bits of these
+ * go: the filters and places of all files are then read from their beginning to their end. */
+typedef struct {
+    uint32_t *indices; /* owned by the caller, like the other arrays: the index of each key, */
+    uint64_t *hashes;
+    uint64_t *numbers; /* and its first 8 bytes, as by ls_file_ranges_numbers */
+    size_t count;
+    uint64_t least, greatest; /* number of all */
+} ls_batch_stretch;
+
+/* Makes a stretch of the keys [from, to). `numbers` has the first 8 bytes of each.
+ * REQUIRES: the column has hashes; room for to - from keys. */
+void ls_batch_order(const ls_column *keys, size_t from, size_t to, const uint64_t *numbers,
+                    ls_batch_stretch *stretch);
+
+/* Appends items of the keys of a stretch that are inside the range of a file and pass its filter,
+ * and counts those that do not pass; `first` is added to the numbers of files in items.
+ * REQUIRES: room for as many items as the stretch has keys after the first *count. */
 void ls_batch_filter_inside(const ls_file_ranges *ranges, const ls_filter *const *filters,
-                            uint32_t first, const ls_column *keys, const uint64_t *numbers,
-                            size_t from, size_t to, ls_batch_item *items, size_t *count,
-                            ls_batch_counts *counts);
+                            uint32_t first, const ls_column *keys, const ls_batch_stretch *stretch,
+                            ls_batch_item *items, size_t *count, ls_batch_counts *counts);
 
 /* Returns the number of bytes of the keys of items. */
 size_t ls_batch_key_bytes(const ls_column *keys, const ls_batch_item *items, size_t count);

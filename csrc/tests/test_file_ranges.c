@@ -203,25 +203,44 @@ void test_batches_of_file_ranges(void) {
         }
         CHECK(at == kept);
 
-        /* Only keys inside of a range, after other items. */
-        size_t ruled_out = 0, from = below(count + 1);
+        /* Only keys inside of a range, after other items, in the order of their hashes. */
+        size_t ruled_out = 0, from = below(count + 1), valid = 0;
         memset(counts, 0, sizeof counts);
         kept = at = first;
         const ls_file_ranges first_bytes = {.shared = 0};
         uint64_t *numbers = room(8 * (count - from));
+        ls_batch_stretch stretch = {.indices = room(4 * (count - from)),
+                                    .hashes = room(8 * (count - from)),
+                                    .numbers = room(8 * (count - from))};
+        uint8_t *seen = room(count);
+        memset(seen, 0, count);
         ls_file_ranges_numbers(&first_bytes, &column.column, NULL, from, count, numbers);
-        ls_batch_filter_inside(&made->ranges, own, 7, &column.column, numbers, from, count, items,
-                               &kept, counts);
+        ls_batch_order(&column.column, from, count, numbers, &stretch);
+        for (size_t i = 0; i < stretch.count; i++) {
+            uint32_t index = stretch.indices[i];
+            CHECK(index >= from && index < count && !seen[index]);
+            seen[index] = 1;
+            CHECK(stretch.hashes[i] == hashes[index]);
+            CHECK(stretch.numbers[i] == numbers[index - from]);
+            CHECK(stretch.least <= stretch.numbers[i] && stretch.numbers[i] <= stretch.greatest);
+            CHECK(i == 0 || stretch.hashes[i - 1] >> 54 <= stretch.hashes[i] >> 54);
+        }
         for (size_t i = from; i < count; i++) {
-            uint32_t owner = walk_owner(made, asked[i]);
+            CHECK(seen[i] == ls_column_is_valid(&column.column, i));
+            valid += seen[i];
+        }
+        CHECK(stretch.count == valid);
+        ls_batch_filter_inside(&made->ranges, own, 7, &column.column, &stretch, items, &kept,
+                               counts);
+        for (size_t n = 0; n < stretch.count; n++) {
+            uint32_t i = stretch.indices[n], owner = walk_owner(made, asked[i]);
             int there = at < kept && items[at].index == i;
             if (there) {
-                CHECK(ls_column_is_valid(&column.column, i));
                 CHECK(ls_filter_test(own[owner], asked[i]));
                 CHECK(items[at].file == 7 + owner && items[at].hash == hashes[i]);
                 CHECK(counts[owner].asked);
                 at++;
-            } else if (ls_column_is_valid(&column.column, i) && is_inside(made, owner, asked[i])) {
+            } else if (is_inside(made, owner, asked[i])) {
                 CHECK(!ls_filter_test(own[owner], asked[i]));
                 ruled_out++;
             }
@@ -233,6 +252,10 @@ void test_batches_of_file_ranges(void) {
         CHECK(counted >= ruled_out && (kind != COUNTED_KEYS || counted == ruled_out));
         free(given);
         free(numbers);
+        free(stretch.indices);
+        free(stretch.hashes);
+        free(stretch.numbers);
+        free(seen);
         free(hashes);
         free(items);
         free_asked(asked, count, &column);

@@ -24,10 +24,18 @@ cdef extern from "ls_bytes.h":
 
 
 cdef extern from "ls_batch.h":
+    ctypedef struct ls_batch_stretch:
+        uint32_t *indices
+        uint64_t *hashes
+        uint64_t *numbers
+        size_t count
+    void ls_batch_order(
+        const ls_column *keys, size_t start, size_t end, const uint64_t *numbers,
+        ls_batch_stretch *stretch) noexcept nogil
     void ls_batch_filter_inside(
         const ls_file_ranges *ranges, const ls_filter *const *filters, uint32_t first,
-        const ls_column *keys, const uint64_t *numbers, size_t start, size_t end,
-        ls_batch_item *items, size_t *count, ls_batch_counts *counts) noexcept nogil
+        const ls_column *keys, const ls_batch_stretch *stretch, ls_batch_item *items,
+        size_t *count, ls_batch_counts *counts) noexcept nogil
     size_t ls_batch_key_bytes(
         const ls_column *keys, const ls_batch_item *items, size_t count) noexcept nogil
     void ls_batch_take_keys(
@@ -89,6 +97,10 @@ cdef class FileHits:
         if keys.column.length != self.length:
             raise ValueError(f"{keys.column.length} keys; give {self.length}")
         keys.hash()
+        layer.begin(self.length)
+        for lookup in layer.lookups:
+            if lookup.data.file.checking:
+                lookup.data.file.check(self.length)
         self.layers.append(layer)
         counts = <ls_batch_counts *>calloc(layer.files.count, sizeof(ls_batch_counts))
         if counts == NULL:
@@ -188,7 +200,8 @@ cdef class HitCandidates:
     cdef Layer layer
     cdef BinaryColumn keys
     cdef uint32_t first     # number of the first file
-    cdef uint64_t *numbers  # first 8 bytes of the keys of a stretch
+    cdef uint64_t *numbers  # first 8 bytes of the keys of a stretch in their order
+    cdef ls_batch_stretch stretch
     cdef size_t room        # number of candidates that fit into these:
     cdef ls_batch_item *items
     cdef uint64_t *hashes
@@ -199,18 +212,26 @@ cdef class HitCandidates:
                   uint32_t first):
         self.hits, self.layer, self.keys, self.first = hits, layer, keys, first
         # All keys of a stretch may pass the filter of the last file that is tested.
-        self.room = 2 * min(<size_t>STRETCH, keys.column.length) + 1
-        self.numbers = <uint64_t *>malloc(self.room * sizeof(uint64_t))
+        cdef size_t most = min(<size_t>STRETCH, keys.column.length) + 1
+        self.room = 2 * most
+        self.numbers = <uint64_t *>malloc(most * sizeof(uint64_t))
+        self.stretch.indices = <uint32_t *>malloc(most * sizeof(uint32_t))
+        self.stretch.hashes = <uint64_t *>malloc(most * sizeof(uint64_t))
+        self.stretch.numbers = <uint64_t *>malloc(most * sizeof(uint64_t))
         self.items = <ls_batch_item *>malloc(self.room * sizeof(ls_batch_item))
         self.hashes = <uint64_t *>malloc(self.room * sizeof(uint64_t))
         self.owners = <uint32_t *>malloc(self.room * sizeof(uint32_t))
         self.origins = <uint32_t *>malloc(self.room * sizeof(uint32_t))
-        if (self.numbers == NULL or self.items == NULL or self.hashes == NULL
+        if (self.numbers == NULL or self.stretch.indices == NULL or self.stretch.hashes == NULL
+                or self.stretch.numbers == NULL or self.items == NULL or self.hashes == NULL
                 or self.owners == NULL or self.origins == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.numbers)
+        free(self.stretch.indices)
+        free(self.stretch.hashes)
+        free(self.stretch.numbers)
         free(self.items)
         free(self.hashes)
         free(self.owners)
@@ -229,14 +250,15 @@ cdef class HitCandidates:
             with nogil:
                 ls_file_ranges_numbers(
                     &first_bytes, &self.keys.column, NULL, start, end, self.numbers)
+                ls_batch_order(&self.keys.column, start, end, self.numbers, &self.stretch)
             for i in range(ranges.count):
-                if count + (end - start) > self.room:
+                if count + self.stretch.count > self.room:
                     self.look_up(count)
                     count = 0
                 with nogil:
                     ls_batch_filter_inside(
                         &ranges.each[i], filters + file, <uint32_t>file, &self.keys.column,
-                        self.numbers, start, end, self.items, &count, counts + file)
+                        &self.stretch, self.items, &count, counts + file)
                 file += ranges.each[i].count
             self.look_up(count)
             start = end

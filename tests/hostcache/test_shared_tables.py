@@ -21,8 +21,10 @@ from lookupstore.errors import DiskQuotaError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import CLAIM, CLAIM_SECONDS, COPY, MAKING, MOST_CLAIM_SECONDS
 from lookupstore.sst import Reader, Writer, shared
+from lookupstore.sst._hits import FileHits
 from lookupstore.sst._making_places import adopt, blocks_added, checks
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.ranged_files import RangedFiles
 from lookupstore.sst.reader import lookup_of, reads_of
 from lookupstore.sst.shared import HostTables
 from lookupstore.sst.stored import StoredFile
@@ -287,6 +289,39 @@ def test_a_large_table_is_used_before_all_of_it_is_checked(
         assert list(warmed(third))
         assert not checks(lookup_of(third).data)
         assert reads_of(third).blocks_read == 0
+
+
+def test_the_process_that_makes_a_table_checks_all_of_it(large: Path, residency: Residency) -> None:
+    with opened(large, residency.shared_tables) as reader:
+        keys = LARGE[0][::2]
+        for _ in range(6):
+            assert reader.contains(keys).to_pylist() == [True] * len(keys)
+        assert is_shared(reader)
+        assert not checks(lookup_of(reader).data)
+
+
+def test_tables_are_checked_before_many_keys_are_searched_in_layers(
+    large: Path, residency: Residency, seed: int
+) -> None:
+    """Each filter lets some keys of other files pass, which would all be searched in blocks."""
+    with opened(large, residency.shared_tables) as first:
+        list(warmed(first))
+    rng = random.Random(seed)
+    asked = [rng.randrange(len(LARGE[0])) for _ in range(60_000)]
+    keys = pa.array([b"%08d" % (3 * number + number % 2) for number in asked])
+    with (
+        opened(large, residency.shared_tables) as second,
+        opened(large, residency.shared_tables) as third,
+    ):
+        files = RangedFiles([second, third])
+        assert not files.are_disjoint
+        hits = FileHits(len(keys))
+        files.find(keys, hits, 0)
+        assert len(hits) == 2 * sum(number % 2 == 0 for number in asked)
+        for reader in (second, third):
+            assert is_shared(reader)
+            assert not checks(lookup_of(reader).data)
+            assert reads_of(reader).blocks_read == 0
 
 
 def test_the_filter_excludes_missing_keys_before_all_of_a_table_is_checked(

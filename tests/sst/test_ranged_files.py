@@ -263,6 +263,13 @@ def test_arguments_are_checked(tmp_path: Path, seed: int) -> None:
         hits.find(layered, BinaryColumn([b"a", b"b"]))
     with pytest.raises(ValueError, match="give files that are used in place and have ranges"):
         hits.find(Layer(lookups), one)
+    with pytest.raises(ValueError, match="give files that are used in place and have ranges"):
+        hits.find(Layer(lookups, frozenset({1}), ranges=ranges), one)
+    with Writer(tmp_path / "compressed.sst", compression="zstd") as writer:
+        writer.put_many([b"a"], [b"1" * 100])
+    compressed = lookup_of(Reader(tmp_path / "compressed.sst"))
+    with pytest.raises(ValueError, match="give files that are used in place and have ranges"):
+        hits.find(Layer((lookups[0], compressed), ranges=ranges), one)
     with pytest.raises(IndexError, match="hit 0 of 0"):
         hits.read(np.zeros(1, np.int64), Values(1))
     with pytest.raises(ValueError, match="ranges of one layer, without runs, choose the file"):

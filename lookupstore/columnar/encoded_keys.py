@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.keys.arguments import encode_keys, keys_in_list
 from lookupstore.keys.schema import KeySchema
@@ -22,6 +23,7 @@ class EncodedKeys:
         self._keys = keys_in_list(keys)
         self._schema = schema
         self._encoded: dict[KeySchema, pa.Array] = {}
+        self._bounds: dict[KeySchema, tuple[bytes, bytes] | None] = {}
 
     def __len__(self) -> int:
         first = next(iter(self._encoded.values()), None)
@@ -35,3 +37,14 @@ class EncodedKeys:
         if schema not in self._encoded:
             self._encoded[schema] = encode_keys(self._keys, schema)
         return self._encoded[schema]
+
+    def bounds(self, schema: KeySchema) -> tuple[bytes, bytes] | None:
+        """Return the least and the greatest of the encoded keys. None: all are null.
+
+        Raises the errors of `of`.
+        """
+        if schema not in self._bounds:
+            bounds = pc.min_max(self.of(schema)).as_py()
+            least, greatest = bounds["min"], bounds["max"]
+            self._bounds[schema] = None if least is None else (least, greatest)
+        return self._bounds[schema]

@@ -226,6 +226,11 @@ class FileLookup(descriptors.Holder):
         except ClosedError:  # released by another thread at this moment
             return None
 
+    def is_apart(self, least: bytes, greatest: bytes) -> bool:
+        """Return whether all keys of the file are less or greater than the keys of a range."""
+        start, stop = self._range
+        return (start is not None and greatest < start) or (stop is not None and stop <= least)
+
     def may_have(self, encoded: pa.Array) -> bool:
         """Return whether one of some keys is in the range of the keys of the file."""
         if self._range == (None, None):

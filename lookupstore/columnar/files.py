@@ -339,7 +339,25 @@ class ColumnarFiles(FollowedFiles):
             return None
 
     def _open_files(self, keys: EncodedKeys) -> OpenFiles | None:
-        """Return the open lookup files. None: another file may have one of the keys."""
+        """Return the open lookup files. None: another file may have one of the keys.
+
+        Lookup files of this host that may have a key are opened.
+        """
+        files = self._listed_files()
+        if wanted := self._closed_with(keys, files):
+            for lookup in wanted:
+                if not lookup.is_ready() or lookup.open_reader is None:
+                    return None
+            self._together.files = None  # also if one was open, and all of it is here only now
+            files = self._listed_files()
+            if self._closed_with(keys, files):  # released meanwhile
+                return None
+        for number in files.opened:
+            descriptors.used(self._lookups[number])
+        return files
+
+    def _listed_files(self) -> OpenFiles:
+        """Return the open lookup files, which are listed again if one was opened or released."""
         files = self._together.files
         if files is None:
             found = {at: one.open_reader for at, one in enumerate(self._lookups)}
@@ -347,15 +365,19 @@ class ColumnarFiles(FollowedFiles):
             files = self._together.files = OpenFiles(self._plans, readers, self._rule)
             if any(self._lookups[at].open_reader is not reader for at, reader in readers.items()):
                 self._together.files = None  # released meanwhile, and it must not be kept
-        for number in files.closed:
-            lookup = self._lookups[number]
-            if lookup.may_have(keys.of(self._plans[number].build.key_schema)):
-                if lookup.open_reader is not None:  # by now all of it is here
-                    self._together.files = None
-                return None
-        for number in files.opened:
-            descriptors.used(self._lookups[number])
         return files
+
+    def _closed_with(self, keys: EncodedKeys, files: OpenFiles) -> list[FileLookup]:
+        """Return the lookups of closed files that may have one of the keys."""
+        found = []
+        for number in files.closed:
+            lookup, schema = self._lookups[number], self._plans[number].build.key_schema
+            bounds = keys.bounds(schema)
+            if bounds is None or lookup.is_apart(*bounds):
+                continue
+            if lookup.may_have(keys.of(schema)):
+                found.append(lookup)
+        return found
 
     def _places(self, keys: EncodedKeys) -> tuple[Places, Parts]:
         """Return the index of the answer to each key in the answers of all files, one by one.

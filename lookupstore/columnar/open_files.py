@@ -149,8 +149,9 @@ class OpenFiles:
             missing = found.places < 0
             present = pa.array(~missing)
             columns = self._decoded(found, stored)
-            owners = np.zeros(len(keys), np.int64)
-            owners[~missing] = found.files[found.places[~missing]]
+            if len(stored) < len(fields):
+                owners = np.zeros(len(keys), np.int64)
+                owners[~missing] = found.files[found.places[~missing]]
         for field in fields:
             if field.name == file:
                 uris = pa.array([plan.source.uri for plan in self._plans], field.type)
@@ -194,7 +195,7 @@ class OpenFiles:
         kept = self._kept(keys, hits, asked, files)
         chosen = np.arange(len(hits)) if kept is None else np.flatnonzero(kept)
         places = np.full(len(keys), -1, np.int64)
-        places[asked[chosen]] = chosen
+        places[asked if kept is None else asked[chosen]] = chosen
         if np.count_nonzero(places >= 0) < len(chosen):
             if self._rule == "error":
                 return None

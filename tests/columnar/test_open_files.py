@@ -20,6 +20,7 @@ import pytest
 from support.forks import fork, in_child
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.encoded_keys import EncodedKeys
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.errors import DuplicateKeyError
@@ -244,6 +245,40 @@ def test_files_that_cannot_have_the_keys_may_be_closed(
         with answered_together(monkeypatch, expected=True):
             assert files.lookup(keys)["n"].to_pylist() == keys
         assert files.info().lookup_files == 3
+
+
+def test_lookup_files_of_this_host_are_opened(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The first call of a process answers from all files together, unless one was not made."""
+    deltalake = pytest.importorskip("deltalake")
+    rng = random.Random(seed)
+    for first in range(0, 1000, 100):
+        rows = pa.table({"k": range(first, first + 100), "n": range(first, first + 100)})
+        deltalake.write_deltalake(tmp_path / "t", rows, mode="append")
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        files.prepare()
+    few = [299, 300, 499]
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        with answered_together(monkeypatch, expected=True):
+            assert files.lookup([None])["n"].to_pylist() == [None]
+            assert files.lookup(few)["n"].to_pylist() == few
+        assert sum(one.open_reader is not None for one in files._lookups) == 3
+        keys = [rng.randrange(1100) for _ in range(500)]
+        with answered_together(monkeypatch, expected=True):
+            expected = [key if key < 1000 else None for key in keys]
+            assert files.lookup(keys)["n"].to_pylist() == expected
+        assert all(one.open_reader is not None for one in files._lookups)
+    bounds = EncodedKeys(few, files.key_schema).bounds(files.key_schema)
+    assert bounds is not None
+    near = [one for one in files._lookups if not one.is_apart(*bounds)]
+    assert len(near) == 3
+    residency.lookup_files.discard(near[1].names.made[0])
+    with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
+        with answered_together(monkeypatch, expected=False):
+            assert files.lookup(few)["n"].to_pylist() == few
+        with answered_together(monkeypatch, expected=True):
+            assert files.lookup(few)["n"].to_pylist() == few
 
 
 def test_no_file_is_open_if_none_was_made(

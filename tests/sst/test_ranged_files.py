@@ -166,6 +166,21 @@ def test_many_keys_that_all_files_have(tmp_path: Path, seed: int) -> None:
         assert models[files.numbers[file]][asked[at]] == row
 
 
+def test_a_negative_number_is_no_hit(tmp_path: Path, seed: int) -> None:
+    readers, models = written(tmp_path, [list(range(50))] * 2, "text", random.Random(seed))
+    keys = pa.array(list(models[0]))
+    hits = FileHits(len(keys))
+    RangedFiles(readers).find(keys, hits, 0)
+    for numbers in ([-1, 3, -7], [-1] * 200, [5, -1] * 100):
+        rows = Values(len(numbers))
+        hits.read(np.array(numbers), rows)
+        asked, files = hits.keys().to_pylist(), hits.files().to_pylist()
+        assert rows.array().to_pylist() == [
+            None if number < 0 else models[files[number]][keys[asked[number]].as_py()]
+            for number in numbers
+        ]
+
+
 def test_lookups_are_counted(tmp_path: Path, seed: int) -> None:
     """A key counts where it is looked up, and files out of whose range it is are not asked."""
     rng = random.Random(seed)

@@ -30,6 +30,7 @@ from lookupstore.hostcache.background import (
 )
 from lookupstore.hostcache.chunk_map import VERIFIED, WRONG, ChunkMap, chunks_of
 from lookupstore.hostcache.copy import WHOLE_ATTEMPTS, LocalCopy
+from lookupstore.hostcache.file_series import FileSeries
 from lookupstore.hostcache.folder import (
     COPY,
     COPY_NAME,
@@ -97,6 +98,10 @@ class Residency:
         self.lookup_files: LookupFiles = LookupFiles(self._host)
         #: Lookup tables of large files that the processes of this host share.
         self.shared_tables: SharedTables = SharedTables(self._host, self.lookup_files)
+
+    def file_series(self) -> FileSeries:
+        """Return an object that makes many files among the lookup files, one after another."""
+        return FileSeries(self._host, self.lookup_files)
 
     @property
     def folder(self) -> str:

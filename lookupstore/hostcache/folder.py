@@ -235,7 +235,8 @@ class HostFolder:
                     continue
                 with suppress(FileNotFoundError):
                     status = item.stat(follow_symlinks=False)
-                    map_size = size_of(map_of(item.path))
+                    is_copy = COPY_NAME.fullmatch(name) is not None  # others have no map
+                    map_size = size_of(map_of(item.path)) if is_copy else None
                     nbytes = status.st_blocks * 512
                     if map_size is not None:  # count the room that the copy will take
                         nbytes = max(nbytes, room_of(status.st_size)) + map_size

@@ -113,7 +113,7 @@ class LookupFiles:
             name: Name under which the file was made.
         """
         try:
-            return os.stat(self._path(name)).st_size
+            return os.stat(self.path_of(name)).st_size
         except OSError:
             return None
 
@@ -124,7 +124,7 @@ class LookupFiles:
             name: Name under which the file was made.
         """
         try:
-            descriptor = open_own(self._path(name))
+            descriptor = open_own(self.path_of(name))
         except FileNotFoundError:
             return None
         except NotOwnError as error:
@@ -134,7 +134,7 @@ class LookupFiles:
         # Eviction happens under the folder's lock, so this does not wait for long.
         with self._folder.locked():
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            pinned = PinnedLookupFile(self._path(name), descriptor)
+            pinned = PinnedLookupFile(self.path_of(name), descriptor)
             if inode_of(pinned.path) != os.fstat(descriptor).st_ino:
                 pinned.close()
                 return None
@@ -166,7 +166,7 @@ class LookupFiles:
         if LOOKUP_FILE_NAME.fullmatch(name) is None:
             raise ValueError(f"name={name!r}; give 32 hexadecimal digits")
         while (pinned := self.pin(name)) is None:
-            self.make_at(self._path(name), needed, write, source)
+            self.make_at(self.path_of(name), needed, write, source)
         return pinned
 
     def discard(self, name: str) -> None:
@@ -175,7 +175,7 @@ class LookupFiles:
         Processes that have it open keep it until they close it.
         """
         with self._folder.locked():
-            remove(self._path(name))
+            remove(self.path_of(name))
 
     def make_at(
         self,
@@ -186,7 +186,7 @@ class LookupFiles:
     ) -> None:
         """Make a file, unless others have made it, in a folder of its own whose size counts."""
         name = os.path.basename(target)
-        with self._maker_of(name) as folder:
+        with self.maker_of(name) as folder:
             path = os.path.join(folder, name)
             try:
                 if os.path.exists(target):
@@ -206,12 +206,19 @@ class LookupFiles:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _path(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
+        """Return the path that a file has once it is made."""
         return os.path.join(self._folder.path, f"{name}{COPY}")
 
     @contextmanager
-    def _maker_of(self, name: str) -> Iterator[str]:
-        """Hold the lock of the maker of a file; yield the folder to make it in."""
+    def maker_of(self, name: str) -> Iterator[str]:
+        """Hold the lock of the maker of a file; yield the folder to make it in.
+
+        The caller removes the folder. If the caller dies, the next process that needs room does.
+
+        Args:
+            name: Name of the file.
+        """
         folder = os.path.join(self._folder.path, MAKING, name)
         self._folder.make()
         with ExitStack() as stack:

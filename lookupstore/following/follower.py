@@ -39,6 +39,7 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.publish_step import changed_meanwhile_error
 from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
 from lookupstore.tables.history import RowDifference, TableMoment
+from lookupstore.tables.kept_columns import HostColumns
 from lookupstore.tables.rows import OPEN_AGAIN
 
 # The defaults of an upsert.
@@ -202,19 +203,20 @@ class Follower:
             replaces: Name of the only version that it may replace. None: any version, or none.
             follows: The snapshot, as the manifest records it.
         """
-        return publish_build(
-            new,
-            target.newest.source(),
-            plan=replace(target.plan, in_order=False),
-            options=self.options,
-            buckets=self.buckets,
-            memory=self.memory,
-            threads=self.threads,
-            progress=self.progress,
-            temp_dir=self.temp_dir,
-            replaces=replaces,
-            follows=follows,
-        )
+        with HostColumns(target.plan.key_schema.names) as kept:
+            return publish_build(
+                new,
+                target.newest.keeping(kept).source(),
+                plan=replace(target.plan, in_order=False),
+                options=self.options,
+                buckets=self.buckets,
+                memory=self.memory,
+                threads=self.threads,
+                progress=self.progress,
+                temp_dir=self.temp_dir,
+                replaces=replaces,
+                follows=follows,
+            )
 
     def _apply(self, current: Manifest, former: TableMoment, target: Target) -> VersionName | None:
         """Publish the differences between two moments of the table.
@@ -224,7 +226,9 @@ class Follower:
                 of that is gone.
         """
         location, newest = self.location, target.newest
-        gone, new = former.lacking(newest), newest.lacking(former)
+        kept = HostColumns(target.plan.key_schema.names)
+        gone = former.keeping(kept).lacking(newest)
+        new = newest.keeping(kept).lacking(former)
         changes = SnapshotChanges(
             target.plan,
             buckets=current.buckets,
@@ -244,7 +248,7 @@ class Follower:
                 if changed is not None:
                     yield bucket, changed
 
-        with closing(changes), progress_bars(self.progress, late=True) as bars:
+        with closing(changes), kept, progress_bars(self.progress, late=True) as bars:
             total = [one.num_rows for one in (*gone, *new)]
             known = None if None in total else sum(count or 0 for count in total)
             advance = bars("Reading", known) if bars else not_shown

@@ -14,6 +14,7 @@ from lookupstore.source.source import Source, where_rows
 from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore
 from lookupstore.tables.history import TableMoment, hash_of
+from lookupstore.tables.kept_columns import HostColumns
 
 _GONE, _NEW = ("delete", "update_before"), ("insert", "update_after")
 # A store records no identity that its versions share.
@@ -83,6 +84,10 @@ class VersionMoment:
     def where(self, condition: RowFilter) -> VersionMoment:
         """Return the store with only the rows that meet one more condition."""
         return replace(self, condition=condition.and_also(self.condition))
+
+    def keeping(self, kept: HostColumns) -> VersionMoment:
+        """Return this object: the changelog of a store has the keys of deleted rows."""
+        return self
 
     def lacking(self, other: TableMoment | None) -> Sequence[VersionDifference]:
         """Return the rows that the store lacks at another version."""

@@ -13,5 +13,6 @@ is the same for all formats, and done here.
   `paimon` say it of their formats
 - `columns`: columns of a file in the names and types of the table
 - `roaring`: bitmaps of positions
+- `kept_columns`: columns of data files that this host keeps
 - `rows`: the rows of a snapshot, as the source of a store
 """

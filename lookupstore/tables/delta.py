@@ -35,10 +35,11 @@ from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
+_VECTORS = "deletionVectors"
 # Features of a table that its readers must support, and that are supported here. Columns of type
 # variant are not, but tables without any may have their feature.
 _FEATURES = {
-    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
+    "columnMapping", _VECTORS, "timestampNtz", "typeWidening", "typeWidening-preview",
     "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview",
 }  # fmt: skip
 # Columns of a list of files that are read.
@@ -226,6 +227,7 @@ def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
         tuple(sorted(_files(table, description, schema, keys), key=lambda one: one.address.path)),
         table_id=str(metadata.id),
         snapshot_id=str(table.version()),
+        deletes_by_position=_VECTORS in (protocol.reader_features or ()),
     )
 
 
@@ -371,7 +373,7 @@ def _local_path(uri: str) -> str | None:
 
 def _deleted(table: Any, description: str, root: TableRoot) -> dict[str, DeletedRows]:
     """Return the deleted rows of files, by the paths of these."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
+    if _VECTORS not in (table.protocol().reader_features or ()):
         return {}
     if not hasattr(table, "deletion_vectors"):
         raise FormatError(

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.tables.kept_columns import HostColumns
 from lookupstore.tables.positions import Positions
 from lookupstore.tables.rows import rows_at, rows_of
 from lookupstore.tables.snapshot import DeletedRows, RowCondition, Snapshot, TableFile
@@ -26,11 +27,13 @@ class FileDifference:
         snapshot: The snapshot with the rows.
         file: The file, as the snapshot with the rows has it.
         other: The file as the other snapshot has it, with other deletes. None: it lacks the file.
+        kept: Columns that this host keeps of the file. None: none.
     """
 
     snapshot: Snapshot
     file: TableFile
     other: TableFile | None
+    kept: HostColumns | None = None
 
     @property
     def num_rows(self) -> int | None:
@@ -57,18 +60,19 @@ class FileDifference:
         """
         snapshot, file, other = self.snapshot, self.file, self.other
         if other is None:
-            yield from rows_of(snapshot, file, columns)
+            yield from rows_of(snapshot, file, columns, self.kept)
             return
         own, others = _deleted(file), _deleted(other)
         gone = np.setdiff1d(others, own, assume_unique=True)
         if len(gone):
-            yield from rows_at(snapshot, file, columns, gone)
+            yield from rows_at(snapshot, file, columns, gone, self.kept)
         known = {keys.identity for keys in file.deleted_keys}
         keys = [one for one in other.deleted_keys if one.identity not in known]
         if keys:
             left = DeletedRows(np.union1d(own, others))
             by_key = (*file.deleted_keys, _AllOthers(tuple(keys)))
-            yield from rows_of(snapshot, replace(file, deleted=left, deleted_keys=by_key), columns)
+            rest = replace(file, deleted=left, deleted_keys=by_key)
+            yield from rows_of(snapshot, rest, columns, self.kept)
 
 
 @dataclass(frozen=True)
@@ -97,17 +101,20 @@ class _AllOthers:
         return pc.invert(found)
 
 
-def differing_files(one: Snapshot, others: Sequence[TableFile]) -> list[FileDifference]:
+def differing_files(
+    one: Snapshot, others: Sequence[TableFile], kept: HostColumns | None = None
+) -> list[FileDifference]:
     """Return the files of a snapshot that may have rows which another snapshot lacks.
 
     Args:
         one: Snapshot with the files.
         others: Files of the other snapshot of the table.
+        kept: Columns that this host keeps of the files. Default: none.
     """
     there = {file.data_identity: file for file in others}
     found = ((file, there.get(file.data_identity)) for file in one.files)
     return [
-        FileDifference(one, file, same)
+        FileDifference(one, file, same, kept)
         for file, same in found
         if same is None or same.identity != file.identity
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from lookupstore.filters.row_filter import RowFilter
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.differences import differing_files
+from lookupstore.tables.kept_columns import HostColumns
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot
 
@@ -78,6 +79,13 @@ class TableMoment(Protocol):
     def where(self, condition: RowFilter) -> TableMoment:
         """Return the table with only the rows that meet one more condition."""
 
+    def keeping(self, kept: HostColumns) -> TableMoment:
+        """Return the table with columns that this host keeps of its files, if they are needed.
+
+        Args:
+            kept: The columns, which files are read from, and of which they are kept.
+        """
+
     def lacking(self, other: TableMoment | None) -> Sequence[RowDifference]:
         """Return the rows that the table lacks at another moment.
 
@@ -112,9 +120,11 @@ class SnapshotMoment:
 
     Attributes:
         snapshot: The snapshot.
+        kept: Columns that this host keeps of its files. None: none.
     """
 
     snapshot: Snapshot
+    kept: HostColumns | None = None
 
     @property
     def description(self) -> str:
@@ -159,16 +169,21 @@ class SnapshotMoment:
 
     def source(self) -> Source:
         """Return all rows as a source."""
-        return snapshot_source(self.snapshot)
+        return snapshot_source(self.snapshot, self.kept)
 
     def where(self, condition: RowFilter) -> SnapshotMoment:
         """Return the table with only the rows that meet one more condition."""
-        return SnapshotMoment(self.snapshot.where(condition))
+        return replace(self, snapshot=self.snapshot.where(condition))
+
+    def keeping(self, kept: HostColumns) -> SnapshotMoment:
+        """Return the table with columns that this host keeps of its files; see `TableMoment`."""
+        return replace(self, kept=kept)
 
     def lacking(self, other: TableMoment | None) -> Sequence[RowDifference]:
         """Return the files with rows that the other snapshot lacks; see `TableMoment`."""
         assert other is None or isinstance(other, SnapshotMoment)
-        return differing_files(self.snapshot, () if other is None else other.snapshot.files)
+        files = () if other is None else other.snapshot.files
+        return differing_files(self.snapshot, files, self.kept)
 
 
 def hash_of(said: object) -> str:

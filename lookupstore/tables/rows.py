@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -14,24 +15,32 @@ from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.chosen_rows import ChosenRows
+from lookupstore.parquet.claims import SMALL
 from lookupstore.parquet.ending import ParquetEnding
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
+from lookupstore.tables.kept_columns import HostColumns, KeptFile
 from lookupstore.tables.positions import Positions, RowPositions
 from lookupstore.tables.snapshot import MergedFiles, RowCondition, Snapshot, TableFile
 
+# Rows of a page of most writers: all pages of a column have a row if one in so many is chosen.
+_PAGE_ROWS = 20_000
 #: Remedy of readers that have opened a snapshot.
 OPEN_AGAIN = ": open the table again"
 GONE = f"gone; a vacuum or expiry of the table deleted it{OPEN_AGAIN}"
 
 
-def snapshot_source(snapshot: Snapshot) -> Source:
+def snapshot_source(snapshot: Snapshot, kept: HostColumns | None = None) -> Source:
     """Return the rows of a snapshot as a source.
 
     Rows are read file after file, in ascending order of their paths. This order has no meaning in
     the table, and does not decide between repeated keys.
+
+    Args:
+        snapshot: The snapshot.
+        kept: Columns that this host keeps of the files. Default: none.
 
     Raises, while rows are read:
         CorruptionError: If a file is damaged, or has fewer rows than are deleted of it.
@@ -42,7 +51,7 @@ def snapshot_source(snapshot: Snapshot) -> Source:
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for file in snapshot.files:
-            yield from rows_of(snapshot, file, columns)
+            yield from rows_of(snapshot, file, columns, kept)
 
     return Source(
         snapshot.schema,
@@ -53,12 +62,12 @@ def snapshot_source(snapshot: Snapshot) -> Source:
         fingerprint=snapshot.fingerprint,
         nbytes=sum(file.nbytes for file in snapshot.files),
         in_order=False,
-        filtered=lambda condition: snapshot_source(snapshot.where(condition)),
+        filtered=lambda condition: snapshot_source(snapshot.where(condition), kept),
     )
 
 
 def rows_of(
-    snapshot: Snapshot, file: TableFile, columns: Sequence[str]
+    snapshot: Snapshot, file: TableFile, columns: Sequence[str], kept: HostColumns | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file that are not deleted, as the table has them.
 
@@ -66,15 +75,20 @@ def rows_of(
         snapshot: Table that has the file.
         file: The file.
         columns: Names of the columns to yield.
+        kept: Columns that this host keeps of the file. Default: none.
 
     Raises the errors of `snapshot_source`.
     """
-    for rows, _ in placed_rows(snapshot, file, columns):
+    for rows, _ in placed_rows(snapshot, file, columns, kept=kept):
         yield rows
 
 
 def rows_at(
-    snapshot: Snapshot, file: TableFile, columns: Sequence[str], positions: Positions
+    snapshot: Snapshot,
+    file: TableFile,
+    columns: Sequence[str],
+    positions: Positions,
+    kept: HostColumns | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a data file whose keys are not deleted, as the table has them.
 
@@ -86,12 +100,13 @@ def rows_at(
         columns: Names of the columns to yield.
         positions: Positions of the rows in the file, from 0, ascending, each once. Whether they are
             deleted does not matter.
+        kept: Columns that this host keeps of the file. Default: none.
 
     Raises the errors of `snapshot_source`.
     """
     conditions = snapshot.conditions(file)
     wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
-    with _open(snapshot, file, wanted, is_whole=False) as read:
+    with _open(snapshot, file, wanted, kept=kept, is_whole=False) as read:
         for batch, count in read.chosen(RowPositions(positions)):
             rows = read.columns.in_table(batch, wanted, count)
             for one in conditions:
@@ -102,7 +117,12 @@ def rows_at(
 
 
 def placed_rows(
-    snapshot: Snapshot, file: TableFile, columns: Sequence[str], *, every: bool = False
+    snapshot: Snapshot,
+    file: TableFile,
+    columns: Sequence[str],
+    *,
+    every: bool = False,
+    kept: HostColumns | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, Positions]]:
     """Yield rows of a data file as the table has them, with their positions in the file.
 
@@ -112,6 +132,7 @@ def placed_rows(
         columns: Names of the columns to yield.
         every: Whether to yield deleted rows, too, and those that the filter of the snapshot leaves
             out.
+        kept: Columns that this host keeps of the file. Default: none.
 
     Raises the errors of `snapshot_source`.
     """
@@ -122,15 +143,15 @@ def placed_rows(
         return
     deleted = None if every or file.deleted is None else file.deleted.load()
     row = 0
-    with _open(snapshot, file, wanted) as read:
+    with _open(snapshot, file, wanted, kept=kept) as read:
         for batch in read:
             positions = np.arange(row, row + batch.num_rows)
-            kept = None if deleted is None else deleted.kept(row, batch.num_rows)
+            left = None if deleted is None else deleted.kept(row, batch.num_rows)
             # Errors count rows of the file, which is not possible once some are left out.
-            before = row if kept is None else None
+            before = row if left is None else None
             row += batch.num_rows
-            if kept is not None:
-                batch, positions = keep_rows(batch, kept), positions[kept.to_numpy(False)]
+            if left is not None:
+                batch, positions = keep_rows(batch, left), positions[left.to_numpy(False)]
             rows = read.columns.in_table(batch, wanted, len(positions), before)
             yield from _meeting(conditions, [(rows, positions)], columns)
     if deleted is not None and row < deleted.end:
@@ -165,33 +186,43 @@ def _meeting(
 
 @contextmanager
 def _open(
-    snapshot: Snapshot, file: TableFile, wanted: Sequence[str], *, is_whole: bool = True
+    snapshot: Snapshot,
+    file: TableFile,
+    wanted: Sequence[str],
+    *,
+    kept: HostColumns | None = None,
+    is_whole: bool = True,
 ) -> Iterator[_Reader]:
-    """Open a data file to read columns of its table.
+    """Open a data file, or the wanted columns that this host keeps of it.
 
     Args:
         snapshot: Table that has the file.
         file: The file.
         wanted: Names of the columns of the table to read.
+        kept: Columns that this host keeps of the file. Default: none.
         is_whole: Whether most of the file is read.
     """
+    found = None if kept is None else kept.opened(snapshot, file, wanted)
+    if found is not None:
+        yield _KeptReader(snapshot, file, found, wanted)
+        return
     with ExitStack() as stack:
         with reading(file):
             address = file.address
             handle = stack.enter_context(
                 address.open_whole(file.nbytes) if is_whole else address.open(file.nbytes)
             )
-            read = _Reader(snapshot, file, handle, wanted)
+            read = _FileReader(snapshot, file, handle, wanted, kept)
         yield read
 
 
-class _Reader:
-    """The reader of an open data file, which yields its rows in its own columns.
+class _Reader(ABC):
+    """The reader of a data file, which yields its rows in its own columns.
 
     Args:
         snapshot: Table that has the file.
         file: The file.
-        handle: The file, open.
+        there: Columns of the file, in the types in which they are read.
         wanted: Names of the columns of the table to read.
 
     Attributes:
@@ -199,23 +230,15 @@ class _Reader:
     """
 
     def __init__(
-        self, snapshot: Snapshot, file: TableFile, handle: pa.NativeFile, wanted: Sequence[str]
+        self, snapshot: Snapshot, file: TableFile, there: pa.Schema, wanted: Sequence[str]
     ) -> None:
-        shown = file.address.shown
-        self._file, self._handle = file, handle
-        self._ending: ParquetEnding | None = None
-        if file.file_format == "parquet":
-            self._ending = ParquetEnding(handle, shown, file.address.ending_bytes)
-        self._there = schema_of(handle, file.file_format, shown, self._metadata)
-        self.columns = FileColumns(snapshot, file, self._there)
+        self._file = file
+        self.columns = FileColumns(snapshot, file, there)
         self._names = self.columns.names_in_file(wanted)
 
-    @property
-    def _metadata(self) -> pq.FileMetaData | None:
-        return None if self._ending is None else self._ending.metadata
-
+    @abstractmethod
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._guarded(self._batches(None))
+        """Yield all rows."""
 
     def chosen(self, positions: RowPositions) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the rows at some positions of the file, each batch with the number of its rows.
@@ -223,27 +246,120 @@ class _Reader:
         Raises:
             CorruptionError: If the file has fewer rows.
         """
-        groups: list[int] | None = None
-        if self._ending is not None:
-            shown = self._file.address.shown
-            counts = [one.rows for one in self._ending.footer.groups]
-            by_group = positions.by_group(counts, shown)
-            chosen = ChosenRows(self._ending, self._names, self._there, shown)
-            if self._names and chosen.can_be_read(by_group):
-                read = partial(self._file.address.read_ranges, self._handle)
-                for batch in self._guarded(chosen.batches(by_group, read)):
-                    check_texts(batch, f"source: {shown}", None)
-                    yield batch, batch.num_rows
-                return
-            groups, positions = positions.in_groups(counts, shown)
+        return self._among(self, positions)
+
+    def _among(
+        self, batches: Iterable[pa.RecordBatch], positions: RowPositions
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows at some positions among those of some batches."""
         row = 0
-        for batch in self._guarded(self._batches(groups)):
-            kept = positions.mask(row, batch.num_rows)
+        for batch in batches:
+            chosen = positions.mask(row, batch.num_rows)
             row += batch.num_rows
-            yield keep_rows(batch, kept), kept.true_count
+            yield keep_rows(batch, chosen), chosen.true_count
         if row < positions.end:
             expected = f"at least {positions.end} rows"
             raise CorruptionError(self._file.address.shown, 0, expected, row)
+
+
+class _KeptReader(_Reader):
+    """The reader of columns of a data file that this host keeps.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        kept: The kept columns.
+        wanted: Names of the columns of the table to read.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, file: TableFile, kept: KeptFile, wanted: Sequence[str]
+    ) -> None:
+        super().__init__(snapshot, file, kept.schema, wanted)
+        self._kept = kept
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._kept.batches(self._names)
+
+
+class _FileReader(_Reader):
+    """The reader of an open data file.
+
+    Args:
+        snapshot: Table that has the file.
+        file: The file.
+        handle: The file, open.
+        wanted: Names of the columns of the table to read.
+        kept: Columns that this host is to keep of the file. None: none.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        file: TableFile,
+        handle: pa.NativeFile,
+        wanted: Sequence[str],
+        kept: HostColumns | None,
+    ) -> None:
+        shown = file.address.shown
+        self._handle = handle
+        self._ending: ParquetEnding | None = None
+        if file.file_format == "parquet":
+            self._ending = ParquetEnding(handle, shown, file.address.ending_bytes)
+        self._there = schema_of(handle, file.file_format, shown, self._metadata)
+        super().__init__(snapshot, file, self._there, wanted)
+        self._snapshot, self._wanted, self._kept = snapshot, wanted, kept
+
+    @property
+    def _metadata(self) -> pq.FileMetaData | None:
+        return None if self._ending is None else self._ending.metadata
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        batches, names = self._guarded(self._batches(None)), self._to_keep
+        if self._kept is None or not names or not names <= {*self._wanted}:
+            return batches
+        own = self.columns.names_in_file(sorted(names))
+        schema = pa.schema([self._there.field(name) for name in own])
+        return self._kept.copied(self._snapshot, self._file, schema, batches)
+
+    @property
+    def _to_keep(self) -> set[str]:
+        """Return the names of the columns of the table that are to be kept of the file."""
+        return set() if self._kept is None else {*self._kept.names_for(self._snapshot, self._file)}
+
+    def chosen(self, positions: RowPositions) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows at some positions of the file, each batch with the number of its rows.
+
+        Raises:
+            CorruptionError: If the file has fewer rows.
+        """
+        shown = self._file.address.shown
+        counts = [] if self._ending is None else [one.rows for one in self._ending.footer.groups]
+        if self._ending is None or self._keeps_all(positions, sum(counts)):
+            yield from self._among(self, positions)
+            return
+        by_group = positions.by_group(counts, shown)
+        chosen = ChosenRows(self._ending, self._names, self._there, shown)
+        if self._names and chosen.can_be_read(by_group):
+            read = partial(self._file.address.read_ranges, self._handle)
+            for batch in self._guarded(chosen.batches(by_group, read)):
+                check_texts(batch, f"source: {shown}", None)
+                yield batch, batch.num_rows
+            return
+        groups, positions = positions.in_groups(counts, shown)
+        yield from self._among(self._guarded(self._batches(groups)), positions)
+
+    def _keeps_all(self, positions: RowPositions, count: int) -> bool:
+        """Return whether to read all rows to keep them, as nearly all bytes are read anyway.
+
+        Args:
+            positions: Positions of the rows that are needed.
+            count: Number of all rows.
+        """
+        is_everywhere = len(positions.values) * _PAGE_ROWS >= count
+        # All columns of a small file would be read.
+        is_small = self._file.nbytes <= SMALL
+        return is_everywhere and not is_small and self._to_keep == {*self._wanted}
 
     def _batches(self, groups: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of some row groups. None: of all."""

@@ -234,6 +234,8 @@ class Snapshot:
             not have. Empty: fields of `stored` have ids, or columns have only names.
         table_id: Identity of the table, which another table at its place does not have.
         snapshot_id: Identity of the snapshot in the table.
+        deletes_by_position: Whether commits of the table may delete rows of a data file by their
+            positions in it.
     """
 
     description: str
@@ -246,6 +248,7 @@ class Snapshot:
     ids_of_columns: Mapping[str, str] = field(default_factory=dict)
     table_id: str = ""
     snapshot_id: str = ""
+    deletes_by_position: bool = False
 
     def where(self, condition: RowFilter) -> Snapshot:
         """Return the snapshot with only the rows that meet one more condition.

@@ -33,7 +33,8 @@ rows hostcache    | sst                                            | numpy pyarr
 parquet           | arrow                                          | isal numpy pyarrow
 orc               | parquet                                        | numpy pyarrow zstandard
 source            | filters orc storage                            | pyarrow xxhash
-tables | compacted filters keys source | deltalake fastavro numpy pyarrow pyiceberg xxhash zstandard
+tables | compacted filters hostcache keys source \
+ | deltalake fastavro numpy pyarrow pyiceberg xxhash zstandard
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
 builder           | store                                          | pyarrow
 columnar following | builder tables                                | numpy pyarrow xxhash

@@ -38,7 +38,7 @@ def described(
     """Return a file as manifests describe it."""
     file = DataFile.from_args(
         content=content,
-        file_path=f"file://{path}",
+        file_path=details.pop("file_path", f"file://{path}"),
         file_format=details.pop("file_format", FileFormat.PARQUET),
         partition=details.pop("partition", Record()),
         record_count=rows,

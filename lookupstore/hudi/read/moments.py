@@ -29,6 +29,7 @@ from lookupstore.source.source import Source
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.tables.history import TableMoment, hash_of
+from lookupstore.tables.kept_columns import HostColumns
 
 _Identity = tuple[str, ...]
 # Identity of the moment before the first commit.
@@ -113,6 +114,10 @@ class SliceMoment:
         files = tuple(file for file in plan.files if file.group.partition in left)
         both = condition.and_also(self.condition)
         return replace(self, plan=replace(plan, files=files), condition=both)
+
+    def keeping(self, kept: HostColumns) -> SliceMoment:
+        """Return this object: each slice that changes is read whole."""
+        return self
 
     def lacking(self, other: TableMoment | None) -> Sequence[SliceDifference]:
         """Return the slices with rows that the table lacks at another moment."""

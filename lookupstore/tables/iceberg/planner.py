@@ -257,6 +257,7 @@ class _Planner:
             self._filter(),
             table_id=str(self._metadata.table_uuid),
             snapshot_id=self._snapshot_id,
+            deletes_by_position=self._metadata.format_version > 1,
         )
 
     def _filter(self) -> RowFilter | None:

@@ -204,6 +204,7 @@ class _Planner:
             ids_of_columns={field["name"]: str(ids_in(field)) for field in self._schema.fields},
             table_id=self._metadata.table_id,
             snapshot_id=str(self._metadata.number),
+            deletes_by_position=self._has_vectors,
         )
 
     def _merged(

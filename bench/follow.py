@@ -2,25 +2,33 @@
 
 follow           1% of the data files get other rows; the store follows, beside a build of all rows
 bytes read       by calls of this process meanwhile, of what the build reads
-follow deletes   one row of a thousand is deleted in every file, and the data files stay
-bytes of deletes read meanwhile, of what the build reads
+follow deletes   one row of a thousand is deleted in every file, and the data files stay; the table
+                 is on a server of this machine
+bytes of deletes answered by the server meanwhile, of its answers to the build
 follow compact   all files become one, and no row changes: all are read, and none is written
 
 Rows have an int64 key and five columns. The files have equal ranges of keys. At last the store is
-compacted and compared with the build, file by file.
+compacted and compared with the build, file by file. Tables on the server have deletes when the
+store is built, and the cache of the host is empty.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
 
 from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_choice, add_json_lines, command_line
-from lake_tables import CHANGING, ChangingTable
+from lake_tables import CHANGING, ChangingTable, nbytes, pyiceberg_names
+from support.object_store import BUCKET, FOR_WRITES, Proxy, has_server, object_store
+from support.quick_store import QuickStore, quick_store
 
 import lookupstore
 
@@ -44,11 +52,32 @@ def bytes_read() -> int:
     return int(dict(line.split(": ") for line in lines)["rchar"])
 
 
-def costs(run: Callable[[], object]) -> tuple[float, int]:
-    """Return the seconds and the bytes read that something needs."""
-    before, start = bytes_read(), time.perf_counter()
+def costs(run: Callable[[], object], read: Callable[[], int]) -> tuple[float, int]:
+    """Return the seconds and the bytes read that something needs.
+
+    Args:
+        run: Function to measure.
+        read: Function that returns the number of all bytes that were read.
+    """
+    before, start = read(), time.perf_counter()
     run()
-    return time.perf_counter() - start, bytes_read() - before
+    return time.perf_counter() - start, read() - before
+
+
+class Answered:
+    """The bytes that a server has answered.
+
+    Args:
+        quick: The server.
+    """
+
+    def __init__(self, quick: QuickStore) -> None:
+        self._quick = quick
+        self._total = 0
+
+    def __call__(self) -> int:
+        self._total += sum(nbytes(one, self._quick.store) for one, _ in self._quick.asked())
+        return self._total
 
 
 def contents(path: Path) -> list[bytes]:
@@ -62,34 +91,44 @@ class Follower:
     """A store that follows a table, beside a build of all rows.
 
     Args:
-        table: The table, which is written here.
+        table: The table, which is written.
+        given: Function that returns what lookupstore is given of the table.
+        read: Function that returns the number of all bytes that were read.
         folder: Folder for the stores.
     """
 
-    def __init__(self, table: ChangingTable, folder: Path) -> None:
+    def __init__(
+        self,
+        table: ChangingTable,
+        given: Callable[[], Any],
+        read: Callable[[], int],
+        folder: Path,
+    ) -> None:
         self.table, self.path, self.built = table, folder / "store", folder / "built"
+        self.given, self.read = given, read
         self.found: dict[tuple[str, str], list[float]] = {}
-        table.write()
-        self.store = lookupstore.follow(table.given, self.path, key="id")
+        self.store = lookupstore.follow(given(), self.path, key="id")
 
     def note(self, verb: str, who: str, number: float) -> None:
         self.found.setdefault((verb, who), []).append(number)
 
     def turn(self, verb: str, share: str) -> None:
         """Follow a change, beside a build."""
-        seconds, followed = costs(self.sync)
+        seconds, followed = costs(self.sync, self.read)
         self.note(verb, OURS, seconds)
         assert "rebuilt" not in (self.store.info().follows or {})
         shutil.rmtree(self.built, ignore_errors=True)
-        given = self.table.given
-        seconds, whole = costs(lambda: lookupstore.build(given, self.built, key="id").close())
+        given = self.given()
+        seconds, whole = costs(
+            lambda: lookupstore.build(given, self.built, key="id").close(), self.read
+        )
         self.note(verb, BUILT, seconds)
         self.note(share, OURS, 100 * followed / whole)
         with lookupstore.open(self.built) as built:
             assert len(self.store) == len(built)
 
     def sync(self) -> None:
-        self.store = lookupstore.follow(self.table.given, self.path, key="id")
+        self.store = lookupstore.follow(self.given(), self.path, key="id")
 
     def check(self) -> None:
         """Compare the store with the last build."""
@@ -97,28 +136,46 @@ class Follower:
         assert contents(self.path) == contents(self.built)
 
 
-def measure(name: str, folder: Path, files: int, each: int, rounds: int) -> Follower:
+@contextmanager
+def served(name: str, folder: Path, files: int, each: int) -> Iterator[Follower]:
+    """Write a table with deletes in the bucket of a server, and follow it."""
+    with object_store(folder / "s3") as server, closing(Proxy(server)) as proxy:
+        place = folder / "s3" / BUCKET / name
+        more = {}
+        if name == "Iceberg":
+            options = pyiceberg_names(proxy.store)
+            more = {"warehouse": f"s3://{BUCKET}/{name}", "options": options}
+        table = CHANGING[name](place, files, each, **more)
+        table.write()
+        table.delete(0)
+        with quick_store(folder / "s3", 0) as quick:
+            yield Follower(table, lambda: table.at(quick.store), Answered(quick), folder)
+
+
+def measure(name: str, folder: Path, files: int, each: int, rounds: int) -> dict[Any, list[float]]:
     """Measure the changes of a table, and then deletes in another one."""
-    follower = Follower(CHANGING[name](folder / "table", files, each), folder)
+    table = CHANGING[name](folder / "table", files, each)
+    table.write()
+    follower = Follower(table, lambda: table.given, bytes_read, folder)
     changed = max(1, files // 100)
     for turn in range(rounds):
-        follower.table.change(range(turn * changed, (turn + 1) * changed), turn + 1)
+        table.change(range(turn * changed, (turn + 1) * changed), turn + 1)
         follower.turn("follow", "bytes read")
-    if follower.table.compact():
-        seconds, _ = costs(follower.sync)
+    if table.compact():
+        seconds, _ = costs(follower.sync, bytes_read)
         follower.note("follow compact", OURS, seconds)
         assert follower.store.info().rewritten_buckets == 0
     follower.check()
     found = follower.found
     shutil.rmtree(folder)
     folder.mkdir()
-    follower = Follower(CHANGING[name](folder / "table", files, each), folder)
-    for turn in range(rounds):
-        follower.table.delete(turn)
-        follower.turn("follow deletes", "bytes of deletes")
-    follower.check()
-    follower.found |= found
-    return follower
+    cache = {"LOOKUPSTORE_CACHE": str(folder / "cache"), **FOR_WRITES}
+    with mock.patch.dict(os.environ, cache), served(name, folder, files, each) as follower:
+        for turn in range(1, rounds + 1):
+            follower.table.delete(turn)
+            follower.turn("follow deletes", "bytes of deletes")
+        follower.check()
+    return found | follower.found
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -130,14 +187,17 @@ def main(given: Sequence[str] | None = None) -> None:
     add_choice(parser, "bars")
     add_json_lines(parser, "bench-follow.jsonl")
     asked = parser.parse_args(given)
+    if not has_server():
+        print("rclone is not installed")
+        return
     run = Run({name: getattr(asked, name) for name in ("rows", "files", "rounds")})
     names = CHANGING if asked.format == "all" else (asked.format,)
     for name in names:
         with TemporaryDirectory(prefix="bench-follow-") as folder:
             each, place = asked.rows // asked.files, Path(folder, "w")
             place.mkdir()
-            follower = measure(name, place, asked.files, each, asked.rounds)
-        for (verb, who), rounds in follower.found.items():
+            found = measure(name, place, asked.files, each, asked.rounds)
+        for (verb, who), rounds in found.items():
             run.add(Measurement(Subject(name, verb, who), tuple(rounds)))
     wanted = [one for one in BARS if asked.only in one.name and one.workload in names]
     run.judge(wanted, {})

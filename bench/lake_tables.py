@@ -12,13 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import deltalake
 import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 
 from lookupstore.hudi import HudiTable
 
@@ -26,6 +27,7 @@ from lookupstore.hudi import HudiTable
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.delta_tables import with_vectors
 from support.iceberg_tables import described, positions_file
+from support.object_store import BUCKET, KEY, SECRET, ObjectStore, Request
 from support.paimon_tables import PaimonTable
 
 #: Every how many rows of a file one is deleted.
@@ -54,6 +56,25 @@ def rows_of(first: int, count: int, added: int = 0, step: int = 1) -> pa.Table:
             "e": pa.array(ids % 1000).cast(pa.string()),
         }
     )
+
+
+def pyiceberg_names(store: ObjectStore) -> dict[str, str]:
+    """Return options of an S3 server by the names of pyiceberg."""
+    return {
+        "s3.endpoint": f"http://{store.address}",
+        "s3.access-key-id": KEY,
+        "s3.secret-access-key": SECRET,
+        "s3.region": "us-east-1",
+    }
+
+
+def nbytes(request: Request, store: ObjectStore) -> int:
+    """Return the size of the answer to a request, without listings."""
+    if request.size or request.method != "GET":
+        return request.size
+    name = unquote(urlsplit(request.path).path).removeprefix(f"/{BUCKET}/")
+    path = store.folder / name
+    return path.stat().st_size if path.is_file() else 0
 
 
 class LakeTable(ABC):
@@ -104,6 +125,14 @@ class ChangingTable(LakeTable):
         Args:
             turn: Number of earlier calls. Each call deletes one more row of a thousand.
         """
+
+    def at(self, store: ObjectStore) -> Any:
+        """Return what lookupstore is given of the table in the bucket of a server.
+
+        Args:
+            store: The server, whose bucket has the folder of the table.
+        """
+        return store.uri(str(self.folder.relative_to(store.folder)))
 
     def compact(self) -> bool:
         """Make one file of all data files, and return whether the library of the format can."""
@@ -163,6 +192,7 @@ class IcebergTable(ChangingTable):
         self.catalog = InMemoryCatalog(
             "bench", warehouse=warehouse or f"file://{folder}", **(options or {})
         )
+        self._warehouse = warehouse or f"file://{folder}"
         self._deletes = 0
 
     def write(self) -> None:
@@ -174,6 +204,9 @@ class IcebergTable(ChangingTable):
     @property
     def given(self) -> Table:
         return self.catalog.load_table("w.t")
+
+    def at(self, store: ObjectStore) -> StaticTable:
+        return StaticTable.from_metadata(self.given.metadata_location, pyiceberg_names(store))
 
     def change(self, files: Sequence[int], added: int) -> None:
         for one in files:
@@ -190,12 +223,16 @@ class IcebergTable(ChangingTable):
                 name = self.folder / f"deletes-{self._deletes}.parquet"
                 positions_file(name, path, gone)
                 bounds = {_PATH_ID: path.encode()}
-                kind = DataFileContent.POSITION_DELETES
-                update.append_data_file(
-                    described(
-                        table, name, kind, len(gone), lower_bounds=bounds, upper_bounds=bounds
-                    )
+                file = described(
+                    table,
+                    name,
+                    DataFileContent.POSITION_DELETES,
+                    len(gone),
+                    file_path=f"{self._warehouse}/{name.name}",
+                    lower_bounds=bounds,
+                    upper_bounds=bounds,
                 )
+                update.append_data_file(file)
 
     def compact(self) -> bool:
         self.given.overwrite(self.given.scan().to_arrow())

@@ -17,7 +17,6 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import deltalake
 import numpy as np
@@ -25,17 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_choice, add_json_lines, command_line
-from lake_tables import FORMATS, IcebergTable
+from lake_tables import FORMATS, IcebergTable, nbytes, pyiceberg_names
 from pyiceberg.expressions import In
 from pyiceberg.table import StaticTable
 from support.object_store import (
     BUCKET,
     FOR_WRITES,
-    KEY,
-    SECRET,
     ObjectStore,
     Proxy,
-    Request,
     deltalake_names,
     has_server,
     object_store,
@@ -55,16 +51,6 @@ BARS = tuple(
 )
 
 Answer = Callable[[], pa.Table]
-
-
-def pyiceberg_names(store: ObjectStore) -> dict[str, str]:
-    """Return options of an S3 server by the names of pyiceberg."""
-    return {
-        "s3.endpoint": f"http://{store.address}",
-        "s3.access-key-id": KEY,
-        "s3.secret-access-key": SECRET,
-        "s3.region": "us-east-1",
-    }
 
 
 class Tables:
@@ -118,15 +104,6 @@ class Tables:
             return table.scan(In("id", keys.to_pylist())).to_arrow()  # type: ignore[arg-type]
 
         return {"Delta": delta, "Iceberg": iceberg}[name]
-
-
-def nbytes(request: Request, store: ObjectStore) -> int:
-    """Return the size of the answer to a request, without listings."""
-    if request.size or request.method != "GET":
-        return request.size
-    name = unquote(urlsplit(request.path).path).removeprefix(f"/{BUCKET}/")
-    path = store.folder / name
-    return path.stat().st_size if path.is_file() else 0
 
 
 def cost(answer: Answer, quick: QuickStore, keys: pa.Array) -> tuple[float, float, float]:

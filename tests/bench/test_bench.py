@@ -737,7 +737,7 @@ def test_tables_of_each_format(topic: str, tmp_path: Path, bench_modules: None) 
     pytest.importorskip("deltalake")
     pytest.importorskip("pyiceberg")
     pytest.importorskip("fastavro")
-    if topic == "table_cold" and not has_server():
+    if topic != "table_joins" and not has_server():
         pytest.skip("rclone is not installed")
     lines = tmp_path / "results.jsonl"
     sizes = ("--rows", "4000", "--files", "4", "--rounds", "1")

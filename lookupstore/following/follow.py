@@ -115,6 +115,9 @@ def follow(
     only the data files that were added, the keys of those that were removed, and rows of files with
     new deletes. Rows that only moved to other files, as in a compaction, do not change.
 
+    If the table is on an object store and may delete rows by position, the key columns of its files
+    are kept in the cache folder of the host, and read from there.
+
     All rows are read again if this is not possible: if the table, a column that is stored, or
     `where` was replaced; if a vacuum, expiry, clean or restore removed the snapshot that the store
     has; or if the store was changed by other calls. A warning is logged, and

@@ -192,6 +192,21 @@ def _full_name(given: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     return (f"{space}.{name}" if space else name), space
 
 
+def in_microseconds(field: pa.Field) -> pa.Field:
+    """Return a column of rows with the type of a new column of a table for these rows.
+
+    Times of pandas, and of files that it writes, are in nanoseconds, which Hudi tables do not
+    support. A write checks each value, so that no digit is lost.
+
+    >>> in_microseconds(pa.field("at", pa.timestamp("ns", "UTC"))).type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    kind = field.type
+    if not pa.types.is_timestamp(kind) or kind.unit != "ns":
+        return field
+    return field.with_type(pa.timestamp("us", kind.tz))
+
+
 def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
     inside = f"{namespace}.{name}"
     stored = []

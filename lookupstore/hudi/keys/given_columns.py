@@ -14,6 +14,7 @@ from lookupstore.arrow.exact_casts import cast_exactly, is_castable
 from lookupstore.arrow.fitting import UnfitValueError, is_list
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed, meant
+from lookupstore.hudi.keys.avro_types import in_microseconds
 from lookupstore.hudi.keys.column_names import check_new_names
 from lookupstore.hudi.keys.missing_columns import MissingColumns
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
@@ -86,7 +87,7 @@ def columns_after(
             if at < 0:
                 continue
         if at < 0:
-            others.append(field)
+            others.append(in_microseconds(field))
         elif pa.types.is_null(field.type):
             kind, typed = columns.field(at).type, source.schema.field(field.name)
             # A wider type was requested, even if these rows have no such values.
@@ -154,7 +155,9 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
         hint = ", such as .dt.tz_localize('UTC')" if kind.tz else ", such as .dt.tz_localize(None)"
     elif types.is_date(kind) and types.is_timestamp(given):
         hint = ", such as .dt.date"
-    elif types.is_string(kind) and types.is_integer(given):
+    elif types.is_string(kind) and types.is_timestamp(given):
+        hint = ", such as .dt.strftime('%Y-%m-%d')"
+    elif types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
         hint = ", such as .astype(str)"
     elif is_text(given) and types.is_integer(kind):
         hint = f", such as .astype('{kind}')"

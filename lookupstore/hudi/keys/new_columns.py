@@ -9,13 +9,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from lookupstore.errors import listed
-from lookupstore.hudi.keys.avro_types import arrow_schema
+from lookupstore.hudi.keys.avro_types import arrow_schema, in_microseconds
 from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import TableOptions
@@ -49,8 +48,10 @@ def columns_of(given: Any, partition_by: Sequence[str] = ()) -> pa.Schema:
 def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
     if isinstance(given, pa.Schema):
         return given
+    if isinstance(given, pa.RecordBatch):
+        given = pa.Table.from_batches([given])
     if not isinstance(given, Source) and isinstance(getattr(given, "schema", None), pa.Schema):
-        return given.schema
+        return _in_microseconds(given.schema, given if isinstance(given, pa.Table) else None)
     if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:
             source = in_columns(given, pa.schema([]))
@@ -60,7 +61,8 @@ def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
             said = re.sub("^source(?=: )", "schema", str(error))
             raise TypeError(f"{said}, or give a pyarrow.Schema") from None
         else:
-            return _without_nanoseconds(_with_texts_of_folders(source, partition_by))
+            source = _with_texts_of_folders(source, partition_by)
+            return _in_microseconds(source.schema, source.table)
     raise TypeError(
         f"schema is {type(given).__name__}; give a pyarrow.Schema, or rows that have these "
         f"columns: {KNOWN}"
@@ -78,20 +80,22 @@ def _with_texts_of_folders(source: Source, partition_by: Sequence[str]) -> Sourc
     return source.folders_with_texts(pa.schema(texts))
 
 
-def _without_nanoseconds(source: Source) -> pa.Schema:
-    """Return the columns of rows, with times in microseconds if that loses no digit.
+def _in_microseconds(schema: pa.Schema, rows: pa.Table | None) -> pa.Schema:
+    """Return the columns of rows, with times in microseconds unless known rows would lose digits.
 
-    pandas has times in nanoseconds, which Hudi tables do not support.
+    Args:
+        schema: Columns of the rows.
+        rows: The rows. None: they are not read here, and the write checks them.
     """
-    if source.table is None:
-        return source.schema
     fields = []
-    for field, column in zip(source.schema, source.table.columns, strict=True):
-        kind = field.type
-        if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            with suppress(pa.ArrowInvalid):  # it is refused in its own type
-                kind = column.cast(pa.timestamp("us", kind.tz)).type
-        fields.append(field.with_type(kind))
+    for at, field in enumerate(schema):
+        stored = in_microseconds(field)
+        if rows is not None and stored.type != field.type:
+            try:
+                rows.column(at).cast(stored.type)
+            except pa.ArrowInvalid:
+                stored = field  # it is refused in its own type
+        fields.append(stored)
     return pa.schema(fields)
 
 

@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.hudi import HudiTable, WriteOptions
@@ -335,10 +337,37 @@ def test_a_table_of_a_frame_with_times(tmp_path: Path) -> None:
         table.insert(given)
         assert table.scan(columns=["at"]).column(0).to_pylist() == [NOON]
     frame["at"] += pd.Timedelta(1, "ns")
-    with pytest.raises(
-        TypeError, match=r"'at' is timestamp\[ns, tz=UTC\]; give .*without nanoseconds"
-    ):
-        make(tmp_path / "ns", frame)
+    for given in (frame, pa.Table.from_pandas(frame), pa.RecordBatch.from_pandas(frame)):
+        with pytest.raises(
+            TypeError, match=r"'at' is timestamp\[ns, tz=UTC\]; give .*without nanoseconds"
+        ):
+            make(tmp_path / "ns", given)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_of_files_in_nanoseconds(tmp_path: Path, zone: str | None) -> None:
+    """Files of pandas have nanoseconds, which become microseconds if no digit is lost."""
+    file, noon = tmp_path / "rows.parquet", NOON if zone else NOON.replace(tzinfo=None)
+    kind = pa.timestamp("ns", zone)
+    rows = pa.table({"id": [1], "at": pa.array([noon], kind)})
+    pq.write_table(rows, file)
+    assert pq.read_schema(file).field("at").type == kind
+    for number, given in enumerate((file, str(file), ds.dataset(file), rows, rows.to_batches()[0])):
+        table = make(tmp_path / str(number), given)
+        assert table.schema.field("at").type == pa.timestamp("us", zone)
+        table.insert(given)
+        assert table.scan(columns=["at"]).column(0).to_pylist() == [noon]
+
+        added = make(tmp_path / f"{number} added", pa.schema({"id": pa.int64()}))
+        added.upsert(given, options=WriteOptions(evolve=True))
+        assert added.schema.field("at").type == pa.timestamp("us", zone)
+        assert added.scan(columns=["at"]).column(0).to_pylist() == [noon]
+
+    pq.write_table(pa.table({"id": [1], "at": pa.array([1], kind)}), file)
+    table = make(tmp_path / "finer", file)
+    with pytest.raises(ValueError, match=r"rows: 'at' has .*000000001.* in row 1, .*dt\.floor"):
+        table.insert(file)
+    assert len(table) == 0
 
 
 def test_random_numbers(tmp_path: Path, seed: int) -> None:

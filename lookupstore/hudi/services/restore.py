@@ -161,7 +161,11 @@ def _rollbacks(view: TableView, times: set[str]) -> dict[str, tuple[RollbackMeta
 def _check_savepoint(view: TableView, savepoint: str) -> None:
     known = savepoints(view)
     if savepoint not in known:
-        raise ValueError(f"instant is {savepoint!r}; savepoints: {', '.join(known) or 'none'}")
+        raise ValueError(
+            f"instant is {savepoint!r}, which has no savepoint; savepoints: "
+            f"{', '.join(known) or 'none'}; without one, roll back each later commit, the last "
+            "first"
+        )
     if all(one.time != savepoint for one in view.timeline.writes()):
         raise ValueError(
             f"{view.location.uri}: the commit {savepoint} is archived, and so may be later ones, "

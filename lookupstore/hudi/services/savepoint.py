@@ -122,7 +122,7 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
     found = [one for one in view.timeline if (one.time, one.action) == (time, SAVEPOINT)]
     if not found:
         known = ", ".join(savepoints(view)) or "none"
-        raise ValueError(f"instant is {time!r}; savepoints: {known}")
+        raise ValueError(f"instant is {time!r}, which has no savepoint; savepoints: {known}")
     lock.check()
     for instant in found:
         if instant.is_completed:

@@ -23,5 +23,12 @@ def check_partitions(paths: Iterable[str], known: Collection[str]) -> None:
     """
     for path in paths:
         if path not in known:
+            above = path.rstrip("/*")
+            below = [one for one in sorted(known) if one.startswith(f"{above}/")]
+            if below:
+                raise KeyError(
+                    f"partitions: {path!r} is not a partition, but contains {len(below):,}: "
+                    f"{listed(below)}; name these, or pass where= to delete or cluster"
+                )
             others = meant(path, known, f"it has {listed(sorted(known)) or 'none'}")
             raise KeyError(f"partitions: the table has no partition {path!r}{others}")

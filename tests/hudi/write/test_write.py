@@ -378,6 +378,19 @@ def test_an_insert_of_a_key_that_is_there(tmp_path: Path) -> None:
     assert values(table) == {}
 
 
+def test_a_folder_that_contains_partitions(tmp_path: Path) -> None:
+    given = pa.table({"id": [1, 2, 3], "c": ["us", "us", "de"], "day": ["mo", "tu", "mo"]})
+    table = HudiTable.create(tmp_path / "t", given, record_key="id", partition_by=["c", "day"])
+    table.insert(given)
+    for path in ("us", "us/", "us/*"):
+        with pytest.raises(KeyError, match=r"not a partition, but contains 2: 'us/mo', 'us/tu'; "):
+            table.delete_partition(path)
+    with pytest.raises(KeyError, match="no partition 'u'; it has 'de/mo', 'us/mo', 'us/tu'"):
+        table.delete_partition("u")
+    assert table.delete(where="c = 'us'").rows_deleted == 2
+    assert table.scan(columns="id")["id"].to_pylist() == [3]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_columns_come_and_types_widen(tmp_path: Path, version: int) -> None:
     table = make(tmp_path / "t", version=version)

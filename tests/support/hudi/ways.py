@@ -658,7 +658,7 @@ WAYS = [
         "restore: no savepoint",
         lambda folder: table(folder).restore("20240101000000000"),
         ValueError,
-        "instant is '20240101000000000'; savepoints: none",
+        "which has no savepoint; savepoints: none; without one, roll back each later commit",
         lambda folder: saved(folder).restore(next(iter(saved(folder).savepoints()))),
     ),
     Way(

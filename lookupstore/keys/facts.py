@@ -79,6 +79,8 @@ def facts_of(rows: Any) -> Facts:
     hint = ""
     if hasattr(rows, "__arrow_c_stream__"):
         hint = "; pyarrow.RecordBatchReader.from_stream(rows) makes a reader of it"
+    if given.startswith("pyspark."):
+        hint = "; for a DataFrame of Spark, call lookupstore.spark.lookup_join"
     raise TypeError(f"rows is {given}; give {KNOWN}{hint}")
 
 

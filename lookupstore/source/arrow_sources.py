@@ -73,6 +73,12 @@ def stream_source(rows: Any, known: pa.Schema | None) -> Source:
         if "non-struct" not in str(error):
             raise
         raise one_column_error(rows) from None
+    except AssertionError as error:
+        # DataFrames of PySpark 4 assert a time zone for timestamps, which PySpark does not pass.
+        raise TypeError(
+            f"source: {type_name(rows)} makes no Arrow stream of its columns, as of a DataFrame of "
+            "Spark with timestamps; give .toArrow() of it, or of .limit(0) for its columns alone"
+        ) from error
     batches = checked(reader, partly, "source") if partly else reader
     if known is not None and is_polars(rows):
         return table_source(reader.read_all(), "polars DataFrame")

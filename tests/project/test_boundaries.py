@@ -70,8 +70,8 @@ cli               | columnar following hudi demo                   | click pyarr
 # Files beside the wings of `hudi`, and beside those of `spark`, all below these.
 HUDI_BASE = {"hudi.meta_columns", "hudi.properties"}
 BASE = {f"spark.{name}" for name in (
-    "buckets", "catalog_tables", "context", "jobs", "options", "paths", "raised", "sessions",
-    "types", "unread",
+    "buckets", "catalog_tables", "context", "frames", "jobs", "options", "paths", "raised",
+    "sessions", "types", "unread",
 )}  # fmt: skip
 ENGINES = ("duckdb", "opentelemetry", "polars", "torch")
 # Everybody may import these, and they nothing of ours but each other.

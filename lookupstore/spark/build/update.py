@@ -35,6 +35,7 @@ from lookupstore.spark.build.update_task import (
     change_buckets,
     encode_changes,
 )
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.jobs import streaming_query, watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, column_named
@@ -152,8 +153,7 @@ def update_store(
     ...     update_store(df, "s3://bucket/people", deletes="op = 'd'", batch=batch_id)
     >>> changes.writeStream.foreachBatch(write).start()  # doctest: +SKIP
     """
-    if not isinstance(df, DataFrame):
-        raise TypeError(f"df is {type(df).__name__}; give a Spark DataFrame")
+    check_dataframe(df)
     check_not_streaming(df, "df")
     location = located(path, storage_options)
     compaction = CompactionRule(

@@ -43,6 +43,7 @@ from lookupstore.hudi.write import (
     planned_merge,
     retried_on,
 )
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.hudi.keys import Batches, KeyTask, RowTask, tables_of, with_keys
 from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.tag import KEY_FIELDS, key_task, keyed_schema, numbered_rows
@@ -95,6 +96,7 @@ def hudi_merge(
             `lookupstore.Location`.
 
     Raises:
+        TypeError: If `df` is not a DataFrame.
         ValueError: If `on` names other columns.
 
     `TableMerge.execute` raises the errors of the merge itself.
@@ -102,6 +104,7 @@ def hudi_merge(
     >>> merge = hudi_merge(spark.read.parquet("s3://bucket/news"), "visits")  # doctest: +SKIP
     >>> merge.when_matched_update().when_not_matched_insert().execute()  # doctest: +SKIP
     """
+    check_dataframe(df)
     opened = table_of(table, storage_options)
     checked = opened.merge_keys(on)
     return TableMerge(partial(_executed, df, opened, checked))

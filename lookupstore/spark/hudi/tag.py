@@ -26,6 +26,7 @@ from lookupstore.hudi.index import (
 )
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.context import run_driver_python
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.types import arrow_schema, column_named, numbered
@@ -65,8 +66,8 @@ def tag_location(
 
     Raises:
         KeyError: If a column of key or partition is missing.
-        TypeError: If a key has an unsupported type, `index` is not a name, or Arrow has no type for
-            a column.
+        TypeError: If `df` is not a DataFrame, a key has an unsupported type, `index` is not a name,
+            or Arrow has no type for a column.
         ValueError: If there is no such index, or `df` already has one of the four columns.
         FormatError, CorruptionError: If the driver finds the table unsupported or damaged; see
             `HudiTable.tag`.
@@ -76,6 +77,7 @@ def tag_location(
 
     >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
     """
+    check_dataframe(df)
     run_driver_python(df.sparkSession)
     names = df.columns
     check_place_columns("df", names)

@@ -70,6 +70,7 @@ from lookupstore.hudi.write import (
 )
 from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.hudi.bulk import bulk_insert, insert_rows
 from lookupstore.spark.hudi.files import (
     WRITTEN,
@@ -184,8 +185,8 @@ def upsert(
         ValueError: If `operation` is unknown, a column is new or missing, a row has no key or no
             ordering value, a key to insert exists and may not, or `df` has other rows when it is
             computed again.
-        TypeError: If a column does not have the table's type, `options.index` is not a name, or a
-            column to sort by has no order.
+        TypeError: If `df` is not a DataFrame, a column does not have the table's type,
+            `options.index` is not a name, or a column to sort by has no order.
         KeyError: If there is no such partition to delete, or no such column to sort by.
 
     It also raises the other errors of `HudiTable.upsert`: `FormatError`, `CommitConflictError`,
@@ -196,6 +197,7 @@ def upsert(
     if operation not in get_args(Operation):
         known = ", ".join(map(repr, get_args(Operation)))
         raise ValueError(f"operation is {operation!r}; give one of {known}")
+    check_dataframe(df)
     table = table_of(table, storage_options)
     given = with_missing(given_options(options, table.options, operation.upper()), missing)
     uri = table.location.uri

@@ -27,10 +27,11 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import plain_size
 from lookupstore.html_table import html_table
 from lookupstore.quantities import Duration
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.jobs import named_jobs, parallelism
 from lookupstore.spark.join import join, trip
 from lookupstore.spark.join.freshness import Freshness
-from lookupstore.spark.join.plan import JoinPlan, check_facts
+from lookupstore.spark.join.plan import JoinPlan
 from lookupstore.spark.join.request import JoinedWith, LookupJoin
 from lookupstore.spark.join.task import AsPlanned, Dimension
 from lookupstore.spark.join.trip import Trip
@@ -346,7 +347,7 @@ def explain_join(
         as_of=as_of,
         storage_options=storage_options,
     )
-    check_facts(df)
+    check_dataframe(df)
     before = Trip.before(df)
     with join.planned(before, asked) as (opened, plan):
         spoken = _transport(before, plan)

@@ -20,8 +20,9 @@ from lookupstore.filters import Filter
 from lookupstore.keys.joins import how_of, name_pairs
 from lookupstore.quantities import Duration
 from lookupstore.source.table_objects import library_format
+from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.join.metrics import LookupMetrics
-from lookupstore.spark.join.plan import JoinPlan, check_facts, plan_join
+from lookupstore.spark.join.plan import JoinPlan, plan_join
 from lookupstore.spark.join.request import JoinedWith, LookupJoin
 from lookupstore.spark.join.task import Dimension
 from lookupstore.spark.join.trip import Trip
@@ -175,7 +176,7 @@ def lookup_joins(df: DataFrame, joins: Sequence[LookupJoin]) -> DataFrame:
 
     It also raises every error of `lookup_join`. `docs/how-to/spark-join-many.md` shows an example.
     """
-    check_facts(df)
+    check_dataframe(df)
     if isinstance(joins, LookupJoin):
         raise TypeError("joins is a LookupJoin; give a list of LookupJoin(store, on, ...)")
     for i, one in enumerate(joins):

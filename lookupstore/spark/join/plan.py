@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
@@ -174,15 +174,6 @@ def planned_on(store: Dimension) -> PlannedStore | AsPlanned:
     if isinstance(store, LookupStore):
         return PlannedStore(store.location, ChosenVersion(store.version, store.id))
     return store
-
-
-def check_facts(df: object) -> None:
-    """Raise TypeError unless the facts are a DataFrame of Spark."""
-    if not isinstance(df, DataFrame):
-        raise TypeError(
-            f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
-            "(spark.createDataFrame makes one from a pandas DataFrame or an Arrow table)"
-        )
 
 
 def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:

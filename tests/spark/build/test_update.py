@@ -322,7 +322,7 @@ def test_what_is_refused_leaves_the_store(
 
 
 def test_what_is_no_dataframe(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="df is Table; give a Spark DataFrame"):
+    with pytest.raises(TypeError, match=r"df is a pyarrow.lib.Table; give a Spark DataF"):
         update_store(pa.table({"id": [1]}), tmp_path)  # type: ignore[arg-type]
 
 

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,11 @@ from support.hudi.spark_rows import (
     spark_rows,
 )
 
+import lookupstore
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.work_files import STAGED
 from lookupstore.hudi.write.partitioner import FileSizing
-from lookupstore.spark import upsert
+from lookupstore.spark import hudi_merge, tag_location, upsert
 from lookupstore.spark.hudi import bulk
 
 pytestmark = [
@@ -304,3 +306,27 @@ def test_keys_to_delete_that_have_the_text_of_others(spark: SparkSession, tmp_pa
     assert upsert(keys(stored, stored), table, operation="delete").rows_deleted == 1
     found = table.scan(columns=["_hoodie_record_key", "n"]).to_pylist()
     assert found == [{"_hoodie_record_key": "a:k,b:k,n:2", "n": 2}]
+
+
+def test_frames_of_pandas(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    frame: Any = local_rows([(1, "a", 1.0, "x")]).to_pandas()
+    for call in (upsert, hudi_merge, tag_location):
+        with pytest.raises(TypeError, match=r"^df is a pandas.*; give a Spark DataFrame \("):
+            call(frame, tmp_path / "t")
+
+
+def test_dataframes_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    """PySpark does not export timestamps as an Arrow stream; `toArrow` returns them."""
+    df = spark.createDataFrame([(1,)], "id long").selectExpr("id", "timestamp'2026-03-01' AS at")
+    if hasattr(df, "__arrow_c_stream__"):
+        with pytest.raises(TypeError, match=r"^schema: pyspark.* timestamps; give .toArrow\(\)"):
+            HudiTable.create(tmp_path / "t", df, record_key="id")
+    table = HudiTable.create(tmp_path / "t", df.limit(0).toArrow(), record_key="id")
+    assert upsert(df, table).rows_inserted == 1
+    expected = [{"id": 1, "at": datetime(2026, 3, 1, tzinfo=timezone.utc)}]
+    assert table.scan(columns=["id", "at"]).to_pylist() == expected
+
+    store = lookupstore.build({"id": [1], "v": [2]}, tmp_path / "s", key="id")
+    with pytest.raises(TypeError, match=r"rows is pyspark.*; for a DataFrame of Spark, call"):
+        store.join(df, "id")

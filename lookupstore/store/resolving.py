@@ -148,7 +148,8 @@ class ResolvedRun:
                 shown = ", ".join(f"{name}={value!r}" for name, value in key.items())
                 raise ValueError(
                     f"changes: the column {field.name!r} may not be null, and neither the changes "
-                    f"nor the store have a value for the key {shown}"
+                    f"nor the store have a value for the key {shown}; give a value, or build the "
+                    "store again from rows in which the column is nullable"
                 )
         packed = row_schema.pack(_with_schema(rows, row_schema))
         return packed.cast(pa.large_binary())

@@ -178,7 +178,10 @@ def _check_column(field: pa.Field, rule: ColumnRule, given: Sequence[str]) -> No
         )
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if rule == "sum" and not is_number and not pa.types.is_decimal(kind):
-        raise TypeError(f"rule: 'sum' of the column {name!r}, which is {kind}, not a number")
+        raise TypeError(
+            f"rule: 'sum' of the column {name!r}, which is {kind}, not a number; give each "
+            f"column its rule, such as rule={{{name!r}: 'partial', 'hits': 'sum'}}"
+        )
     if rule in ("min", "max"):
         try:
             pc.sort_indices(unwrap(pa.array([], kind)))

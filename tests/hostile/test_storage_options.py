@@ -12,6 +12,7 @@ import io
 import logging
 import pickle
 import pkgutil
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -151,12 +152,21 @@ OF_STORES = ("open", "open_store", "LookupStore", "upsert", "expire", "versions"
 NEW = ("build", "publish", "HudiTable.create", "ColumnarFiles.write_paimon_files")
 
 
+def follower(table: str, here: Path, options: Any) -> lookupstore.LookupStore:
+    """Make a store that follows the store at a URI."""
+    path = tempfile.mkdtemp(dir=here)
+    return lookupstore.follow(table, path, key="id", storage_options=options)
+
+
 def call(name: str, uri: str, here: Path, options: Any) -> Any:
     """Call what takes options with them, and with a URI wherever there may be one."""
     given = {}
     for parameter in inspect.signature(TAKERS[name]).parameters.values():
         if parameter.name == "self":
-            given["self"] = ARGUMENTS["files"](uri, here)
+            if name.startswith("LookupStore."):
+                given["self"] = follower(f"{uri}/store", here, options)
+            else:
+                given["self"] = ARGUMENTS["files"](uri, here)
         elif parameter.name in ARGUMENTS:
             # What is read is beside what is made anew.
             read = uri.partition("/new")[0]

@@ -291,7 +291,8 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
-# HISTORIES_ARGS: --first SEED goes on after a run, --pypaimon PYTHON reads Paimon by pypaimon, too.
+# HISTORIES_ARGS: --first SEED goes on after a run, --processes N lets N processes run,
+# --foreign PYTHON reads by pypaimon and DuckDB, too.
 .PHONY: histories
 histories: $(VENV)/.built  ## Read random histories of Delta, Iceberg and Paimon tables beside other readers: SEEDS of each
 	PYTHONPATH=tests $(BIN)/python tests/support/histories/run.py --seeds $(SEEDS) \

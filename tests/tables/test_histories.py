@@ -7,12 +7,12 @@ import pytest
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 pytest.importorskip("fastavro")
-from support.histories import run
+from support.histories import checks, run
 from support.histories.model import Model
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
-@pytest.mark.parametrize("name", run.FORMATS)
+@pytest.mark.parametrize("name", checks.FORMATS)
 def test_a_history_is_read_as_others_read_it(
     name: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -23,12 +23,12 @@ def test_a_history_is_read_as_others_read_it(
 def test_rows_that_differ_fail(
     seed: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run.model_of
+    real = checks.model_of
 
     def without_one(rows: object) -> Model:
         found = real(rows)  # type: ignore[arg-type]
         return dict([*found.items()][1:])
 
-    monkeypatch.setattr(run, "model_of", without_one)
+    monkeypatch.setattr(checks, "model_of", without_one)
     assert run.main(["--seeds", "1", "--first", str(seed), "--format", "delta"]) == 1
     assert f"FAILED: --format delta --first {seed}" in capsys.readouterr().out

@@ -12,31 +12,28 @@ import deltalake
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from support.histories.columns import PLACED, column, more_columns
+
 
 class DeltaHistory:
     """A table with unique ids, to which random changes are made by deltalake."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self._chance = path, random.Random(seed)
-        self._names = ["s", "n", "part"]
-        self._by = self._chance.choice([None, ["part"]])
+        # Values of each column are those of a column of `KINDS`.
+        self._names = {name: name for name in ["s", "n", "part", *more_columns(self._chance)]}
+        may = [[name] for name in PLACED if name in self._names]
+        self._by = self._chance.choice([None, *may, ["part", "n"]])
         self._next = 0
         deltalake.write_deltalake(path, self._rows(30), partition_by=self._by)
 
     def _rows(self, count: int, ids: Sequence[int] | None = None) -> pa.Table:
-        chance = self._chance
         if ids is None:
             ids = range(self._next, self._next + count)
             self._next += count
         columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
-        for name in self._names:
-            if name == "s":
-                values = [chance.choice(["a", "bb", "ü", None]) for _ in ids]
-                columns[name] = pa.array(values, pa.string())
-            elif name == "part":
-                columns[name] = pa.array([chance.choice(["x y", "ü", None]) for _ in ids], "string")
-            else:
-                columns[name] = pa.array([chance.choice([1, 2, None]) for _ in ids], pa.int32())
+        for name, kind in self._names.items():
+            columns[name] = column(self._chance, kind, len(ids))
         return pa.table(columns)
 
     def _table(self) -> Any:
@@ -48,8 +45,8 @@ class DeltaHistory:
         low = chance.randint(0, max(1, self._next))
         high = low + chance.choice([1, 5, 40])
         what = chance.choice(["append", "append", "delete", "update", "merge", "merge", "compact",
-                              "z-order", "restore", "overwrite", "nothing", "part",
-                              "column", "vacuum"])  # fmt: skip
+                              "z-order", "restore", "overwrite", "nothing", "part", "place",
+                              "column", "replace", "vacuum"])  # fmt: skip
         match what:
             case "append":
                 rows = self._rows(chance.choice([0, 1, 10]))
@@ -64,6 +61,14 @@ class DeltaHistory:
             case "part":
                 predicate = f"id >= {low} and id < {high}"
                 self._table().update(updates={"part": "'ü'"}, predicate=predicate)
+            case "place" if self._by == ["part"]:
+                rows = self._rows(chance.choice([1, 5]))
+                rows = rows.set_column(
+                    rows.schema.get_field_index("part"), "part", pa.array(["x y"] * len(rows))
+                )
+                deltalake.write_deltalake(
+                    self.path, rows, mode="overwrite", predicate="part = 'x y'"
+                )
             case "merge":
                 ids = chance.sample(range(self._next + 9), 8)
                 self._next = max(self._next, *(one + 1 for one in ids))
@@ -75,18 +80,27 @@ class DeltaHistory:
             case "compact":
                 self._table().optimize.compact()
             case "z-order":
-                self._table().optimize.z_order(["n"])
+                self._table().optimize.z_order(["id"])
             case "restore":
                 table = self._table()
                 former = chance.randint(max(0, table.version() - 4), max(0, table.version() - 1))
-                old = pa.schema(deltalake.DeltaTable(self.path, version=former).schema().to_arrow())
-                if len(old) == len(self._names) + 1:
+                old = deltalake.DeltaTable(self.path, version=former)
+                if old.schema() == table.schema():
                     with suppress(DeltaError):  # its files may be gone
                         table.restore(former)
             case "column" if chance.random() < 0.3:
-                self._names.append(f"x{len(self._names)}")
+                kind = chance.choice(["n", *more_columns(chance)])
+                self._names[f"x{len(self._names)}"] = kind
                 rows = self._rows(2)
                 deltalake.write_deltalake(self.path, rows, mode="append", schema_mode="merge")
+            case "replace" if chance.random() < 0.3:
+                fixed = {"s", "n", "part", *(self._by or ())}
+                gone = chance.choice(sorted(set(self._names) - fixed) or [""])
+                self._names.pop(gone, None)
+                rows = self._rows(chance.choice([1, 20]))
+                deltalake.write_deltalake(
+                    self.path, rows, mode="overwrite", schema_mode="overwrite"
+                )
             case "vacuum" if chance.random() < 0.3:
                 self._table().vacuum(0, dry_run=False, enforce_retention_duration=False)
             case "nothing":

@@ -1,0 +1,308 @@
+"""What is compared in the histories of each format."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import StaticTable
+
+import lookupstore
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.hostcache.cache import Residency
+from lookupstore.source.opening import open_source
+from lookupstore.source.table_objects import source_at
+from support.changelog import check_changes
+from support.histories.delta import DeltaHistory
+from support.histories.delta_log import DeltaLogHistory
+from support.histories.foreign import ForeignError, ForeignReader
+from support.histories.hudi_writes import HudiHistory
+from support.histories.iceberg import IcebergHistory
+from support.histories.iceberg_deletes import DeletesHistory
+from support.histories.model import Model, model_of
+from support.histories.paimon import PaimonHistory
+from support.histories.paimon_engines import EngineHistory
+from support.hudi.oracle import other, other_scan
+
+#: What DuckDB cannot read, by its errors.
+_DUCKDB_CANNOT = (
+    # Deleted keys of a column that a file lacks.
+    "INTERNAL Error: Comparison on NULL values"
+    # Some changes of a partition spec end its process.
+    "|the process of the reader ended"
+)
+#: Changes of a history.
+CHANGES = 12
+
+
+class Others:
+    """The other readers of one history, and how often they were asked.
+
+    Args:
+        foreign: Process of pypaimon and DuckDB. None: they are not asked.
+
+    Attributes:
+        counts: Number of snapshots, and of comparisons with each reader.
+    """
+
+    def __init__(self, foreign: ForeignReader | None = None) -> None:
+        self._foreign = foreign
+        self.counts: Counter[str] = Counter()
+
+    def snapshot(self, reader: str) -> None:
+        """Count a snapshot that was read by its number, as the reader read it."""
+        self.counts.update({"snapshots": 1, reader: 1})
+
+    def duckdb(self, reader: str, path: str, snapshot: int, schema: pa.Schema) -> Model | None:
+        """Return the rows of a snapshot that DuckDB reads. None: it is not asked."""
+        if self._foreign is None:
+            return None
+        try:
+            rows = self._foreign.rows(reader, path, snapshot)
+        except ForeignError as error:
+            if not re.search(_DUCKDB_CANNOT, str(error)):
+                raise
+            self.counts["refused by DuckDB"] += 1
+            return None
+        self.counts["DuckDB"] += 1
+        return model_of(rows.select(schema.names).cast(schema))
+
+    def pypaimon(self, folder: Path, snapshot: int) -> list[dict[str, Any]] | None:
+        """Return the rows of a snapshot that pypaimon reads. None: it is not asked."""
+        if self._foreign is None:
+            return None
+        self.counts["pypaimon"] += 1
+        found: list[dict[str, Any]] = self._foreign.rows(
+            "paimon", str(folder), snapshot
+        ).to_pylist()
+        return found
+
+
+def read(given: Any, version: int | None = None) -> pa.Table:
+    """Return all rows that lookupstore reads of a table, or of a version of it."""
+    if version is None:
+        source = open_source(given)
+    else:
+        source = source_at(given, version=version, as_of=None)
+    return pa.Table.from_batches(source.batches(source.schema.names), source.schema)
+
+
+def check_lookups(given: Any, expected: Model, chance: random.Random, residency: Residency) -> None:
+    """Compare lookups of present and missing keys with the rows of a table."""
+    ids = [*expected, -1, 10**6, *chance.choices(range(200), k=20)]
+    chance.shuffle(ids)
+    build = chance.choice(["auto", "never", "always"])
+    with ColumnarFiles(given, key="id", build=build, residency=residency) as files:
+        found = files.lookup(pa.array(ids, pa.int64()))
+        rows = zip(*(found[name].to_pylist() for name in found.column_names), strict=True)
+        missing = (None,) * found.num_columns
+        assert list(rows) == [expected.get(one, missing) for one in ids]
+        assert files.contains(ids).to_pylist() == [one in expected for one in ids]
+
+
+def delta(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Delta table."""
+    history = DeltaHistory(folder / "t", seed)
+
+    def scanned(table: deltalake.DeltaTable | None = None) -> Model:
+        table = deltalake.DeltaTable(folder / "t") if table is None else table
+        names = pa.schema(table.schema().to_arrow()).names
+        return model_of(pa.RecordBatchReader.from_stream(table.scan()).read_all().select(names))
+
+    Follower(folder, folder / "t", scanned, seed).check(history.change)
+    newest = deltalake.DeltaTable(folder / "t").version()
+    for version in range(newest + 1):
+        table = deltalake.DeltaTable(folder / "t", version=version)
+        try:
+            expected = scanned(table)
+        except Exception as error:  # a vacuum has removed files
+            assert "not found" in str(error).lower(), error  # noqa: PT017
+            continue
+        found = read(folder / "t", version) if version % 2 else read(table)
+        assert model_of(found) == expected, version
+        others.snapshot("deltalake")
+        rows = others.duckdb("delta", str(folder / "t"), version, found.schema)
+        assert rows in (None, expected), version
+
+
+def delta_log(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Delta table with deletion vectors and column mapping."""
+    history = DeltaLogHistory(folder / "t", seed)
+    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    for version, expected in history.snapshots.items():
+        table = deltalake.DeltaTable(folder / "t", version=version)
+        found = read(folder / "t", version) if version % 2 else read(table)
+        assert model_of(found) == expected, version
+        others.snapshot("model of Delta")
+        rows = pa.RecordBatchReader.from_stream(table.scan()).read_all()
+        assert model_of(rows.select(found.schema.names)) == expected, version
+        others.counts["deltalake"] += 1
+        # DuckDB finds no partitions of columns that have other names in the log.
+        if history.table.mapping == "none" or not history.table.by:
+            duck = others.duckdb("delta", str(folder / "t"), version, found.schema)
+            assert duck in (None, expected), version
+
+
+def hudi(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Hudi table."""
+    history = HudiHistory(folder / "t", seed)
+    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    names = history.schema.names
+    theirs = other(folder / "t")
+    for time in history.snapshots:
+        expected = history.expected_at(time)
+        assert model_of(history.table.scan(as_of=time).select(names)) == expected, time
+        rows = other_scan(theirs, time)
+        found = {} if rows is None else model_of(rows.select(names))
+        assert found == expected, time
+        others.snapshot("hudi-rs")
+
+
+def iceberg(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of an Iceberg table."""
+    catalog = InMemoryCatalog("w", warehouse=f"file://{folder}/w")
+    catalog.create_namespace("w")
+    history = IcebergHistory(catalog, seed)
+    given = catalog.load_table("w.t")
+
+    def scanned() -> Model:
+        return model_of(history.table.scan().to_arrow())
+
+    follower = Follower(folder, given, scanned, seed)
+    follower.newest = lambda: history.table
+    follower.check(history.change)
+    for at, snapshot in enumerate(history.table.metadata.snapshots):
+        scan = history.table.scan(snapshot_id=snapshot.snapshot_id)
+        found = read(history.table, snapshot.snapshot_id) if at % 2 else read(scan)
+        expected = model_of(scan.to_arrow())
+        assert model_of(found) == expected, snapshot.snapshot_id
+        others.snapshot("pyiceberg")
+        file = history.table.metadata_location.removeprefix("file://")
+        rows = others.duckdb("iceberg", file, snapshot.snapshot_id, found.schema)
+        assert rows in (None, expected), snapshot.snapshot_id
+
+
+def iceberg_deletes(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of an Iceberg table that merges on read."""
+    history = DeletesHistory(folder / "t", seed)
+    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    file = str(history.table.metadata_file)
+    table = StaticTable.from_metadata(file)
+    for number, expected in history.snapshots.items():
+        found = read(folder / "t", number)
+        assert model_of(found) == expected, number
+        others.snapshot("model of Iceberg")
+        if not history.has_keys[number]:  # pyiceberg reads none
+            assert model_of(table.scan(snapshot_id=number).to_arrow()) == expected, number
+            others.counts["pyiceberg"] += 1
+        if not history.has_null_keys[number]:  # DuckDB deletes other rows
+            rows = others.duckdb("iceberg", file, number, found.schema)
+            assert rows in (None, expected), number
+
+
+def paimon(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Paimon table."""
+    _check_paimon(PaimonHistory(folder / "t", seed), folder, seed, others)
+
+
+def paimon_engines(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Paimon table of any engine."""
+    _check_paimon(EngineHistory(folder / "t", seed), folder, seed, others)
+
+
+def _check_paimon(
+    history: PaimonHistory | EngineHistory, folder: Path, seed: int, others: Others
+) -> None:
+    """Compare rows and lookups with a model after each change."""
+    chance, residency = random.Random(seed), Residency(folder / "cache", quota=64 << 20)
+    keys = list(history.table.primary_keys)
+    snapshots: dict[int, list[str]] = {}
+    for _ in range(CHANGES):
+        history.change()
+        expected = history.expected()
+        snapshots[history.table.snapshot] = texts_of(expected)
+        assert texts_of(read(folder / "t").to_pylist()) == texts_of(expected)
+        rows = [row for row in expected if None not in [row[name] for name in keys]]
+        given = pa.table({
+            name: pa.array([row[name] for row in rows], pa.int32() if name == "id" else pa.string())
+            for name in keys
+        })  # fmt: skip
+        build = chance.choice(["auto", "never", "always"])
+        with ColumnarFiles(folder / "t", key=keys, build=build, residency=residency) as files:
+            answers = map(comparable, files.lookup(given).to_pylist())
+            those = [{name: row[name] for name in row if name not in keys} for row in rows]
+            assert list(answers) == list(map(comparable, those))
+    for number, texts in snapshots.items():
+        assert texts_of(read(folder / "t", number).to_pylist()) == texts, number
+        others.snapshot("model of Paimon")
+        # pypaimon reads no sequence groups.
+        if isinstance(history, PaimonHistory):
+            found = others.pypaimon(folder / "t", number)
+            assert found is None or texts_of(found) == texts, number
+
+
+def texts_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return rows as texts, in an order of their own."""
+    return sorted(map(comparable, rows))
+
+
+def comparable(row: Mapping[str, Any]) -> str:
+    """Return a row as a text, with maps as lists of pairs, as Arrow has them."""
+    pairs = {
+        name: list(value.items()) if isinstance(value, dict) else value
+        for name, value in row.items()
+    }
+    return str(sorted(pairs.items()))
+
+
+class Follower:
+    """A store that follows a table, and lookups in its files, beside another reader.
+
+    Args:
+        folder: for the store and lookup files.
+        given: the table, as a store follows it.
+        scanned: returns the rows of the newest snapshot by the other reader.
+        seed: of the choices.
+    """
+
+    def __init__(self, folder: Path, given: Any, scanned: Callable[[], Model], seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.residency = Residency(folder / "cache", quota=64 << 20)
+        self.scanned = scanned
+        self.newest: Callable[[], Any] = lambda: given
+        buckets = self.chance.choice([1, 3])
+        self.store = lookupstore.follow(given, folder / "s", key="id", buckets=buckets)
+
+    def check(self, change: Callable[[], str]) -> None:
+        """Make changes, and compare all readers after each."""
+        before = model_of(self.store.scan().read_all())
+        for _ in range(CHANGES):
+            done = [change() for _ in range(self.chance.choice([1, 1, 2]))]
+            expected = self.scanned()
+            assert model_of(read(self.newest())) == expected, done
+            check_lookups(self.newest(), expected, self.chance, self.residency)
+            newer = self.store.sync()
+            after = model_of(newer.scan().read_all())
+            assert after == expected, done
+            if newer.value_schema == self.store.value_schema:
+                check_changes(newer.changes(self.store.version), before, after)
+            newer.verify()
+            self.store, before = newer, after
+
+
+FORMATS: dict[str, Callable[[Path, int, Others], None]] = {
+    "delta": delta,
+    "delta-log": delta_log,
+    "hudi": hudi,
+    "iceberg": iceberg,
+    "iceberg-deletes": iceberg_deletes,
+    "paimon": paimon,
+    "paimon-engines": paimon_engines,
+}
